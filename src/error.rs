@@ -1,0 +1,127 @@
+//! Why a pod was refused.
+//!
+//! This room knows which field was wrong and how to say so. It must not know what an index is.
+
+use std::fmt;
+
+use crate::pod::PodMeta;
+
+/// A pod that the index refused; the index is as it was.
+///
+/// # Examples
+/// ```
+/// # struct Slim(&'static str);
+/// # impl pod_index::PodMeta for Slim {
+/// #     fn uid(&self) -> &str { self.0 }
+/// #     fn name(&self) -> &str { "web" }
+/// #     fn namespace(&self) -> &str { "default" }
+/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+/// # }
+/// use pod_index::ErrorKind;
+///
+/// let (mut writer, _reader) = pod_index::new();
+/// let error = writer.add_pod(Slim("")).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::EmptyUid);
+/// assert_eq!(error.field(), "metadata.uid");
+/// assert_eq!(error.to_string(), r#"pod "web_default" (UID ""): metadata.uid: must not be empty"#);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    uid: String,
+    full_name: String,
+}
+
+/// What was wrong with a refused pod.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// `metadata.uid` is empty.
+    EmptyUid,
+    /// `metadata.name` is empty.
+    EmptyName,
+    /// `metadata.namespace` is empty.
+    EmptyNamespace,
+    /// `metadata.name` contains `_`, which would make the pod's full name ambiguous.
+    SeparatorInName,
+    /// `metadata.namespace` contains `_`, which would make the pod's full name ambiguous.
+    SeparatorInNamespace,
+    /// The index holds as many pods as it can number (2^28 of one kind).
+    Full,
+}
+
+impl Error {
+    pub(crate) fn new<P: PodMeta + ?Sized>(kind: ErrorKind, pod: &P) -> Self {
+        Self {
+            kind,
+            uid: shorten(pod.uid()),
+            full_name: format!("{}_{}", shorten(pod.name()), shorten(pod.namespace())),
+        }
+    }
+
+    /// What was wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The field that was wrong, in Kubernetes' notation, such as `metadata.uid`.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::EmptyUid => "metadata.uid",
+            ErrorKind::EmptyName | ErrorKind::SeparatorInName => "metadata.name",
+            ErrorKind::EmptyNamespace | ErrorKind::SeparatorInNamespace => "metadata.namespace",
+            ErrorKind::Full => "metadata",
+        }
+    }
+
+    /// The refused pod's UID; a very long one is cut and ends in `…`.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The refused pod's `name_namespace`; very long parts are cut and end in `…`.
+    #[must_use]
+    pub fn full_name(&self) -> &str {
+        &self.full_name
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let problem = match self.kind {
+            ErrorKind::EmptyUid | ErrorKind::EmptyName | ErrorKind::EmptyNamespace => "must not be empty",
+            ErrorKind::SeparatorInName | ErrorKind::SeparatorInNamespace => {
+                "must not contain `_`, which separates name and namespace in a full name"
+            }
+            ErrorKind::Full => "the index is full",
+        };
+        write!(f, "pod {:?} (UID {:?}): {}: {problem}", self.full_name, self.uid, self.field())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `text`, cut after 128 bytes: an error about a UID of ten megabytes must not be ten megabytes long.
+pub(crate) fn shorten(text: &str) -> String {
+    const LONGEST: usize = 128;
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = (0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shorten;
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        assert_eq!(shorten("short"), "short");
+        let cut = shorten(&"ä".repeat(1_000_000));
+        assert_eq!(cut, format!("{}…", "ä".repeat(64)));
+    }
+}

@@ -1,0 +1,170 @@
+//! The kubelet's full name of a pod: `name_namespace`.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What stands between name and namespace. Kubernetes' validation keeps it out of both.
+pub(crate) const SEPARATOR: char = '_';
+
+/// A pod's full name, `name + "_" + namespace`: what a static pod and its mirror share.
+///
+/// Always two non-empty parts around exactly one `_`.
+///
+/// # Complexity
+/// Making one is O(length) and one allocation; cloning is O(1), without allocation.
+///
+/// # Examples
+/// ```
+/// use pod_index::FullName;
+///
+/// let full_name: FullName = "etcd-node1_kube-system".parse()?;
+/// assert_eq!(full_name.name(), "etcd-node1");
+/// assert_eq!(full_name.namespace(), "kube-system");
+/// assert_eq!(FullName::new("etcd-node1", "kube-system")?, full_name);
+/// # Ok::<(), pod_index::ParseFullNameError>(())
+/// ```
+///
+/// Kubelet: `GetPodFullName` (`pkg/kubelet/container/runtime.go`).
+#[doc(alias = "GetPodFullName")]
+#[doc(alias = "BuildPodFullName")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FullName {
+    text: Arc<str>,
+}
+
+impl FullName {
+    /// The full name of the pod `name` in `namespace`.
+    ///
+    /// # Errors
+    /// If either part is empty or contains `_`.
+    pub fn new(name: &str, namespace: &str) -> Result<Self, ParseFullNameError> {
+        format!("{name}{SEPARATOR}{namespace}").parse()
+    }
+
+    /// The pod's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.parts().0
+    }
+
+    /// The pod's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.parts().1
+    }
+
+    /// The whole name, `name_namespace`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.text.split_once(SEPARATOR).unwrap_or_default()
+    }
+}
+
+/// The two parts of a full name, or nothing if it is not one.
+pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
+    let (name, namespace) = text.split_once(SEPARATOR)?;
+    (!name.is_empty() && !namespace.is_empty() && !namespace.contains(SEPARATOR)).then_some((name, namespace))
+}
+
+/// # Errors
+/// If the string is not two non-empty parts around exactly one `_`.
+///
+/// Kubelet: `ParsePodFullName` (`pkg/kubelet/container/runtime.go`).
+impl FromStr for FullName {
+    type Err = ParseFullNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match split(text) {
+            Some(_) => Ok(Self { text: Arc::from(text) }),
+            None => Err(ParseFullNameError { text: crate::error::shorten(text) }),
+        }
+    }
+}
+
+impl AsRef<str> for FullName {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Borrow<str> for FullName {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq<str> for FullName {
+    fn eq(&self, other: &str) -> bool {
+        &*self.text == other
+    }
+}
+
+impl PartialEq<&str> for FullName {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.text == *other
+    }
+}
+
+impl fmt::Display for FullName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for FullName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FullName({:?})", &*self.text)
+    }
+}
+
+/// A string is not a pod's full name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseFullNameError {
+    text: String,
+}
+
+impl fmt::Display for ParseFullNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "failed to parse the pod full name {:?}: want a name and a namespace around exactly one `_`",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for ParseFullNameError {}
+
+#[cfg(test)]
+mod tests {
+    use super::FullName;
+
+    #[test]
+    fn a_full_name_is_two_parts_around_one_underscore() {
+        let full_name: FullName = "bar_foo".parse().expect("a full name");
+        assert_eq!((full_name.name(), full_name.namespace()), ("bar", "foo"));
+        assert_eq!(full_name, FullName::new("bar", "foo").expect("two good parts"));
+    }
+
+    /// The kubelet's own list of bad names (`TestParsePodFullName`).
+    #[test]
+    fn the_kubelets_bad_full_names_are_refused_by_name() {
+        for bad in ["barfoo", "bar_foo_foo", "", "bar_", "_foo", "_", "__"] {
+            let error = bad.parse::<FullName>().expect_err(bad);
+            assert!(error.to_string().contains(&format!("{bad:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn parts_that_would_be_ambiguous_are_refused() {
+        assert!(FullName::new("a_b", "c").is_err());
+        assert!(FullName::new("a", "b_c").is_err());
+        assert!(FullName::new("", "c").is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! How pods are named: UIDs, kept apart by what they identify, and full names.
+//!
+//! This room knows spelling. It must not know of pods, indices or hashing.
+
+mod full_name;
+mod packed;
+mod uid;
+
+pub use full_name::{FullName, ParseFullNameError};
+pub(crate) use packed::Packed;
+pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};

@@ -1,0 +1,172 @@
+//! What a pod must tell of itself, and the two questions the kubelet asks of it: static? mirror?
+//!
+//! This room knows annotations and names. It must not know of indices, snapshots or threads.
+
+use std::sync::Arc;
+
+#[cfg(feature = "k8s-openapi")]
+mod openapi;
+
+/// Names the source a pod came from: `file`, `http` or `api`. Present and not `api`: a static pod.
+///
+/// The kubelet's `ConfigSourceAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
+pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+
+/// Marks a mirror pod; its value is the config hash of the static pod it mirrors.
+///
+/// The kubelet's `ConfigMirrorAnnotationKey` (`v1.MirrorPodAnnotationKey`).
+pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// The config hash of a static pod; equal to its UID for every pod a source of this crate made.
+///
+/// The kubelet's `ConfigHashAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
+pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
+
+/// When a source first saw the pod, as RFC 3339.
+///
+/// The kubelet's `ConfigFirstSeenAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
+pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
+
+/// The value of [`CONFIG_SOURCE_ANNOTATION`] that means "from the API server".
+///
+/// The kubelet's `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
+pub const API_SERVER_SOURCE: &str = "api";
+
+/// The metadata by which the index files a pod.
+///
+/// Implement it for whatever your agent stores: the full Kubernetes object, its metadata alone, or a slim
+/// struct of your own. The index asks for nothing else.
+///
+/// The answers must not change while the pod is in the index. If they do, look-ups may miss that pod; nothing
+/// panics and nothing else is affected, as with a key that changes inside a [`HashMap`](std::collections::HashMap).
+///
+/// # Examples
+/// ```
+/// struct Slim { uid: String, name: String, namespace: String }
+///
+/// impl pod_index::PodMeta for Slim {
+///     fn uid(&self) -> &str { &self.uid }
+///     fn name(&self) -> &str { &self.name }
+///     fn namespace(&self) -> &str { &self.namespace }
+///     fn annotation(&self, _key: &str) -> Option<&str> { None }
+/// }
+/// ```
+pub trait PodMeta {
+    /// `metadata.uid`; empty if absent.
+    fn uid(&self) -> &str;
+    /// `metadata.name`; empty if absent.
+    fn name(&self) -> &str;
+    /// `metadata.namespace`; empty if absent.
+    fn namespace(&self) -> &str;
+    /// The value of one annotation, if the pod carries it. An empty value is `Some("")`.
+    fn annotation(&self, key: &str) -> Option<&str>;
+    /// How many ephemeral containers the pod's spec holds.
+    fn ephemeral_container_count(&self) -> usize {
+        0
+    }
+}
+
+impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
+    fn uid(&self) -> &str {
+        (**self).uid()
+    }
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+    fn namespace(&self) -> &str {
+        (**self).namespace()
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        (**self).annotation(key)
+    }
+    fn ephemeral_container_count(&self) -> usize {
+        (**self).ephemeral_container_count()
+    }
+}
+
+/// Whether the pod came from a source other than the API server.
+///
+/// True when [`CONFIG_SOURCE_ANNOTATION`] is present and is not [`API_SERVER_SOURCE`]; a pod without the
+/// annotation is not static.
+///
+/// # Complexity
+/// One annotation look-up; no allocation.
+///
+/// # Examples
+/// ```
+/// # struct Annotated(&'static str, &'static str);
+/// # impl pod_index::PodMeta for Annotated {
+/// #     fn uid(&self) -> &str { "u" }
+/// #     fn name(&self) -> &str { "n" }
+/// #     fn namespace(&self) -> &str { "ns" }
+/// #     fn annotation(&self, key: &str) -> Option<&str> { (key == self.0).then_some(self.1) }
+/// # }
+/// assert!(pod_index::is_static_pod(&Annotated("kubernetes.io/config.source", "file")));
+/// assert!(!pod_index::is_static_pod(&Annotated("kubernetes.io/config.source", "api")));
+/// ```
+///
+/// Kubelet: `IsStaticPod` (`pkg/kubelet/types/pod_update.go`).
+#[doc(alias = "IsStaticPod")]
+#[must_use]
+pub fn is_static_pod<P: PodMeta + ?Sized>(pod: &P) -> bool {
+    pod.annotation(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source != API_SERVER_SOURCE)
+}
+
+/// Whether the pod is the API server's mirror of a static pod.
+///
+/// True when [`CONFIG_MIRROR_ANNOTATION`] is present, whatever its value, `""` included.
+///
+/// # Complexity
+/// One annotation look-up; no allocation.
+///
+/// # Examples
+/// ```
+/// # struct Annotated(&'static str, &'static str);
+/// # impl pod_index::PodMeta for Annotated {
+/// #     fn uid(&self) -> &str { "u" }
+/// #     fn name(&self) -> &str { "n" }
+/// #     fn namespace(&self) -> &str { "ns" }
+/// #     fn annotation(&self, key: &str) -> Option<&str> { (key == self.0).then_some(self.1) }
+/// # }
+/// assert!(pod_index::is_mirror_pod(&Annotated("kubernetes.io/config.mirror", "")));
+/// ```
+///
+/// Kubelet: `IsMirrorPod` (`pkg/kubelet/types/pod_update.go`).
+#[doc(alias = "IsMirrorPod")]
+#[must_use]
+pub fn is_mirror_pod<P: PodMeta + ?Sized>(pod: &P) -> bool {
+    pod.annotation(CONFIG_MIRROR_ANNOTATION).is_some()
+}
+
+/// Whether `mirror` is the mirror of `pod` *as `pod` is now*: same name and namespace, and the mirror carries the
+/// pod's config hash.
+///
+/// An absent [`CONFIG_HASH_ANNOTATION`] counts as `""`. Whether `pod` is static is not asked.
+///
+/// # Complexity
+/// Two annotation look-ups and three string comparisons; no allocation.
+///
+/// # Examples
+/// ```
+/// # struct Annotated(&'static str, &'static str);
+/// # impl pod_index::PodMeta for Annotated {
+/// #     fn uid(&self) -> &str { "u" }
+/// #     fn name(&self) -> &str { "n" }
+/// #     fn namespace(&self) -> &str { "ns" }
+/// #     fn annotation(&self, key: &str) -> Option<&str> { (key == self.0).then_some(self.1) }
+/// # }
+/// let pod = Annotated("kubernetes.io/config.hash", "abc");
+/// assert!(pod_index::is_mirror_pod_of(&Annotated("kubernetes.io/config.mirror", "abc"), &pod));
+/// assert!(!pod_index::is_mirror_pod_of(&Annotated("kubernetes.io/config.mirror", "stale"), &pod));
+/// ```
+///
+/// Kubelet: `IsMirrorPodOf` (`pkg/kubelet/pod/mirror_client.go`).
+#[doc(alias = "IsMirrorPodOf")]
+#[must_use]
+pub fn is_mirror_pod_of<M: PodMeta + ?Sized, P: PodMeta + ?Sized>(mirror: &M, pod: &P) -> bool {
+    mirror.name() == pod.name()
+        && mirror.namespace() == pod.namespace()
+        && mirror
+            .annotation(CONFIG_MIRROR_ANNOTATION)
+            .is_some_and(|hash| hash == pod.annotation(CONFIG_HASH_ANNOTATION).unwrap_or_default())
+}
