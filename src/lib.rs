@@ -4,6 +4,8 @@
 mod error;
 mod id;
 mod pod;
+#[cfg(feature = "sources")]
+pub mod sources;
 
 pub use error::{Error, ErrorKind};
 pub use id::{FullName, MirrorPodUid, ParseFullNameError, PodUid, ResolvedPodUid, UidRef};

@@ -1,0 +1,139 @@
+//! One file, read without ever blocking on it, and only if it may have changed.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// The largest manifest that is read.
+///
+/// Kubelet: `maxConfigLength` (`pkg/kubelet/config/common.go`).
+pub(super) const LARGEST_MANIFEST: u64 = 10 * 1024 * 1024;
+
+/// How long a file must have been left alone before its time stamp can vouch for its content.
+///
+/// A clock tick of a file system is a few milliseconds long on today's Linux and up to two seconds on others (FAT,
+/// old NFS): a second write within the tick leaves the stamp as it was. What was read so soon after a change is read
+/// once more at the next listing, as git does with its index.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// What tells one content of a file from another without reading it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stamp {
+    size: u64,
+    modified: Option<SystemTime>,
+    /// Device, inode, and the time of the last change of any kind, which `touch` cannot set back.
+    identity: (u64, u64, i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self { size: metadata.len(), modified: metadata.modified().ok(), identity: identity(metadata) }
+    }
+
+    /// Whether a file that bears this stamp `now` cannot have another content and the same stamp later on.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let (_, _, seconds, nanoseconds) = self.identity;
+        let changed = u64::try_from(seconds)
+            .ok()
+            .zip(u32::try_from(nanoseconds).ok())
+            .map(|(seconds, nanoseconds)| SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds));
+        // A time in the future, as a server's clock may give, vouches for nothing.
+        let left_alone = |time: SystemTime| now.duration_since(time).is_ok_and(|age| age >= SETTLED);
+        self.modified.is_some_and(left_alone) && changed.is_some_and(left_alone)
+    }
+}
+
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> (u64, u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> (u64, u64, i64, i64) {
+    (0, 0, 0, 0)
+}
+
+/// Why a file gave no bytes.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// There is nothing of that name any more.
+    Gone,
+    /// It is something else than a regular file; what it is.
+    NotRegular(&'static str),
+    /// It is larger than [`LARGEST_MANIFEST`].
+    TooLarge,
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Gone,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// The stamp of a regular file, following symbolic links.
+pub(super) fn stamp(path: &Path) -> Result<Stamp, ReadError> {
+    regular(&std::fs::metadata(path)?)
+}
+
+/// The content of a regular file, and the stamp it bore before it was read.
+pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<u8>), ReadError> {
+    // The name may have changed hands since it was looked at. The open file cannot: it is asked again.
+    let file = open(path)?;
+    let stamp = regular(&file.metadata()?)?;
+    if stamp.size > LARGEST_MANIFEST {
+        return Err(ReadError::TooLarge);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or_default());
+    // It may grow while it is read.
+    file.take(LARGEST_MANIFEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_MANIFEST {
+        return Err(ReadError::TooLarge);
+    }
+    Ok((stamp, bytes))
+}
+
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // A FIFO without a writer would block for ever, a terminal might become ours.
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
+fn regular(metadata: &Metadata) -> Result<Stamp, ReadError> {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        Ok(Stamp::of(metadata))
+    } else if kind.is_dir() {
+        Err(ReadError::NotRegular("a directory"))
+    } else {
+        Err(ReadError::NotRegular(special(kind)))
+    }
+}
+
+#[cfg(unix)]
+fn special(kind: std::fs::FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(not(unix))]
+fn special(_: std::fs::FileType) -> &'static str {
+    "something else"
+}

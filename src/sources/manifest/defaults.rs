@@ -1,0 +1,132 @@
+//! The kubelet's defaults for a pod from a manifest.
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::jiff::Timestamp;
+
+use super::decode::Origin;
+use crate::sources::NodeName;
+use crate::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
+
+/// Kubelet: `applyDefaults` (`pkg/kubelet/config/common.go`).
+pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
+    // First of all: the UID is hashed over the pod as it was written.
+    let uid = match pod.metadata.uid.take() {
+        Some(uid) if !uid.is_empty() => uid,
+        _ => hashed_uid(pod, origin, node),
+    };
+    let metadata = &mut pod.metadata;
+    metadata.name = Some(node.pod_name(metadata.name.as_deref().unwrap_or_default()));
+    if metadata.namespace.as_deref().unwrap_or_default().is_empty() {
+        metadata.namespace = Some("default".to_owned());
+    }
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.clone());
+    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), origin.source().as_str().to_owned());
+    annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), now());
+    metadata.uid = Some(uid);
+
+    let spec = pod.spec.get_or_insert_default();
+    spec.node_name = Some(node.as_str().to_owned());
+    if let Origin::File(_) = origin {
+        tolerate_no_execute(spec.tolerations.get_or_insert_default());
+    }
+    pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
+}
+
+/// 32 hex digits over the pod, and over the place it was read from, so that one manifest on two nodes is two pods
+/// (k/k#87461).
+fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
+    let mut hasher = Fnv128a::new();
+    // Neither the hasher nor the pod can fail: the one takes every byte, the other's maps have strings for keys.
+    let _ = serde_json::to_writer(&mut hasher, pod);
+    match origin {
+        Origin::File(path) => {
+            hasher.update(b"host:");
+            hasher.update(node.as_str().as_bytes());
+            hasher.update(b"file:");
+            hasher.update(path.as_os_str().as_encoded_bytes());
+        }
+        Origin::Url(url) => {
+            hasher.update(b"url:");
+            hasher.update(url.as_bytes());
+        }
+    }
+    format!("{:032x}", hasher.0)
+}
+
+/// So that node problems do not evict what the node itself runs.
+///
+/// Kubelet: `AddOrUpdateTolerationInPod` (`pkg/apis/core/helper/helpers.go`).
+fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
+    let toleration = Toleration {
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoExecute".to_owned()),
+        ..Toleration::default()
+    };
+    let same = |other: &&mut Toleration| {
+        other.operator == toleration.operator
+            && other.effect == toleration.effect
+            && other.key.as_deref().unwrap_or_default().is_empty()
+            && other.value.as_deref().unwrap_or_default().is_empty()
+    };
+    match tolerations.iter_mut().find(same) {
+        Some(other) => *other = toleration,
+        None => tolerations.push(toleration),
+    }
+}
+
+fn now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(now.as_secs()).unwrap_or_default();
+    let nanoseconds = i32::try_from(now.subsec_nanos()).unwrap_or_default();
+    Timestamp::new(seconds, nanoseconds).unwrap_or_default().to_string()
+}
+
+/// The 128-bit FNV-1a hash, which the kubelet uses too. Not for secrets; it must be stable for ever.
+struct Fnv128a(u128);
+
+impl Fnv128a {
+    fn new() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+}
+
+impl io::Write for Fnv128a {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fnv128a;
+
+    /// The published vectors of `draft-eastlake-fnv` (also in Go's `hash/fnv` tests).
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        for (text, digest) in [
+            ("", "6c62272e07bb014262b821756295c58d"),
+            ("a", "d228cb696f1a8caf78912b704e4a8964"),
+            ("ab", "08809544bbab1be95aa0733055b69a62"),
+            ("abc", "a68d622cec8b5822836dbc7977af7f3b"),
+        ] {
+            let mut hasher = Fnv128a::new();
+            hasher.update(text.as_bytes());
+            assert_eq!(format!("{:032x}", hasher.0), digest, "{text}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The path of a field in a pod, in the notation of Kubernetes' own errors.
+
+use std::fmt;
+
+/// `spec.containers[0].image`, `metadata.annotations[example.com/key]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Field(Vec<Step>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// A field, by its JSON name.
+    Name(String),
+    /// An entry of a map.
+    Key(String),
+    /// An item of a list.
+    Index(usize),
+}
+
+impl Field {
+    /// `field("spec.securityContext")`: the names, split at dots.
+    pub(super) fn new(path: &str) -> Self {
+        Self::default().name(path)
+    }
+
+    pub(super) fn name(&self, path: &str) -> Self {
+        self.with(path.split('.').filter(|name| !name.is_empty()).map(|name| Step::Name(name.to_owned())))
+    }
+
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.with([Step::Key(key.to_owned())])
+    }
+
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.with([Step::Index(index)])
+    }
+
+    pub(super) fn join(&self, tail: &Self) -> Self {
+        self.with(tail.0.iter().cloned())
+    }
+
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    fn with(&self, steps: impl IntoIterator<Item = Step>) -> Self {
+        Self(self.0.iter().cloned().chain(steps).collect())
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Name(name) if position == 0 => f.write_str(name)?,
+                Step::Name(name) => write!(f, ".{name}")?,
+                Step::Key(key) => write!(f, "[{}]", crate::error::shorten(key))?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! On which line a field stands, and which field stands on a line.
+//!
+//! Pods are decoded straight into their types, which know no lines. So only when something is wrong the manifest is
+//! read a second time, into a tree that knows nothing else.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::decode::options;
+use super::field::{Field, Step};
+
+pub(super) struct Locator {
+    documents: Vec<Option<Spanned<Tree>>>,
+}
+
+enum Tree {
+    Scalar,
+    Sequence(Vec<Spanned<Tree>>),
+    Mapping(Vec<(Spanned<String>, Spanned<Tree>)>),
+}
+
+impl Locator {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let mut reader = bytes;
+        // A document that cannot be read still counts, so that the others keep their positions.
+        let documents = serde_saphyr::read_with_options(&mut reader, options()).map(Result::ok).collect();
+        Self { documents }
+    }
+
+    /// The line of a field, or of the innermost of its parents that is there.
+    pub(super) fn line_of(&self, document: usize, field: &Field) -> Option<u64> {
+        let root = self.documents.get(document)?.as_ref()?;
+        let (mut line, mut tree) = (root.referenced.line(), &root.value);
+        for step in field.steps() {
+            let found = match (tree, step) {
+                (Tree::Mapping(entries), Step::Name(name) | Step::Key(name)) => entries
+                    .iter()
+                    // The last of equal keys is the one that counts.
+                    .rfind(|(key, _)| key.value == *name)
+                    .map(|(key, value)| (key.referenced.line(), &value.value)),
+                (Tree::Sequence(items), Step::Index(index)) => {
+                    items.get(*index).map(|item| (item.referenced.line(), &item.value))
+                }
+                _ => None,
+            };
+            match found {
+                Some(found) => (line, tree) = found,
+                None => break,
+            }
+        }
+        Some(line)
+    }
+
+    /// The field whose value begins at a place.
+    pub(super) fn field_at(&self, line: u64, column: u64) -> Option<String> {
+        self.documents
+            .iter()
+            .flatten()
+            .find_map(|root| find(root, &Field::default(), (line, column)))
+            .map(|field| field.to_string())
+            .filter(|field| !field.is_empty())
+    }
+}
+
+fn find(node: &Spanned<Tree>, field: &Field, place: (u64, u64)) -> Option<Field> {
+    // Inside out: a mapping and its first key begin at the same place.
+    let inner = match &node.value {
+        Tree::Scalar => None,
+        Tree::Sequence(items) => {
+            items.iter().enumerate().find_map(|(index, item)| find(item, &field.index(index), place))
+        }
+        Tree::Mapping(entries) => entries.iter().find_map(|(key, value)| {
+            let step = field.name(&key.value);
+            let here = (key.referenced.line(), key.referenced.column()) == place;
+            find(value, &step, place).or_else(|| here.then_some(step))
+        }),
+    };
+    let here = (node.referenced.line(), node.referenced.column()) == place;
+    inner.or_else(|| here.then(|| field.clone()))
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_i128<E>(self, _: i128) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_u128<E>(self, _: u128) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_bytes<E>(self, _: &[u8]) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+    fn visit_none<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let mut tree = Vec::new();
+        while let Some(item) = items.next_element()? {
+            tree.push(item);
+        }
+        Ok(Tree::Sequence(tree))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
+        let mut tree = Vec::new();
+        while let Some(key) = entries.next_key()? {
+            tree.push((key, entries.next_value()?));
+        }
+        Ok(Tree::Mapping(tree))
+    }
+
+    fn visit_enum<A: serde::de::EnumAccess<'de>>(self, data: A) -> Result<Tree, A::Error> {
+        data.variant::<IgnoredAny>()?;
+        Ok(Tree::Scalar)
+    }
+}

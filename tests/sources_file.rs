@@ -1,0 +1,241 @@
+//! Real directories with everything in them that real directories have.
+#![cfg(feature = "sources")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pod_index::PodMeta;
+use pod_index::sources::file::{self, Listing};
+use pod_index::sources::{NodeName, ProblemKind};
+
+/// A directory of its own for one test, gone with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("pod-index-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary directory");
+        Self(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.at(name), content).expect("a written file");
+    }
+
+    fn list(&self) -> Listing {
+        file::list(self.path(), &NodeName::new("n1"))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn manifest(name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n  containers:\n  - {{name: c, image: i}}\n"
+    )
+}
+
+fn names(listing: &Listing) -> Vec<&str> {
+    listing.pods.iter().map(PodMeta::name).collect()
+}
+
+fn problems(listing: &Listing) -> Vec<(ProblemKind, &str)> {
+    listing
+        .problems
+        .iter()
+        .map(|problem| (problem.kind(), problem.origin().rsplit('/').next().unwrap_or_default()))
+        .collect()
+}
+
+#[test]
+fn a_directory_is_listed_in_the_order_of_its_names() {
+    let directory = Directory::new();
+    directory.write("b.yaml", manifest("b"));
+    directory.write("a.json", r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#);
+    directory.write("c", format!("{}---\n{}", manifest("c1"), manifest("c2")));
+    let listing = directory.list();
+    assert_eq!(names(&listing), ["a-n1", "b-n1", "c1-n1", "c2-n1"]);
+    assert_eq!(listing.problems, []);
+}
+
+#[test]
+fn a_single_file_is_a_source_too_whatever_it_is_called() {
+    let directory = Directory::new();
+    for name in ["web.yaml", ".hidden", "web.bak"] {
+        directory.write(name, manifest("web"));
+        let listing = file::list(directory.at(name), &NodeName::new("n1"));
+        assert_eq!((names(&listing), listing.problems.len()), (vec!["web-n1"], 0), "{name}");
+    }
+}
+
+#[test]
+fn a_bad_file_costs_nothing_but_itself() {
+    let directory = Directory::new();
+    directory.write("a.yaml", manifest("a"));
+    directory.write("b.yaml", "kind: [");
+    directory.write("c.yaml", "");
+    directory.write("d.yaml", manifest("D"));
+    directory.write("e.yaml", manifest("e"));
+    let listing = directory.list();
+    assert_eq!(names(&listing), ["a-n1", "e-n1"]);
+    assert_eq!(
+        problems(&listing),
+        [(ProblemKind::Syntax, "b.yaml"), (ProblemKind::Syntax, "c.yaml"), (ProblemKind::Invalid, "d.yaml"),]
+    );
+}
+
+#[test]
+fn hidden_names_are_passed_over_silently_and_leftovers_with_a_word() {
+    let directory = Directory::new();
+    directory.write("web.yaml", manifest("web"));
+    directory.write(".web.yaml.swp", "binary");
+    directory.write("web.yaml~", manifest("old"));
+    directory.write("web.yaml.bak", manifest("bak"));
+    directory.write("web.yaml.rpmsave", manifest("rpm"));
+    let listing = directory.list();
+    assert_eq!(names(&listing), ["web-n1"]);
+    assert_eq!(
+        problems(&listing),
+        [
+            (ProblemKind::Skipped, "web.yaml.bak"),
+            (ProblemKind::Skipped, "web.yaml.rpmsave"),
+            (ProblemKind::Skipped, "web.yaml~"),
+        ]
+    );
+}
+
+#[test]
+fn of_two_files_with_one_pod_the_later_counts_and_the_earlier_is_reported() {
+    let directory = Directory::new();
+    directory.write("a.yaml", manifest("web").replace("image: i", "image: a"));
+    directory.write("b.yaml", manifest("web").replace("image: i", "image: b"));
+    directory.write("c.yaml", manifest("other").replace("name: other", "name: other\n  uid: u"));
+    directory.write("d.yaml", manifest("another").replace("name: another", "name: another\n  uid: u"));
+    let listing = directory.list();
+    assert_eq!(names(&listing), ["web-n1", "another-n1"]);
+    let image = listing.pods[0].spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
+    assert_eq!(image, Some("b"));
+    assert_eq!(problems(&listing), [(ProblemKind::Duplicate, "a.yaml"), (ProblemKind::Duplicate, "c.yaml")]);
+    assert_eq!(listing.problems[0].field(), Some("metadata.name"));
+    assert_eq!(listing.problems[1].field(), Some("metadata.uid"));
+    assert!(listing.problems[0].message().contains("b.yaml"), "{}", listing.problems[0]);
+
+    fs::remove_file(directory.at("b.yaml")).expect("removed");
+    assert_eq!(names(&directory.list()), ["web-n1", "another-n1"]);
+}
+
+#[test]
+fn a_manifest_over_the_limit_is_refused() {
+    let directory = Directory::new();
+    let limit = 10 * 1024 * 1024;
+    let web = manifest("web");
+    let text = format!("{web}# {}", "x".repeat(limit - web.len() - 2));
+    assert_eq!(text.len(), limit);
+    directory.write("a.yaml", &text);
+    directory.write("b.yaml", text + "x");
+    let listing = directory.list();
+    assert_eq!(names(&listing), ["web-n1"]);
+    assert_eq!(problems(&listing), [(ProblemKind::TooLarge, "b.yaml")]);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_an_empty_set_and_a_problem() {
+    let directory = Directory::new();
+    let listing = file::list(directory.at("nothing"), &NodeName::new("n1"));
+    assert_eq!((names(&listing), problems(&listing)), (vec![], vec![(ProblemKind::Missing, "nothing")]));
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_regular_file_is_never_opened() {
+        let directory = Directory::new();
+        directory.write("a.yaml", manifest("a"));
+        fs::create_dir(directory.at("b.d")).expect("a directory");
+        directory.write("b.d/b.yaml", manifest("b"));
+        // A FIFO without a writer: whoever opens it for reading hangs.
+        let status = Command::new("mkfifo").arg(directory.at("c.yaml")).status().expect("mkfifo");
+        assert!(status.success());
+        let _socket = UnixListener::bind(directory.at("d.yaml")).expect("a socket");
+        symlink("/dev/zero", directory.at("e.yaml")).expect("a link");
+        let listing = directory.list();
+        assert_eq!(names(&listing), ["a-n1"]);
+        let messages: Vec<_> = listing.problems.iter().map(pod_index::sources::Problem::message).collect();
+        assert_eq!(
+            messages,
+            [
+                "passed over, because it is a directory",
+                "passed over, because it is a FIFO",
+                "passed over, because it is a socket",
+                "passed over, because it is a device",
+            ]
+        );
+        for single in ["c.yaml", "d.yaml", "e.yaml"] {
+            let listing = file::list(directory.at(single), &NodeName::new("n1"));
+            assert_eq!(problems(&listing), [(ProblemKind::Skipped, single)]);
+        }
+    }
+
+    #[test]
+    fn links_are_followed_and_dangling_ones_reported() {
+        let directory = Directory::new();
+        fs::create_dir(directory.at("..2026_11_21")).expect("a directory");
+        directory.write("..2026_11_21/web.yaml", manifest("web"));
+        symlink("..2026_11_21", directory.at("..data")).expect("a link");
+        symlink("..data/web.yaml", directory.at("web.yaml")).expect("a link");
+        symlink("nowhere", directory.at("dangling.yaml")).expect("a link");
+        let listing = directory.list();
+        assert_eq!(names(&listing), ["web-n1"]);
+        assert_eq!(problems(&listing), [(ProblemKind::Unreadable, "dangling.yaml")]);
+        let uid = listing.pods[0].uid().to_owned();
+
+        // The path is what the link is called, not what it leads to.
+        fs::rename(directory.at("..2026_11_21"), directory.at("..2026_11_22")).expect("renamed");
+        fs::remove_file(directory.at("..data")).expect("removed");
+        symlink("..2026_11_22", directory.at("..data")).expect("a link");
+        assert_eq!(directory.list().pods[0].uid(), uid);
+    }
+
+    #[test]
+    fn an_unreadable_file_is_reported_and_an_unreadable_directory_too() {
+        let directory = Directory::new();
+        directory.write("a.yaml", manifest("a"));
+        directory.write("b.yaml", manifest("b"));
+        let close =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+        close(&directory.at("b.yaml"), 0o000);
+        if fs::read(directory.at("b.yaml")).is_ok() {
+            return; // Nothing is unreadable to the super-user.
+        }
+        let listing = directory.list();
+        assert_eq!(
+            (names(&listing), problems(&listing)),
+            (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
+        );
+        close(directory.path(), 0o000);
+        let listing = directory.list();
+        close(directory.path(), 0o700);
+        assert_eq!(listing.problems[0].kind(), ProblemKind::Unreadable);
+    }
+}
