@@ -7,5 +7,7 @@ mod packed;
 mod uid;
 
 pub use full_name::{FullName, ParseFullNameError};
+pub(crate) use full_name::{SEPARATOR, split};
 pub(crate) use packed::Packed;
+pub(crate) use uid::Spelling;
 pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};

@@ -98,6 +98,15 @@ impl UidRef<'_> {
         matches!(self.0, Spelling::Other(""))
     }
 
+    /// The string of a UID that is in neither of the usual spellings.
+    #[inline]
+    pub(crate) fn unusual(&self) -> Option<&str> {
+        match self.0 {
+            Spelling::Usual(_) => None,
+            Spelling::Other(text) => Some(text),
+        }
+    }
+
     fn to_uid(self) -> Uid {
         match self.0 {
             Spelling::Usual(packed) => Uid::Packed(packed),
@@ -299,8 +308,9 @@ mod tests {
     fn uids_are_equal_and_ordered_as_their_strings_are() {
         for a in SPELLINGS {
             for b in SPELLINGS {
-                assert_eq!(PodUid::from(a) == PodUid::from(b), a == b, "{a} {b}");
-                assert_eq!(PodUid::from(a).cmp(&PodUid::from(b)), a.cmp(b), "{a} {b}");
+                let (left, right) = (PodUid::from(a), PodUid::from(b));
+                assert_eq!(left == right, a == b, "{a} {b}");
+                assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
             }
         }
     }

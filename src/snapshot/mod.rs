@@ -1,0 +1,490 @@
+//! One state of the index, immutable: the five indices and every read on them.
+//!
+//! | the kubelet's index | here |
+//! |---|---|
+//! | pods by UID · mirrors by UID | one map from UID to place; the place tells the world, so no UID can be in both |
+//! | pods by full name · mirrors by full name | one map from full name to two places, the pod's and the mirror's |
+//! | mirror UID → static UID | beside each mirror |
+//!
+//! The pods themselves are in slabs that the places number. This room reads; how a snapshot comes out of another is
+//! `update`'s, and it must not know of threads.
+
+mod changes;
+mod entry;
+mod store;
+mod views;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use changes::Change;
+pub(crate) use entry::{Kind, NameEntry, Place, UidEntry, UidKey, World};
+pub(crate) use store::{Mirror, Store, Target};
+pub use views::{
+    FullNames, MirrorPods, MirrorPodsIter, Pods, PodsAndMirrorPods, PodsIter, StaticPods, StaticPodsIter,
+    StaticPodsWithMirrors, UidTranslations,
+};
+
+use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
+use crate::map::{Hashing, OrdMap, OrdSet, Table};
+use crate::pod::{PodMeta, is_mirror_pod};
+
+/// One state of the index, whole and immutable.
+///
+/// All reads live here and borrow from it. Get one from a [`Reader`](crate::Reader),
+/// a [`CachedReader`](crate::CachedReader) or the [`Writer`](crate::Writer).
+///
+/// # Consistency
+/// A snapshot never changes. Whatever is read from one snapshot belongs together: a mirror and the static pod it
+/// translates to always share a full name, and both directions of the translation agree. It is a cache and may be stale:
+/// what was published since is seen in the next snapshot.
+///
+/// # Complexity
+/// Point look-ups are O(1) expected, with a depth that grows with log₃₂ of the number of pods; they allocate nothing and
+/// write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
+///
+/// # Examples
+/// ```
+/// # struct Slim;
+/// # impl pod_index::PodMeta for Slim {
+/// #     fn uid(&self) -> &str { "u1" }
+/// #     fn name(&self) -> &str { "web" }
+/// #     fn namespace(&self) -> &str { "default" }
+/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+/// # }
+/// let (mut writer, reader) = pod_index::new();
+/// writer.add_pod(Slim)?;
+///
+/// let snapshot = reader.load();
+/// assert!(snapshot.pod_by_uid("u1").is_some());
+/// assert!(snapshot.pod_by_full_name("web_default").is_some());
+/// assert_eq!(snapshot.generation(), 1);
+/// # Ok::<(), pod_index::Error>(())
+/// ```
+pub struct Snapshot<P> {
+    pub(crate) generation: u64,
+    pub(crate) hashing: Hashing,
+    pub(crate) uids: Table<UidEntry>,
+    pub(crate) names: Table<NameEntry>,
+    pub(crate) store: Store<P>,
+    /// Pods and mirrors whose full name is held by another live one. Nearly always empty.
+    pub(crate) shadowed: OrdSet<Shadowed>,
+    /// Pods that are gone while a mirror still translates to them, with the full name they had. Nearly always empty.
+    pub(crate) departed: OrdMap<PodUid, FullName>,
+    pub(crate) ephemeral_containers: usize,
+}
+
+/// Somebody who bears a full name without holding it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Shadowed {
+    pub(crate) full_name: FullName,
+    pub(crate) world: World,
+    pub(crate) uid: PodUid,
+}
+
+/// What [`Snapshot::pod_and_mirror_pod`] found.
+pub struct PodAndMirror<'a, P> {
+    /// The pod that runs on the node.
+    pub pod: Option<&'a Arc<P>>,
+    /// The API server's mirror of it.
+    pub mirror_pod: Option<&'a Arc<P>>,
+    /// Whether the pod that was asked about is a mirror.
+    pub was_mirror: bool,
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    pub(crate) fn empty() -> Self {
+        Self::with_hashing(Hashing::new())
+    }
+
+    /// The empty snapshot of an index whose seeds are `hashing`.
+    pub(crate) fn with_hashing(hashing: Hashing) -> Self {
+        Self {
+            generation: 0,
+            hashing,
+            uids: Table::new(),
+            names: Table::new(),
+            store: Store::new(),
+            shadowed: OrdSet::new(),
+            departed: OrdMap::new(),
+            ephemeral_containers: 0,
+        }
+    }
+
+    /// How many publications led to this snapshot: 0 for the empty one, then growing by one with each.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The number of ephemeral containers in all pods, mirrors not counted.
+    ///
+    /// # Complexity
+    /// O(1).
+    ///
+    /// Kubelet: the gauge `kubelet_managed_ephemeral_containers` (`pkg/kubelet/metrics/metrics.go`).
+    #[must_use]
+    #[doc(alias = "ManagedEphemeralContainers")]
+    pub fn ephemeral_container_count(&self) -> usize {
+        self.ephemeral_containers
+    }
+
+    /// The pod with this UID, mirrors excluded; a mirror's UID is not translated.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation. About half as much from a UID type as from a string.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn f<P: pod_index::PodMeta>(snapshot: &pod_index::Snapshot<P>) {
+    /// if let Some(pod) = snapshot.pod_by_uid("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0") {
+    ///     println!("{}/{}", pod.namespace(), pod.name());
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// Kubelet: `GetPodByUID` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPodByUID")]
+    #[inline]
+    #[must_use]
+    pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
+        let place = self.place_by_uid(uid.into())?;
+        match place.kind()? {
+            Kind::Plain => self.store.plain.get(place.number()),
+            Kind::Static => self.store.statics.get(place.number()),
+            Kind::Mirror => None,
+        }
+    }
+
+    /// The mirror pod with this UID.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// Kubelet: the index `mirrorPodByUID` (`pkg/kubelet/pod/pod_manager.go`), which has no getter there.
+    #[must_use]
+    pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
+        let place = self.place_by_uid(uid.into())?;
+        self.store.mirror_at(place).map(|mirror| &mirror.pod)
+    }
+
+    /// The pod that holds this full name (`name_namespace`), mirrors excluded.
+    ///
+    /// If two pods of one full name are in the index, the one that was added or updated last holds it; when that one
+    /// goes, the other (of several, the one with the smallest UID) takes the name over.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation. A string that is not a full name finds nothing.
+    ///
+    /// Kubelet: `GetPodByFullName` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPodByFullName")]
+    #[must_use]
+    pub fn pod_by_full_name(&self, full_name: &str) -> Option<&Arc<P>> {
+        let (name, namespace) = id::split(full_name)?;
+        self.pod_by_name(namespace, name)
+    }
+
+    /// The pod of this namespace and name, mirrors excluded; as [`pod_by_full_name`](Self::pod_by_full_name) otherwise.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation: the full name is not built.
+    ///
+    /// Kubelet: `GetPodByName` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPodByName")]
+    #[inline]
+    #[must_use]
+    pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<&Arc<P>> {
+        self.at(self.entry_by_name(name, namespace)?.pod)
+    }
+
+    /// The mirror pod that holds this full name.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// Kubelet: the index `mirrorPodByFullName` (`pkg/kubelet/pod/pod_manager.go`).
+    #[must_use]
+    pub fn mirror_pod_by_full_name(&self, full_name: &str) -> Option<&Arc<P>> {
+        let (name, namespace) = id::split(full_name)?;
+        self.at(self.entry_by_name(name, namespace)?.mirror)
+    }
+
+    /// The pod with the full name of `mirror`.
+    ///
+    /// Neither the config hash nor whether `mirror` is one is looked at, as in the kubelet; ask
+    /// [`is_mirror_pod_of`](crate::is_mirror_pod_of).
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// Kubelet: `GetPodByMirrorPod` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPodByMirrorPod")]
+    #[must_use]
+    pub fn pod_by_mirror_pod(&self, mirror: &P) -> Option<&Arc<P>> {
+        self.pod_by_name(mirror.namespace(), mirror.name())
+    }
+
+    /// The mirror pod with the full name of `pod`.
+    ///
+    /// Neither the config hash nor whether `pod` is static is looked at, as in the kubelet.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// Kubelet: `GetMirrorPodByPod` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetMirrorPodByPod")]
+    #[must_use]
+    pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<&Arc<P>> {
+        self.at(self.entry_by_name(pod.name(), pod.namespace())?.mirror)
+    }
+
+    /// The pod and the mirror of a pair, from either of the two.
+    ///
+    /// What was handed in is returned as it is, whether or not the index holds it; its counterpart is looked up by full
+    /// name.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// Kubelet: `GetPodAndMirrorPod` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPodAndMirrorPod")]
+    #[must_use]
+    pub fn pod_and_mirror_pod<'a>(&'a self, pod: &'a Arc<P>) -> PodAndMirror<'a, P> {
+        if is_mirror_pod(pod) {
+            PodAndMirror { pod: self.pod_by_mirror_pod(pod), mirror_pod: Some(pod), was_mirror: true }
+        } else {
+            PodAndMirror { pod: Some(pod), mirror_pod: self.mirror_pod_by_pod(pod), was_mirror: false }
+        }
+    }
+
+    /// The UID under which the node knows the pod: a mirror's UID becomes its static pod's, any other stays.
+    ///
+    /// A mirror goes on translating to a static pod that is gone, until the mirror goes as well or another pod takes the
+    /// full name. That lets the last status of a terminating static pod be reported.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation, but for an unknown UID of an unusual spelling and more than 22 bytes.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn f<P: pod_index::PodMeta>(snapshot: &pod_index::Snapshot<P>) {
+    /// assert_eq!(snapshot.translate_pod_uid("nobody-has-this"), "nobody-has-this");
+    /// assert_eq!(snapshot.translate_pod_uid(""), "");
+    /// # }
+    /// ```
+    ///
+    /// Kubelet: `TranslatePodUID` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "TranslatePodUID")]
+    #[inline]
+    #[must_use]
+    pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
+        let uid = uid.into();
+        if let Some(place) = self.place_by_uid(uid)
+            && place.kind() == Some(Kind::Mirror)
+            && let Some(target) = self.target_of(place)
+        {
+            return target.clone().into();
+        }
+        uid.into()
+    }
+
+    /// All pods, terminated and terminating ones included; mirrors excluded. In no particular order.
+    ///
+    /// # Complexity
+    /// O(1) to obtain, O(n) to walk; no allocation.
+    ///
+    /// Kubelet: `GetPods` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPods")]
+    #[must_use]
+    pub fn pods(&self) -> Pods<'_, P> {
+        Pods { snapshot: self }
+    }
+
+    /// All static pods. In no particular order.
+    ///
+    /// # Complexity
+    /// O(1) to obtain, O(static pods) to walk; no allocation.
+    #[must_use]
+    pub fn static_pods(&self) -> StaticPods<'_, P> {
+        StaticPods { snapshot: self }
+    }
+
+    /// All mirror pods. In no particular order.
+    ///
+    /// # Complexity
+    /// O(1) to obtain, O(mirror pods) to walk; no allocation.
+    #[must_use]
+    pub fn mirror_pods(&self) -> MirrorPods<'_, P> {
+        MirrorPods { snapshot: self }
+    }
+
+    /// All pods, all mirrors, and the full names of the mirrors without a pod.
+    ///
+    /// # Complexity
+    /// O(1) to obtain; no copy.
+    ///
+    /// Kubelet: `GetPodsAndMirrorPods` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetPodsAndMirrorPods")]
+    #[must_use]
+    pub fn pods_and_mirror_pods(&self) -> PodsAndMirrorPods<'_, P> {
+        PodsAndMirrorPods {
+            pods: self.pods(),
+            mirror_pods: self.mirror_pods(),
+            orphaned_mirror_pod_full_names: self.orphaned_mirror_pod_full_names(),
+        }
+    }
+
+    /// The full names of the mirrors without a pod.
+    ///
+    /// # Complexity
+    /// O(1) to obtain; to walk O(mirror pods) and one allocation a name.
+    ///
+    /// Kubelet: `GetOrphanedMirrorPodNames` (`pkg/kubelet/pod/pod_manager.go`, until 1.26; since then a part of
+    /// `GetPodsAndMirrorPods`).
+    #[doc(alias = "GetOrphanedMirrorPodNames")]
+    #[must_use]
+    pub fn orphaned_mirror_pod_full_names(&self) -> FullNames<'_, P> {
+        FullNames { snapshot: self }
+    }
+
+    /// Every static pod with the mirror that holds its full name, if there is one.
+    ///
+    /// # Complexity
+    /// O(1) to obtain; O(static pods) to walk, one look-up each; no allocation.
+    ///
+    /// Kubelet: `GetStaticPodToMirrorPodMap` (`pkg/kubelet/pod/pod_manager.go`, since 1.32).
+    #[doc(alias = "GetStaticPodToMirrorPodMap")]
+    #[must_use]
+    pub fn static_pods_with_mirrors(&self) -> StaticPodsWithMirrors<'_, P> {
+        StaticPodsWithMirrors { snapshot: self }
+    }
+
+    /// Both directions of the translation between static pods and their mirrors.
+    ///
+    /// # Complexity
+    /// O(1) to obtain; no copy.
+    ///
+    /// Kubelet: `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetUIDTranslations")]
+    #[must_use]
+    pub fn uid_translations(&self) -> UidTranslations<'_, P> {
+        UidTranslations { snapshot: self }
+    }
+
+    /// What is different from an `old` snapshot of the same index: pods and mirrors that are new, replaced or gone.
+    ///
+    /// However many publications lie between the two, each pod is reported once, with its old and its new self. An
+    /// agent that keeps the snapshot it saw last can thus follow the index at its own pace and miss nothing. In no
+    /// particular order. Any two snapshots can be compared; those of two different indices share nothing.
+    ///
+    /// # Complexity
+    /// O(changes · log n): parts that the two snapshots share are not looked at. After `set_pods` they share nothing,
+    /// and it is O(n). One allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// # }
+    /// use pod_index::Change;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// let before = reader.snapshot();
+    /// writer.add_pod(Slim)?;
+    /// let after = reader.snapshot();
+    /// assert!(matches!(after.changes_since(&before)[..], [Change::Added(_)]));
+    /// assert!(matches!(before.changes_since(&after)[..], [Change::Removed(_)]));
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[must_use]
+    pub fn changes_since<'a>(&'a self, old: &'a Self) -> Vec<Change<'a, P>> {
+        changes::between(old, self)
+    }
+}
+
+/// How places are found; shared by the reads above and by `update`.
+impl<P: PodMeta> Snapshot<P> {
+    #[inline]
+    pub(crate) fn place_by_uid(&self, uid: UidRef<'_>) -> Option<Place> {
+        let key = UidKey::new(uid, &self.hashing);
+        let hash = key.hash(&self.hashing);
+        Some(self.uids.find(hash, |entry| self.store.is_uid(entry, key, uid))?.place)
+    }
+
+    #[inline]
+    pub(crate) fn entry_by_name(&self, name: &str, namespace: &str) -> Option<&NameEntry> {
+        let hash = self.hashing.pair(name, namespace);
+        self.names.find(hash, |entry| self.store.is_name(entry, hash, name, namespace))
+    }
+
+    /// Whoever is at `place`, mirror or not.
+    #[inline]
+    pub(crate) fn at(&self, place: Place) -> Option<&Arc<P>> {
+        self.store.at(place)
+    }
+
+    /// What the mirror at `place` translates to, if not to itself.
+    pub(crate) fn target_of(&self, place: Place) -> Option<&PodUid> {
+        let mirror = self.store.mirror_at(place)?;
+        match &mirror.target {
+            Target::Pod(uid) => Some(uid),
+            Target::Itself => None,
+            Target::AsHolder => {
+                let entry = self.entry_by_name(mirror.pod.name(), mirror.pod.namespace())?;
+                match &self.store.mirror_at(entry.mirror)?.target {
+                    Target::Pod(uid) => Some(uid),
+                    Target::Itself | Target::AsHolder => None,
+                }
+            }
+        }
+    }
+}
+
+// Not derived, because a derive would ask for `P: Clone`.
+impl<P> Clone for Snapshot<P> {
+    fn clone(&self) -> Self {
+        Self {
+            generation: self.generation,
+            hashing: self.hashing.clone(),
+            uids: self.uids.clone(),
+            names: self.names.clone(),
+            store: self.store.clone(),
+            shadowed: self.shadowed.clone(),
+            departed: self.departed.clone(),
+            ephemeral_containers: self.ephemeral_containers,
+        }
+    }
+}
+
+/// Counts, not contents: a snapshot may hold a hundred thousand pods.
+impl<P: PodMeta> fmt::Debug for Snapshot<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("generation", &self.generation)
+            .field("pods", &self.pods().len())
+            .field("mirror_pods", &self.mirror_pods().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P> Clone for PodAndMirror<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for PodAndMirror<'_, P> {}
+
+impl<P: fmt::Debug> fmt::Debug for PodAndMirror<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PodAndMirror")
+            .field("pod", &self.pod)
+            .field("mirror_pod", &self.mirror_pod)
+            .field("was_mirror", &self.was_mirror)
+            .finish()
+    }
+}

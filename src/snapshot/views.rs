@@ -1,0 +1,294 @@
+//! Whole-set reads: views that borrow from a snapshot and copy nothing.
+
+use std::iter::{Chain, FusedIterator, Map};
+use std::sync::Arc;
+
+use super::{Mirror, Snapshot, Target};
+use crate::id::{FullName, MirrorPodUid, PodUid, UidRef};
+use crate::map::SlabIter;
+use crate::pod::PodMeta;
+
+/// Declares a view that is nothing but a borrowed snapshot.
+macro_rules! view {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name<'a, P> {
+            pub(super) snapshot: &'a Snapshot<P>,
+        }
+
+        impl<P> Clone for $name<'_, P> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<P> Copy for $name<'_, P> {}
+    };
+}
+
+/// Gives a view `iter` and `IntoIterator` by way of `$iter`.
+macro_rules! iterable {
+    ($name:ident, $iter:ident) => {
+        impl<'a, P: PodMeta> IntoIterator for $name<'a, P> {
+            type Item = &'a Arc<P>;
+            type IntoIter = $iter<'a, P>;
+
+            fn into_iter(self) -> $iter<'a, P> {
+                self.iter()
+            }
+        }
+
+        impl<'a, P: PodMeta> IntoIterator for &$name<'a, P> {
+            type Item = &'a Arc<P>;
+            type IntoIter = $iter<'a, P>;
+
+            fn into_iter(self) -> $iter<'a, P> {
+                self.iter()
+            }
+        }
+
+        impl<'a, P> Iterator for $iter<'a, P> {
+            type Item = &'a Arc<P>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                self.0.next()
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+
+            fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, f: F) -> B {
+                self.0.fold(init, f)
+            }
+        }
+
+        impl<P> FusedIterator for $iter<'_, P> {}
+    };
+}
+
+view! {
+    /// All pods of a snapshot, mirrors excluded. See [`Snapshot::pods`].
+    Pods
+}
+
+view! {
+    /// All static pods of a snapshot. See [`Snapshot::static_pods`].
+    StaticPods
+}
+
+view! {
+    /// All mirror pods of a snapshot. See [`Snapshot::mirror_pods`].
+    MirrorPods
+}
+
+view! {
+    /// The full names of the mirrors without a pod. See [`Snapshot::orphaned_mirror_pod_full_names`].
+    FullNames
+}
+
+view! {
+    /// Static pods and their mirrors. See [`Snapshot::static_pods_with_mirrors`].
+    StaticPodsWithMirrors
+}
+
+view! {
+    /// Both directions of the translation. See [`Snapshot::uid_translations`].
+    UidTranslations
+}
+
+/// What [`Snapshot::pods_and_mirror_pods`] returns: three views of one snapshot.
+pub struct PodsAndMirrorPods<'a, P> {
+    /// All pods.
+    pub pods: Pods<'a, P>,
+    /// All mirror pods.
+    pub mirror_pods: MirrorPods<'a, P>,
+    /// The full names of those mirror pods that have no pod.
+    pub orphaned_mirror_pod_full_names: FullNames<'a, P>,
+}
+
+/// An iterator over [`Pods`].
+pub struct PodsIter<'a, P>(Chain<SlabIter<'a, Arc<P>>, SlabIter<'a, Arc<P>>>);
+/// An iterator over [`StaticPods`].
+pub struct StaticPodsIter<'a, P>(SlabIter<'a, Arc<P>>);
+/// An iterator over [`MirrorPods`].
+pub struct MirrorPodsIter<'a, P>(Map<SlabIter<'a, Mirror<P>>, ThePod<'a, P>>);
+
+/// Out of a mirror's record, the pod.
+type ThePod<'a, P> = fn(&'a Mirror<P>) -> &'a Arc<P>;
+
+iterable!(Pods, PodsIter);
+iterable!(StaticPods, StaticPodsIter);
+iterable!(MirrorPods, MirrorPodsIter);
+
+impl<'a, P: PodMeta> Pods<'a, P> {
+    /// How many pods there are. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.snapshot.store.plain.len() + self.snapshot.store.statics.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pods, one by one.
+    #[must_use]
+    pub fn iter(&self) -> PodsIter<'a, P> {
+        PodsIter(self.snapshot.store.statics.iter().chain(self.snapshot.store.plain.iter()))
+    }
+}
+
+impl<'a, P: PodMeta> StaticPods<'a, P> {
+    /// How many static pods there are. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.snapshot.store.statics.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The static pods, one by one.
+    #[must_use]
+    pub fn iter(&self) -> StaticPodsIter<'a, P> {
+        StaticPodsIter(self.snapshot.store.statics.iter())
+    }
+}
+
+impl<'a, P: PodMeta> MirrorPods<'a, P> {
+    /// How many mirror pods there are. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.snapshot.store.mirrors.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The mirror pods, one by one.
+    #[must_use]
+    pub fn iter(&self) -> MirrorPodsIter<'a, P> {
+        MirrorPodsIter(self.snapshot.store.mirrors.iter().map(|mirror| &mirror.pod))
+    }
+}
+
+impl<'a, P: PodMeta> FullNames<'a, P> {
+    /// Whether no mirror is without a pod. O(mirror pods).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The full names, each once.
+    pub fn iter(&self) -> impl Iterator<Item = FullName> + use<'a, P> {
+        let snapshot = self.snapshot;
+        holders(snapshot).filter_map(|mirror| {
+            let (name, namespace) = (mirror.pod.name(), mirror.pod.namespace());
+            let orphan = snapshot.pod_by_name(namespace, name).is_none();
+            orphan.then(|| FullName::new(name, namespace).ok()).flatten()
+        })
+    }
+}
+
+impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
+    /// How many static pods there are. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.snapshot.store.statics.len()
+    }
+
+    /// Whether there are no static pods.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The static pods, each with the mirror that holds its full name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a Arc<P>, Option<&'a Arc<P>>)> + use<'a, P> {
+        let snapshot = self.snapshot;
+        snapshot.store.statics.iter().map(|pod| (pod, snapshot.mirror_pod_by_pod(pod)))
+    }
+}
+
+impl<'a, P: PodMeta> UidTranslations<'a, P> {
+    /// Every mirror that translates, with the UID it translates to.
+    ///
+    /// # Complexity
+    /// O(mirror pods) to walk; no allocation for the usual UIDs.
+    pub fn mirror_to_pod(&self) -> impl Iterator<Item = (MirrorPodUid, PodUid)> + use<'a, P> {
+        let snapshot = self.snapshot;
+        snapshot.store.mirrors.iter().filter_map(move |mirror| {
+            let target = match &mirror.target {
+                Target::Itself => None,
+                Target::Pod(uid) => Some(uid),
+                Target::AsHolder => snapshot.target_of(snapshot.place_by_uid(mirror.pod.uid().into())?),
+            };
+            Some((mirror.pod.uid().into(), target?.clone()))
+        })
+    }
+
+    /// Every static pod, and every other UID that a mirror translates to, with the mirror's UID; a static pod without a
+    /// mirror has none. Of several mirrors of one full name it is the one that holds the name.
+    ///
+    /// # Complexity
+    /// O(static pods + mirror pods) to walk, one look-up for each static pod; no allocation for the usual UIDs.
+    pub fn pod_to_mirror(&self) -> impl Iterator<Item = (PodUid, Option<MirrorPodUid>)> + use<'a, P> {
+        let snapshot = self.snapshot;
+        let mirrored = holders(snapshot).filter_map(|mirror| match &mirror.target {
+            Target::Pod(uid) => Some((uid.clone(), Some(mirror.pod.uid().into()))),
+            Target::Itself | Target::AsHolder => None,
+        });
+        let unmirrored = snapshot
+            .store
+            .statics
+            .iter()
+            .filter(|pod| snapshot.mirror_of_holder(pod).is_none())
+            .map(|pod| (pod.uid().into(), None));
+        mirrored.chain(unmirrored)
+    }
+
+    /// The static pod's UID that this mirror UID translates to, if it does.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    pub fn pod_uid<'u>(&self, mirror: impl Into<UidRef<'u>>) -> Option<PodUid> {
+        self.snapshot.target_of(self.snapshot.place_by_uid(mirror.into())?).cloned()
+    }
+
+    /// The UID of the mirror that translates to this pod UID, if there is one.
+    ///
+    /// # Complexity
+    /// O(1) expected, O(log n) for a pod that is gone; no allocation for the usual UIDs.
+    pub fn mirror_pod_uid<'u>(&self, pod: impl Into<UidRef<'u>>) -> Option<MirrorPodUid> {
+        let (uid, snapshot) = (pod.into(), self.snapshot);
+        let mirror = match snapshot.pod_by_uid(uid) {
+            Some(pod) => snapshot.mirror_of_holder(pod)?,
+            None if snapshot.departed.is_empty() => return None,
+            None => snapshot.mirror_pod_by_full_name(snapshot.departed.get(&PodUid::from(uid))?.as_str())?,
+        };
+        Some(mirror.uid().into())
+    }
+}
+
+/// The mirrors that hold their full names.
+fn holders<P>(snapshot: &Snapshot<P>) -> impl Iterator<Item = &Mirror<P>> {
+    snapshot.store.mirrors.iter().filter(|mirror| !matches!(mirror.target, Target::AsHolder))
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    /// The mirror of `pod`, if `pod` is the one that holds its full name.
+    fn mirror_of_holder(&self, pod: &Arc<P>) -> Option<&Arc<P>> {
+        let entry = self.entry_by_name(pod.name(), pod.namespace())?;
+        let holder = self.at(entry.pod)?;
+        Arc::ptr_eq(holder, pod).then(|| self.at(entry.mirror))?
+    }
+}

@@ -1,0 +1,101 @@
+//! The published cell on arc-swap. No other file names that crate.
+
+use std::ops::Deref;
+pub(crate) use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+
+/// The cell: a handle to the value published last. Clones share the cell.
+pub(crate) struct Published<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    current: ArcSwap<T>,
+    /// Values that readers still held when the writer went away. They wait here for the last handle, so that no
+    /// reader frees one by dropping its guard.
+    leftover: Mutex<Vec<Arc<T>>>,
+}
+
+impl<T> Published<T> {
+    pub(crate) fn new(value: Arc<T>) -> Self {
+        Self(Arc::new(Shared { current: ArcSwap::new(value), leftover: Mutex::default() }))
+    }
+
+    /// The current value, for one piece of work. Touches no reference count while the value stays current.
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<T> {
+        Guard(self.0.current.load())
+    }
+
+    /// The current value, to keep.
+    #[inline]
+    pub(crate) fn load_full(&self) -> Arc<T> {
+        self.0.current.load_full()
+    }
+
+    /// Publishes `value`; returns what it replaces. When this returns, every reader that still uses the old value is
+    /// counted in its reference count, and no reader can come to it any more: `is_sole_owner` relies on that.
+    pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
+        self.0.current.swap(value)
+    }
+
+    /// A handle that remembers the value it saw last.
+    pub(crate) fn cached(&self) -> Cached<T> {
+        Cached(arc_swap::Cache::new(self.clone()))
+    }
+
+    /// Keeps `values` until the last handle to this cell goes.
+    pub(crate) fn leave_behind(&self, values: impl IntoIterator<Item = Arc<T>>) {
+        self.0.leftover.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(values);
+    }
+}
+
+impl<T> Clone for Published<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// What `arc_swap::Cache` asks of a handle.
+impl<T> Deref for Published<T> {
+    type Target = ArcSwap<T>;
+
+    fn deref(&self) -> &ArcSwap<T> {
+        &self.0.current
+    }
+}
+
+/// A borrowed value of a [`Published`] cell.
+pub(crate) struct Guard<T>(arc_swap::Guard<Arc<T>>);
+
+impl<T> Deref for Guard<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A handle for one thread: while nothing new is published, looking costs one relaxed load.
+pub(crate) struct Cached<T>(arc_swap::Cache<Published<T>, Arc<T>>);
+
+impl<T> Cached<T> {
+    #[inline]
+    pub(crate) fn load(&mut self) -> &Arc<T> {
+        self.0.load()
+    }
+}
+
+impl<T> Clone for Cached<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Whether nobody else holds `value`, for a value that [`Published::swap`] has returned.
+///
+/// A plain look at the count is enough: it can no longer grow, and whoever then drops the last reference does so with
+/// the acquire fence of `Arc::drop`.
+pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {
+    Arc::strong_count(value) == 1
+}

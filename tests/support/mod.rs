@@ -1,0 +1,102 @@
+//! What the tests share: a pod that is easy to make.
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pod_index::{
+    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta, Snapshot,
+};
+
+/// A pod with just what the index looks at, and a number that tells versions apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestPod {
+    pub uid: String,
+    pub name: String,
+    pub namespace: String,
+    pub annotations: BTreeMap<String, String>,
+    pub ephemeral: usize,
+    pub version: u64,
+}
+
+impl PodMeta for TestPod {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+    fn ephemeral_container_count(&self) -> usize {
+        self.ephemeral
+    }
+}
+
+impl TestPod {
+    fn new(uid: &str, full_name: &str, annotation: Option<(&str, &str)>) -> Arc<Self> {
+        let (name, namespace) = full_name.split_once('_').unwrap_or((full_name, "default"));
+        let annotations =
+            annotation.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+        Arc::new(Self {
+            uid: uid.to_owned(),
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            annotations,
+            ..Self::default()
+        })
+    }
+
+    /// A pod from the API server. `full_name` is `name_namespace`; without a namespace it is `default`.
+    pub fn plain(uid: &str, full_name: &str) -> Arc<Self> {
+        Self::new(uid, full_name, None)
+    }
+
+    /// A pod from a file, whose config hash is its UID.
+    pub fn fixed(uid: &str, full_name: &str) -> Arc<Self> {
+        let mut pod = Self::new(uid, full_name, Some((CONFIG_SOURCE_ANNOTATION, "file")));
+        Arc::make_mut(&mut pod).annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.to_owned());
+        pod
+    }
+
+    /// A mirror of the static pod whose config hash is `hash`.
+    pub fn mirror(uid: &str, full_name: &str, hash: &str) -> Arc<Self> {
+        Self::new(uid, full_name, Some((CONFIG_MIRROR_ANNOTATION, hash)))
+    }
+
+    pub fn with_ephemeral(self: Arc<Self>, ephemeral: usize) -> Arc<Self> {
+        Arc::new(Self { ephemeral, ..Arc::unwrap_or_clone(self) })
+    }
+}
+
+/// The UIDs of some pods, sorted.
+pub fn uids<'a>(pods: impl IntoIterator<Item = &'a Arc<TestPod>>) -> Vec<&'a str> {
+    let mut uids: Vec<_> = pods.into_iter().map(|pod| pod.uid.as_str()).collect();
+    uids.sort_unstable();
+    uids
+}
+
+/// The pairs of `pod_to_mirror`, sorted; a pod without a mirror has `""`.
+pub fn pod_to_mirror(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
+    let translations = snapshot.uid_translations();
+    let mut map = BTreeMap::new();
+    for (pod, mirror) in translations.pod_to_mirror() {
+        let mirror = mirror.map_or_else(String::new, |mirror| mirror.to_string());
+        assert_eq!(map.insert(pod.to_string(), mirror), None, "{pod} is told twice");
+    }
+    map
+}
+
+/// The pairs of `mirror_to_pod`, sorted.
+pub fn mirror_to_pod(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
+    let translations = snapshot.uid_translations();
+    let mut map = BTreeMap::new();
+    for (mirror, pod) in translations.mirror_to_pod() {
+        assert_eq!(map.insert(mirror.to_string(), pod.to_string()), None, "{mirror} is told twice");
+    }
+    map
+}
