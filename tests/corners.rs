@@ -1,0 +1,390 @@
+//! Where this index departs from the kubelet on purpose, corner by corner, and the one corner where it must not.
+//!
+//! Each test says first what the kubelet's pod manager does (`pkg/kubelet/pod/pod_manager.go`, 1.29 to 1.36).
+
+mod support;
+
+use std::sync::Arc;
+
+use pod_index::{ErrorKind, Operation, Reader, Upserted, Writer};
+use support::{TestPod, mirror_to_pod, pod_to_mirror, uids};
+
+fn index() -> (Writer<TestPod>, Reader<TestPod>) {
+    pod_index::new()
+}
+
+fn put(writer: &mut Writer<TestPod>, pods: impl IntoIterator<Item = Arc<TestPod>>) {
+    for pod in pods {
+        writer.update_pod(pod).expect("a good pod");
+    }
+}
+
+fn orphans(reader: &Reader<TestPod>) -> Vec<String> {
+    reader.load().orphaned_mirror_pod_full_names().iter().map(|name| name.to_string()).collect()
+}
+
+/// The translation of one UID, as a string.
+fn translated(reader: &Reader<TestPod>, uid: &str) -> String {
+    reader.translate_pod_uid(uid).to_string()
+}
+
+// Corner 1. Kubelet: RemovePod of a static pod leaves the translation alone. The status manager relies on it to report
+// the last status of a terminating static pod. Parity.
+
+#[test]
+fn a_mirror_goes_on_translating_to_a_static_pod_that_is_gone() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
+    writer.remove_pod_by_uid("s");
+
+    assert_eq!(translated(&reader, "m"), "s");
+    assert_eq!(orphans(&reader), ["web_default"]);
+    let snapshot = reader.load();
+    assert_eq!(pod_to_mirror(&snapshot), [("s".into(), "m".into())].into());
+    assert_eq!(snapshot.uid_translations().mirror_pod_uid("s").expect("still there"), "m");
+    assert_eq!(snapshot.uid_translations().pod_uid("m").expect("still there"), "s");
+}
+
+#[test]
+fn the_translation_to_a_gone_static_pod_ends_with_the_mirror() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
+    writer.remove_pod_by_uid("s");
+    writer.remove_pod_by_uid("m");
+    put(&mut writer, [TestPod::mirror("m", "web", "s")]);
+
+    assert_eq!(translated(&reader, "m"), "m");
+    assert_eq!(reader.load().uid_translations().mirror_pod_uid("s"), None);
+}
+
+#[test]
+fn the_translation_to_a_gone_static_pod_ends_when_another_pod_takes_the_full_name() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s1", "web"), TestPod::mirror("m", "web", "s1")]);
+    writer.remove_pod_by_uid("s1");
+    put(&mut writer, [TestPod::fixed("s2", "web")]);
+
+    assert_eq!(translated(&reader, "m"), "s2");
+    assert_eq!(pod_to_mirror(&reader.load()), [("s2".into(), "m".into())].into());
+}
+
+#[test]
+fn the_translation_to_a_gone_static_pod_is_there_again_when_the_pod_comes_back() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
+    writer.remove_pod_by_uid("s");
+    put(&mut writer, [TestPod::fixed("s", "web")]);
+    assert_eq!(translated(&reader, "m"), "s");
+    assert_eq!(orphans(&reader), [""; 0]);
+}
+
+// Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 lives and holds it: logs and exec answer 404, and
+// u2's mirror looks orphaned and is deleted. Two sources with one name get there (k/k#105204).
+
+#[test]
+fn the_full_name_stays_with_the_living_pod_when_its_namesake_goes() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("u1", "web"), TestPod::fixed("u2", "web")]);
+    put(&mut writer, [TestPod::mirror("m", "web", "u2")]);
+    writer.remove_pod_by_uid("u1");
+
+    assert_eq!(reader.pod_by_full_name("web_default").expect("u2").uid, "u2");
+    assert_eq!(translated(&reader, "m"), "u2");
+    assert_eq!(orphans(&reader), [""; 0]);
+}
+
+#[test]
+fn the_namesake_with_the_smallest_uid_takes_over_when_the_holder_of_a_full_name_goes() {
+    let (mut writer, reader) = index();
+    put(&mut writer, ["u3", "u1", "u2", "u4"].map(|uid| TestPod::plain(uid, "web")));
+    put(&mut writer, [TestPod::mirror("m", "web", "")]);
+
+    for next in ["u1", "u2", "u3"] {
+        let holder = reader.pod_by_full_name("web_default").expect("somebody holds it");
+        writer.remove_pod(&holder);
+        assert_eq!(reader.pod_by_full_name("web_default").expect("the next holds it").uid, next);
+        assert_eq!(translated(&reader, "m"), next);
+    }
+    writer.remove_pod_by_uid("u3");
+    assert_eq!(reader.pod_by_full_name("web_default"), None);
+}
+
+#[test]
+fn a_pod_that_is_updated_takes_its_full_name_back_from_a_namesake() {
+    let (mut writer, reader) = index();
+    let first = TestPod::plain("u1", "web");
+    put(&mut writer, [Arc::clone(&first), TestPod::plain("u2", "web"), first]);
+    assert_eq!(reader.pod_by_full_name("web_default").expect("u1").uid, "u1");
+    writer.remove_pod_by_uid("u1");
+    assert_eq!(reader.pod_by_full_name("web_default").expect("u2").uid, "u2");
+}
+
+// Corner 3. Kubelet: with m2 added before m1 is removed, GetUIDTranslations picks one of them at random, and the removal of
+// m1 deletes the name entry that m2 holds.
+
+#[test]
+fn the_new_mirror_holds_the_full_name_when_the_old_one_goes_after_it() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web")]);
+    put(&mut writer, [TestPod::mirror("m1", "web", "s"), TestPod::mirror("m2", "web", "s")]);
+
+    let both = [("m1".into(), "s".into()), ("m2".into(), "s".into())].into();
+    assert_eq!(mirror_to_pod(&reader.load()), both, "every living mirror translates");
+    assert_eq!(
+        pod_to_mirror(&reader.load()),
+        [("s".into(), "m2".into())].into(),
+        "the holder translates back"
+    );
+
+    writer.remove_pod_by_uid("m1");
+    let pod = reader.pod_by_uid("s").expect("s");
+    assert_eq!(reader.mirror_pod_by_pod(&pod).expect("m2").uid, "m2");
+    assert_eq!(mirror_to_pod(&reader.load()), [("m2".into(), "s".into())].into());
+}
+
+#[test]
+fn the_old_mirror_holds_the_full_name_again_when_the_new_one_goes() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web")]);
+    put(&mut writer, [TestPod::mirror("m1", "web", "s"), TestPod::mirror("m2", "web", "s")]);
+    writer.remove_pod_by_uid("m2");
+    assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), "m1".into())].into());
+    assert_eq!(translated(&reader, "m1"), "s");
+}
+
+#[test]
+fn all_mirrors_follow_their_static_pod_when_its_uid_changes() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s1", "web")]);
+    put(&mut writer, [TestPod::mirror("m1", "web", "s1"), TestPod::mirror("m2", "web", "s1")]);
+    writer.remove_pod_by_uid("s1");
+    put(&mut writer, [TestPod::fixed("s2", "web")]);
+    for mirror in ["m1", "m2"] {
+        assert_eq!(translated(&reader, mirror), "s2");
+    }
+}
+
+// Corner 4. Kubelet: a UID that comes back under another full name leaves its old name entry behind, and a static pod that
+// takes the old name is then joined to a mirror of the new one.
+
+#[test]
+fn a_renamed_pod_leaves_no_entry_under_its_old_full_name() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::plain("u", "old"), TestPod::plain("u", "new")]);
+    assert_eq!(reader.pod_by_full_name("old_default"), None);
+    assert_eq!(reader.pod_by_full_name("new_default").expect("u").uid, "u");
+    assert_eq!(uids(reader.load().pods()), ["u"]);
+}
+
+#[test]
+fn a_renamed_mirror_is_not_joined_to_the_static_pod_of_its_old_full_name() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::mirror("m", "a", "x"), TestPod::mirror("m", "b", "x")]);
+    put(&mut writer, [TestPod::fixed("s", "a")]);
+    assert_eq!(translated(&reader, "m"), "m");
+    assert_eq!(reader.mirror_pod_by_pod(&reader.pod_by_uid("s").expect("s")), None);
+}
+
+#[test]
+fn the_translation_ends_when_the_static_pod_is_renamed() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "a"), TestPod::mirror("m", "a", "s"), TestPod::fixed("s", "b")]);
+    assert_eq!(translated(&reader, "m"), "m");
+    assert_eq!(orphans(&reader), ["a_default"]);
+}
+
+#[test]
+fn the_translation_to_a_gone_static_pod_ends_when_its_uid_comes_back_under_another_full_name() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "a"), TestPod::mirror("m", "a", "s")]);
+    writer.remove_pod_by_uid("s");
+    put(&mut writer, [TestPod::fixed("s", "b")]);
+    assert_eq!(translated(&reader, "m"), "m");
+    assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), String::new())].into());
+}
+
+// Corner 5. Kubelet: an object whose mirror annotation comes or goes stays in both worlds.
+
+#[test]
+fn a_pod_that_becomes_a_mirror_leaves_the_world_of_pods() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::plain("u", "web").with_ephemeral(3), TestPod::mirror("u", "web", "x")]);
+    let snapshot = reader.load();
+    assert!(snapshot.pod_by_uid("u").is_none());
+    assert!(snapshot.mirror_pod_by_uid("u").is_some());
+    assert_eq!((snapshot.pods().len(), snapshot.mirror_pods().len()), (0, 1));
+    assert_eq!(snapshot.ephemeral_container_count(), 0);
+}
+
+#[test]
+fn a_mirror_that_becomes_a_pod_leaves_the_world_of_mirrors() {
+    let (mut writer, reader) = index();
+    put(
+        &mut writer,
+        [TestPod::fixed("s", "web"), TestPod::mirror("u", "web", "s"), TestPod::plain("u", "web")],
+    );
+    let snapshot = reader.load();
+    assert!(snapshot.mirror_pod_by_uid("u").is_none());
+    assert_eq!(snapshot.pod_by_full_name("web_default").expect("u").uid, "u");
+    assert_eq!(snapshot.translate_pod_uid("u"), "u");
+    assert_eq!(pod_to_mirror(&snapshot), [("s".into(), String::new())].into());
+}
+
+#[test]
+fn the_translation_ends_when_the_static_pod_becomes_a_mirror_itself() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
+    put(&mut writer, [TestPod::mirror("s", "web", "x")]);
+    assert_eq!(translated(&reader, "m"), "m");
+    assert_eq!(mirror_to_pod(&reader.load()), [].into());
+}
+
+// Corner 6. Kubelet: RemovePod subtracts the argument's ephemeral containers, known or not, so the gauge drifts and can go
+// below zero.
+
+#[test]
+fn the_stored_pod_counts_when_a_differing_one_is_removed() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::plain("u", "web").with_ephemeral(2)]);
+    let removed = writer.remove_pod(&TestPod::plain("u", "other").with_ephemeral(7)).expect("it was known");
+    assert_eq!((removed.name.as_str(), removed.ephemeral), ("web", 2));
+    assert_eq!(reader.load().ephemeral_container_count(), 0);
+    assert_eq!(reader.pod_by_full_name("web_default"), None);
+}
+
+#[test]
+fn the_removal_of_an_unknown_pod_says_so_and_publishes_nothing() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::plain("u", "web").with_ephemeral(2)]);
+    assert_eq!(writer.remove_pod(&TestPod::plain("unknown", "web").with_ephemeral(9)), None);
+    assert!(writer.remove_pod_by_uid("u").is_some());
+    assert!(writer.remove_pod_by_uid("u").is_none(), "a second time");
+    assert_eq!(reader.load().ephemeral_container_count(), 0);
+    assert_eq!(reader.load().generation(), 2);
+}
+
+// Corner 7. Kubelet: stores them.
+
+#[test]
+fn empty_fields_are_refused_by_name_and_leave_the_index_as_it_was() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::plain("u", "web")]);
+    let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
+    let cases = [
+        (TestPod { uid: String::new(), ..good.clone() }, ErrorKind::EmptyUid, "metadata.uid"),
+        (TestPod { name: String::new(), ..good.clone() }, ErrorKind::EmptyName, "metadata.name"),
+        (
+            TestPod { namespace: String::new(), ..good.clone() },
+            ErrorKind::EmptyNamespace,
+            "metadata.namespace",
+        ),
+    ];
+    for (bad, kind, field) in cases {
+        let error = writer.update_pod(bad.clone()).expect_err("refused");
+        assert_eq!((error.kind(), error.field()), (kind, field));
+        assert_eq!(
+            (error.uid(), error.full_name()),
+            (&*bad.uid, &*format!("{}_{}", bad.name, bad.namespace))
+        );
+        assert!(error.to_string().contains(field), "{error}");
+    }
+    assert_eq!(reader.load().generation(), 1);
+    assert_eq!(uids(reader.load().pods()), ["u"]);
+}
+
+// A departure of our own. Kubelet: joins name and namespace by `_` without a look at them, so that pod `a_b` of namespace
+// `c` and pod `a` of namespace `b_c` share an entry. Kubernetes' validation keeps `_` out of both.
+
+#[test]
+fn names_that_would_make_a_full_name_ambiguous_are_refused() {
+    let (mut writer, reader) = index();
+    let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
+    let name = writer.add_pod(TestPod { name: "a_b".into(), ..good.clone() }).expect_err("refused");
+    assert_eq!((name.kind(), name.field()), (ErrorKind::SeparatorInName, "metadata.name"));
+    let namespace = writer.add_pod(TestPod { namespace: "b_c".into(), ..good }).expect_err("refused");
+    assert_eq!(
+        (namespace.kind(), namespace.field()),
+        (ErrorKind::SeparatorInNamespace, "metadata.namespace")
+    );
+    assert_eq!(reader.load().generation(), 0);
+}
+
+// Corner 8. Kubelet: upserts into fresh maps, but counts each duplicate's ephemeral containers.
+
+#[test]
+fn a_set_with_duplicates_equals_adding_one_by_one() {
+    let list = || {
+        [
+            TestPod::plain("u", "a").with_ephemeral(1),
+            TestPod::fixed("s", "web").with_ephemeral(2),
+            TestPod::plain("u", "b").with_ephemeral(4),
+            TestPod::mirror("m", "web", "s"),
+            TestPod::plain("v", "b").with_ephemeral(8),
+        ]
+    };
+    let (mut one_by_one, expected) = index();
+    put(&mut one_by_one, list());
+    let (mut at_once, reader) = index();
+    put(&mut at_once, [TestPod::plain("gone", "gone")]);
+    let applied = at_once.set_pods(list());
+    assert_eq!((applied.generation, applied.published, applied.refused.len()), (2, true, 0));
+
+    let (have, want) = (reader.load(), expected.load());
+    assert_eq!(have.ephemeral_container_count(), 14);
+    assert_eq!(have.ephemeral_container_count(), want.ephemeral_container_count());
+    assert_eq!(uids(have.pods()), uids(want.pods()));
+    assert_eq!(uids(have.mirror_pods()), uids(want.mirror_pods()));
+    assert_eq!(pod_to_mirror(&have), pod_to_mirror(&want));
+    for name in ["a_default", "b_default", "web_default", "gone_default"] {
+        assert_eq!(have.pod_by_full_name(name), want.pod_by_full_name(name), "{name}");
+    }
+}
+
+// Publication.
+
+#[test]
+fn a_batch_publishes_once_and_reports_what_it_refused() {
+    let (mut writer, reader) = index();
+    let applied = writer.apply([
+        Operation::Add(TestPod::plain("u1", "a")),
+        Operation::Update(TestPod::plain("", "b")),
+        Operation::Set(vec![TestPod::plain("u2", "c"), TestPod::plain("", "d"), TestPod::plain("u3", "e")]),
+        Operation::Remove("u3".into()),
+        Operation::Remove("unknown".into()),
+    ]);
+    assert_eq!((applied.generation, applied.published), (1, true));
+    let refused: Vec<_> =
+        applied.refused.iter().map(|refused| (refused.operation, refused.position)).collect();
+    assert_eq!(refused, [(1, 0), (2, 1)]);
+    assert_eq!(uids(reader.load().pods()), ["u2"]);
+}
+
+#[test]
+fn a_write_that_changes_nothing_publishes_nothing() {
+    let (mut writer, reader) = index();
+    let pods = [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s"), TestPod::plain("u", "a")];
+    assert!(writer.set_pods(pods.clone()).published);
+
+    assert!(matches!(writer.update_pod(Arc::clone(&pods[0])), Ok(Upserted::Unchanged)));
+    assert!(!writer.set_pods(pods.clone()).published);
+    assert!(!writer.set_pods(pods.iter().rev().cloned()).published, "the order of a set does not matter");
+    assert!(!writer.apply(pods.clone().map(Operation::Update)).published);
+    assert!(!writer.apply([]).published);
+    assert_eq!(reader.load().generation(), 1);
+
+    assert!(writer.set_pods(pods[..2].to_vec()).published, "one is missing");
+    assert!(writer.set_pods(pods.clone()).published, "one is new");
+    assert!(writer.update_pod(TestPod::clone(&pods[2])).is_ok());
+    assert_eq!(reader.load().generation(), 4, "an equal pod that is another object is published");
+}
+
+#[test]
+fn a_set_of_the_same_pods_still_ends_the_translation_to_a_gone_static_pod() {
+    let (mut writer, reader) = index();
+    let mirror = TestPod::mirror("m", "web", "s");
+    put(&mut writer, [TestPod::fixed("s", "web"), Arc::clone(&mirror)]);
+    writer.remove_pod_by_uid("s");
+    assert_eq!(translated(&reader, "m"), "s");
+    assert!(writer.set_pods([mirror]).published);
+    assert_eq!(translated(&reader, "m"), "m");
+}

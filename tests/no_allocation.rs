@@ -1,0 +1,156 @@
+//! A look-up allocates nothing, hit or miss, whichever the handle; and no reader frees what the writer replaced.
+//!
+//! One test, because the allocator that counts is the whole process's.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use pod_index::Snapshot;
+use support::TestPod;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static FREES: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator; the counters neither allocate nor drop.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        FREES.set(FREES.get() + 1);
+        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` above used the same allocator.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `work` did on this thread: allocations and frees.
+fn counted<R>(work: impl FnOnce() -> R) -> (u64, u64) {
+    let before = (ALLOCATIONS.get(), FREES.get());
+    black_box(work());
+    (ALLOCATIONS.get() - before.0, FREES.get() - before.1)
+}
+
+const UUID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+const STATIC: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
+const MIRROR: &str = "9a8b7c6d-1111-2222-3333-444455556666";
+/// UIDs that are there, that are not, that are spelled unusually, and none.
+const UIDS: [&str; 7] = [
+    UUID,
+    STATIC,
+    MIRROR,
+    "ffffffff-1111-2222-3333-444455556666",
+    "ffffffffffffffffffffffffffffffff",
+    "short-unusual",
+    "",
+];
+
+fn pods(count: usize) -> Vec<Arc<TestPod>> {
+    let mut pods = vec![
+        TestPod::plain(UUID, "web_shop"),
+        TestPod::fixed(STATIC, "etcd_kube-system"),
+        TestPod::mirror(MIRROR, "etcd_kube-system", STATIC),
+        TestPod::plain("short-unusual", "odd_shop"),
+    ];
+    pods.extend(
+        (0..count)
+            .map(|n| TestPod::plain(&format!("{n:08x}-0000-4000-8000-000000000000"), &format!("pod-{n}"))),
+    );
+    pods
+}
+
+/// Every point look-up.
+fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
+    for uid in UIDS {
+        black_box(snapshot.pod_by_uid(uid));
+        black_box(snapshot.mirror_pod_by_uid(uid));
+        black_box(snapshot.translate_pod_uid(uid));
+        black_box(snapshot.uid_translations().pod_uid(uid));
+        black_box(snapshot.uid_translations().mirror_pod_uid(uid));
+    }
+    for full_name in ["web_shop", "etcd_kube-system", "nobody_nowhere", "not-a-full-name", ""] {
+        black_box(snapshot.pod_by_full_name(full_name));
+        black_box(snapshot.mirror_pod_by_full_name(full_name));
+    }
+    for (namespace, name) in [("shop", "web"), ("kube-system", "etcd"), ("nowhere", "nobody"), ("", "")] {
+        black_box(snapshot.pod_by_name(namespace, name));
+    }
+    black_box(snapshot.pod_by_mirror_pod(argument));
+    black_box(snapshot.mirror_pod_by_pod(argument));
+    black_box(snapshot.pod_and_mirror_pod(argument));
+}
+
+/// Every whole-set read, walked to its end; full names are made, so those are only obtained.
+fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
+    black_box(snapshot.pods().iter().count());
+    black_box(snapshot.static_pods().iter().count());
+    black_box(snapshot.mirror_pods().iter().count());
+    black_box(snapshot.static_pods_with_mirrors().iter().count());
+    black_box(snapshot.uid_translations().pod_to_mirror().count());
+    black_box(snapshot.uid_translations().mirror_to_pod().count());
+    black_box(&snapshot.pods_and_mirror_pods());
+}
+
+#[test]
+fn reads_allocate_nothing_and_readers_free_nothing() {
+    // Big enough for tables and slabs of several levels.
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    assert!(writer.set_pods(pods(20_000)).refused.is_empty());
+    let argument = reader.pod_by_uid(STATIC).expect("it is there");
+    assert_eq!(reader.translate_pod_uid(MIRROR), STATIC);
+
+    let mut cached = reader.cached();
+    let kept = reader.snapshot();
+    // The first load of a thread sets up arc-swap's slots for it.
+    drop(reader.load());
+    assert_eq!(counted(|| point_look_ups(cached.snapshot(), &argument)), (0, 0), "CachedReader");
+    assert_eq!(counted(|| point_look_ups(&reader.load(), &argument)), (0, 0), "load");
+    assert_eq!(counted(|| point_look_ups(&kept, &argument)), (0, 0), "snapshot");
+    assert_eq!(counted(|| whole_set_reads(&kept)), (0, 0), "whole-set reads");
+    assert_eq!(counted(|| drop(reader.snapshot())), (0, 0), "keeping and dropping a snapshot");
+    drop(kept);
+
+    // Each kind of handle across a replacement of 100,000 pods, dropped last. The pods' own references are dropped by the
+    // test before, so that the old snapshot alone keeps them alive.
+    assert!(writer.set_pods(pods(100_000)).refused.is_empty());
+    cached.refresh();
+    let (guard, kept) = (reader.load(), reader.snapshot());
+    assert!(writer.set_pods(pods(100_000)).refused.is_empty());
+    assert!(
+        guard.pod_by_uid(UUID).is_some() && kept.pod_by_uid(UUID).is_some(),
+        "the old state is still whole"
+    );
+    assert_eq!(counted(|| drop(guard)), (0, 0), "dropping a guard");
+    assert_eq!(counted(|| drop(kept)), (0, 0), "dropping a kept snapshot");
+    assert_eq!(counted(|| cached.refresh()), (0, 0), "a cached reader that moves on");
+
+    // The writer frees them, and then they are gone: some three allocations a pod.
+    assert!(writer.retired_snapshots() > 0);
+    let (_, frees) = counted(|| writer.reclaim());
+    assert!(frees > 300_000, "{frees} frees");
+    assert_eq!(writer.retired_snapshots(), 0);
+}
+
+#[test]
+fn a_dropped_writer_leaves_nothing_for_a_reader_to_free_but_the_last_handle() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    assert!(writer.set_pods(pods(1_000)).refused.is_empty());
+    let guard = reader.load();
+    assert!(writer.set_pods(pods(1_000)).refused.is_empty());
+    drop(writer);
+    assert_eq!(counted(|| drop(guard)), (0, 0), "the old snapshot waits for the last handle");
+    let (_, frees) = counted(|| drop(reader));
+    assert!(frees > 6_000, "{frees} frees");
+}
