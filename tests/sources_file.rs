@@ -1,53 +1,17 @@
 //! Real directories with everything in them that real directories have.
 #![cfg(feature = "sources")]
 
+mod sources_support;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pod_index::PodMeta;
 use pod_index::sources::file::{self, Listing};
 use pod_index::sources::{NodeName, ProblemKind};
+use sources_support::{Directory, manifest};
 
-/// A directory of its own for one test, gone with it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("pod-index-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("a temporary directory");
-        Self(path)
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.at(name), content).expect("a written file");
-    }
-
-    fn list(&self) -> Listing {
-        file::list(self.path(), &NodeName::new("n1"))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn manifest(name: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n  containers:\n  - {{name: c, image: i}}\n"
-    )
+fn list(directory: &Directory) -> Listing {
+    file::list(directory.path(), &NodeName::new("n1"))
 }
 
 fn names(listing: &Listing) -> Vec<&str> {
@@ -68,7 +32,7 @@ fn a_directory_is_listed_in_the_order_of_its_names() {
     directory.write("b.yaml", manifest("b"));
     directory.write("a.json", r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#);
     directory.write("c", format!("{}---\n{}", manifest("c1"), manifest("c2")));
-    let listing = directory.list();
+    let listing = list(&directory);
     assert_eq!(names(&listing), ["a-n1", "b-n1", "c1-n1", "c2-n1"]);
     assert_eq!(listing.problems, []);
 }
@@ -91,7 +55,7 @@ fn a_bad_file_costs_nothing_but_itself() {
     directory.write("c.yaml", "");
     directory.write("d.yaml", manifest("D"));
     directory.write("e.yaml", manifest("e"));
-    let listing = directory.list();
+    let listing = list(&directory);
     assert_eq!(names(&listing), ["a-n1", "e-n1"]);
     assert_eq!(
         problems(&listing),
@@ -107,7 +71,7 @@ fn hidden_names_are_passed_over_silently_and_leftovers_with_a_word() {
     directory.write("web.yaml~", manifest("old"));
     directory.write("web.yaml.bak", manifest("bak"));
     directory.write("web.yaml.rpmsave", manifest("rpm"));
-    let listing = directory.list();
+    let listing = list(&directory);
     assert_eq!(names(&listing), ["web-n1"]);
     assert_eq!(
         problems(&listing),
@@ -126,7 +90,7 @@ fn of_two_files_with_one_pod_the_later_counts_and_the_earlier_is_reported() {
     directory.write("b.yaml", manifest("web").replace("image: i", "image: b"));
     directory.write("c.yaml", manifest("other").replace("name: other", "name: other\n  uid: u"));
     directory.write("d.yaml", manifest("another").replace("name: another", "name: another\n  uid: u"));
-    let listing = directory.list();
+    let listing = list(&directory);
     assert_eq!(names(&listing), ["web-n1", "another-n1"]);
     let image = listing.pods[0].spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
     assert_eq!(image, Some("b"));
@@ -136,7 +100,7 @@ fn of_two_files_with_one_pod_the_later_counts_and_the_earlier_is_reported() {
     assert!(listing.problems[0].message().contains("b.yaml"), "{}", listing.problems[0]);
 
     fs::remove_file(directory.at("b.yaml")).expect("removed");
-    assert_eq!(names(&directory.list()), ["web-n1", "another-n1"]);
+    assert_eq!(names(&list(&directory)), ["web-n1", "another-n1"]);
 }
 
 #[test]
@@ -148,7 +112,7 @@ fn a_manifest_over_the_limit_is_refused() {
     assert_eq!(text.len(), limit);
     directory.write("a.yaml", &text);
     directory.write("b.yaml", text + "x");
-    let listing = directory.list();
+    let listing = list(&directory);
     assert_eq!(names(&listing), ["web-n1"]);
     assert_eq!(problems(&listing), [(ProblemKind::TooLarge, "b.yaml")]);
 }
@@ -164,6 +128,7 @@ fn a_path_that_is_not_there_is_an_empty_set_and_a_problem() {
 mod unix {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
     use std::process::Command;
 
     use super::*;
@@ -179,7 +144,7 @@ mod unix {
         assert!(status.success());
         let _socket = UnixListener::bind(directory.at("d.yaml")).expect("a socket");
         symlink("/dev/zero", directory.at("e.yaml")).expect("a link");
-        let listing = directory.list();
+        let listing = list(&directory);
         assert_eq!(names(&listing), ["a-n1"]);
         let messages: Vec<_> = listing.problems.iter().map(pod_index::sources::Problem::message).collect();
         assert_eq!(
@@ -205,7 +170,7 @@ mod unix {
         symlink("..2026_11_21", directory.at("..data")).expect("a link");
         symlink("..data/web.yaml", directory.at("web.yaml")).expect("a link");
         symlink("nowhere", directory.at("dangling.yaml")).expect("a link");
-        let listing = directory.list();
+        let listing = list(&directory);
         assert_eq!(names(&listing), ["web-n1"]);
         assert_eq!(problems(&listing), [(ProblemKind::Unreadable, "dangling.yaml")]);
         let uid = listing.pods[0].uid().to_owned();
@@ -214,7 +179,19 @@ mod unix {
         fs::rename(directory.at("..2026_11_21"), directory.at("..2026_11_22")).expect("renamed");
         fs::remove_file(directory.at("..data")).expect("removed");
         symlink("..2026_11_22", directory.at("..data")).expect("a link");
-        assert_eq!(directory.list().pods[0].uid(), uid);
+        assert_eq!(list(&directory).pods[0].uid(), uid);
+    }
+
+    #[test]
+    fn a_link_to_itself_is_unreadable_and_costs_nothing_else() {
+        let directory = Directory::new();
+        directory.write("a.yaml", manifest("a"));
+        symlink("b.yaml", directory.at("b.yaml")).expect("a link");
+        let listing = list(&directory);
+        assert_eq!(
+            (names(&listing), problems(&listing)),
+            (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
+        );
     }
 
     #[test]
@@ -228,13 +205,13 @@ mod unix {
         if fs::read(directory.at("b.yaml")).is_ok() {
             return; // Nothing is unreadable to the super-user.
         }
-        let listing = directory.list();
+        let listing = list(&directory);
         assert_eq!(
             (names(&listing), problems(&listing)),
             (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
         );
         close(directory.path(), 0o000);
-        let listing = directory.list();
+        let listing = list(&directory);
         close(directory.path(), 0o700);
         assert_eq!(listing.problems[0].kind(), ProblemKind::Unreadable);
     }

@@ -21,8 +21,10 @@ pub mod file;
 pub mod manifest;
 mod node;
 mod problem;
+mod status;
 mod update;
 
 pub use node::NodeName;
 pub use problem::{Problem, ProblemKind};
+pub use status::SourceStatus;
 pub use update::{Source, SourceUpdate};

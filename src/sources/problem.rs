@@ -88,6 +88,12 @@ impl Problem {
         Self { kind, origin: origin.into(), line, field, message: message.into() }
     }
 
+    /// The same, with more to say.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+
     /// What kind of problem it is.
     #[must_use]
     pub fn kind(&self) -> ProblemKind {

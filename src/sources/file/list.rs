@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::read::{self, LARGEST_MANIFEST, ReadError, Stamp};
-use crate::PodMeta;
 use crate::sources::manifest::{self, Origin};
 use crate::sources::{NodeName, Problem, ProblemKind};
+use crate::{CONFIG_SEEN_ANNOTATION, PodMeta};
 
 /// What a path held when it was listed.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,7 @@ pub(super) struct Lister {
 }
 
 /// What is known of one file.
-#[derive(Default, PartialEq)]
+#[derive(Default)]
 struct FileState {
     /// The stamp under which it was read, if that can vouch for the content.
     stamp: Option<Stamp>,
@@ -81,25 +81,22 @@ impl Lister {
         Self { path, node, hasher, files: BTreeMap::new(), problem: None }
     }
 
-    /// Looks at the path again. True if the pods or the problems may be others than before.
+    /// Looks at the path again. True if the path as a whole could not be listed.
     pub(super) fn list(&mut self) -> bool {
-        let before = self.problem.take();
-        let changed = match self.names() {
+        self.problem = None;
+        match self.names() {
             Ok(names) => self.files(&names),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
-                let had_files = !self.files.is_empty();
                 self.files.clear();
-                had_files
             }
             // The pods are still there for all that can be known; they stay.
             Err(error) => {
                 let message = format!("cannot be listed: {error}");
                 self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
-                false
             }
-        };
-        changed || before != self.problem
+        }
+        self.problem.is_some()
     }
 
     /// The pods and problems as of the last [`list`](Self::list).
@@ -138,9 +135,8 @@ impl Lister {
         Ok(names)
     }
 
-    fn files(&mut self, names: &[PathBuf]) -> bool {
+    fn files(&mut self, names: &[PathBuf]) {
         let now = SystemTime::now();
-        let mut changed = false;
         let mut present = HashSet::with_capacity(names.len());
         for path in names {
             let before = self.files.get(path);
@@ -153,15 +149,12 @@ impl Lister {
                     }
                 }
                 Look::Now(file) => {
-                    changed |= before != Some(&file);
                     self.files.insert(path.clone(), file);
                 }
             }
             present.insert(path.as_path());
         }
-        let known = self.files.len();
         self.files.retain(|path, _| present.contains(path.as_path()));
-        changed || known != self.files.len()
     }
 
     fn look(&self, path: &Path, before: Option<&FileState>, now: SystemTime) -> Look {
@@ -187,15 +180,19 @@ impl Lister {
             return Look::SameContent(stamp);
         }
         let decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
-        let pods = decoded.pods.into_iter().map(Arc::new).collect();
+        let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
+        let pods = decoded.pods.into_iter().map(|pod| first_seen(pod, seen_before)).collect();
         let file = FileState { stamp, content: Some(content), pods, problems: decoded.problems };
         Look::Now(file.keeping_the_last_good(before))
     }
 
-    fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
+    pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
         problem(kind, &self.path, message)
     }
 }
+
+/// Said of a bad file while it still gives pods from when it was good.
+const KEPT: &str = "; the last good version stays";
 
 /// What a look at one file showed.
 enum Look {
@@ -221,10 +218,27 @@ impl FileState {
                 .into_iter()
                 .flat_map(|file| &file.pods)
                 .filter(|pod| !names.contains(&(pod.name().to_owned(), pod.namespace().to_owned())));
+            let good = self.pods.len();
             self.pods.extend(kept.cloned());
+            if self.pods.len() > good {
+                self.problems = self.problems.into_iter().map(|problem| problem.and(KEPT)).collect();
+            }
         }
         self
     }
+}
+
+/// A pod that was seen before keeps the time of it; if nothing else is new either, it is the same pod.
+fn first_seen(mut pod: Pod, before: &[Arc<Pod>]) -> Arc<Pod> {
+    let Some(before) = before.iter().find(|before| before.uid() == pod.uid()) else {
+        return Arc::new(pod);
+    };
+    if let (Some(seen), Some(annotations)) =
+        (before.annotation(CONFIG_SEEN_ANNOTATION), &mut pod.metadata.annotations)
+    {
+        annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen.to_owned());
+    }
+    if **before == pod { Arc::clone(before) } else { Arc::new(pod) }
 }
 
 /// A file that gave no bytes. Gone is gone; what merely cannot be read keeps its pods.

@@ -15,7 +15,13 @@
 //!   leaves the other.
 //! * A path that does not exist is an empty set, and a problem to report.
 
+//!
+//! [`FileSource`] follows a path; [`list`] looks at it once.
+
+mod hints;
 mod list;
 mod read;
+mod source;
 
 pub use list::{Listing, list};
+pub use source::{DEFAULT_PERIOD, FileSource};

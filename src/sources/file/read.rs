@@ -137,3 +137,22 @@ fn special(kind: std::fs::FileType) -> &'static str {
 fn special(_: std::fs::FileType) -> &'static str {
     "something else"
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::{SETTLED, Stamp};
+
+    #[test]
+    fn a_stamp_vouches_only_for_what_was_left_alone_for_a_while() {
+        let path = std::env::temp_dir().join(format!("pod-index-stamp-{}", std::process::id()));
+        std::fs::write(&path, "x").expect("a written file");
+        let stamp = Stamp::of(&std::fs::metadata(&path).expect("its metadata"));
+        std::fs::remove_file(&path).expect("removed");
+        let written = SystemTime::now();
+        assert!(!stamp.is_settled(written));
+        assert!(!stamp.is_settled(written - Duration::from_secs(3600)));
+        assert!(stamp.is_settled(written + SETTLED));
+    }
+}
