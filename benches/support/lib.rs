@@ -1,0 +1,8 @@
+//! What the benches share: the pods and keys they work on, the designs they compare, and how they measure.
+//!
+//! This room knows every design it measures, and nothing of what a bench concludes.
+
+pub mod bare;
+pub mod memory;
+pub mod rounds;
+pub mod workload;

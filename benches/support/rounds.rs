@@ -1,0 +1,69 @@
+//! Interleaved rounds: every case once a round, forwards and backwards in turn, and the median of all rounds.
+//!
+//! What a machine does to one case, by its temperature or its neighbours, it then does to all; ratios survive it.
+
+use std::time::{Duration, Instant};
+
+/// Cases that are measured against each other.
+#[derive(Default)]
+pub struct Rounds<'a> {
+    cases: Vec<Case<'a>>,
+}
+
+struct Case<'a> {
+    name: String,
+    run: Box<dyn FnMut() + 'a>,
+    /// How many operations one run is.
+    operations: usize,
+    samples: Vec<f64>,
+}
+
+/// Nanoseconds for one operation of a case.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// The name of the case.
+    pub name: String,
+    /// The median of all rounds.
+    pub median: f64,
+}
+
+impl<'a> Rounds<'a> {
+    /// Adds a case: one call of `run` is `operations` operations.
+    pub fn case(&mut self, name: impl Into<String>, operations: usize, run: impl FnMut() + 'a) {
+        self.cases.push(Case { name: name.into(), run: Box::new(run), operations, samples: Vec::new() });
+    }
+
+    /// Measures all cases for about `time` in total, in five rounds at least.
+    #[must_use]
+    pub fn measure(mut self, time: Duration) -> Vec<Figure> {
+        let start = Instant::now();
+        // The first round warms caches and is thrown away.
+        self.cases.iter_mut().for_each(|case| (case.run)());
+        for round in 0.. {
+            if round >= 5 && start.elapsed() > time {
+                break;
+            }
+            if round % 2 == 0 {
+                self.cases.iter_mut().for_each(Case::sample);
+            } else {
+                self.cases.iter_mut().rev().for_each(Case::sample);
+            }
+        }
+        self.cases.into_iter().map(Case::figure).collect()
+    }
+}
+
+impl Case<'_> {
+    fn sample(&mut self) {
+        let start = Instant::now();
+        (self.run)();
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let sample = start.elapsed().as_nanos() as f64 / self.operations as f64;
+        self.samples.push(sample);
+    }
+
+    fn figure(mut self) -> Figure {
+        self.samples.sort_by(f64::total_cmp);
+        Figure { name: self.name, median: self.samples[self.samples.len() / 2] }
+    }
+}
