@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+#[cfg(feature = "agent")]
+pub mod agent;
 mod error;
 mod id;
 mod manager;

@@ -1,0 +1,100 @@
+//! How each source is doing, and whether the agent is ready: whether the pods of all of them have reached the index.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::sources::{Problem, ProblemKind, Source, SourceStatus};
+
+/// The configured sources.
+#[derive(Debug)]
+pub(super) struct Board {
+    lines: Mutex<Vec<Line>>,
+    ready: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Line {
+    source: Source,
+    status: watch::Receiver<SourceStatus>,
+    indexed: bool,
+}
+
+impl Board {
+    /// None of the sources that will [`join`](Self::join) is in the index yet.
+    pub(super) fn new() -> Self {
+        Self { lines: Mutex::default(), ready: watch::Sender::new(false) }
+    }
+
+    /// A source of which the agent waits to hear. One that was started again takes its old place.
+    pub(super) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
+        let mut lines = self.lock();
+        match lines.iter_mut().find(|line| line.source == source) {
+            Some(line) => line.status = status,
+            None => lines.push(Line { source, status, indexed: false }),
+        }
+    }
+
+    /// What these sources said has been published.
+    pub(super) fn indexed(&self, sources: impl IntoIterator<Item = Source>) {
+        let mut lines = self.lock();
+        for source in sources {
+            lines.iter_mut().filter(|line| line.source == source).for_each(|line| line.indexed = true);
+        }
+        if lines.iter().all(|line| line.indexed) {
+            self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+        }
+    }
+
+    /// Whether the first set of every source is in the index.
+    pub(super) fn is_ready(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    /// Waits until the first set of every source is in the index.
+    pub(super) async fn ready(&self) {
+        // Fails only when the sender is gone, and that is in `self`.
+        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    /// How the sources are doing now. `seen` is said of those whose pods are in the index.
+    pub(super) fn sources(&self) -> Vec<SourceStatus> {
+        let status = |line: &Line| {
+            let mut status = line.status.borrow().clone();
+            status.seen = line.indexed;
+            status
+        };
+        self.lock().iter().map(status).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether somebody ought to do something about it.
+pub(super) fn is_grave(problem: &Problem) -> bool {
+    problem.kind() != ProblemKind::Skipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::{NodeName, file::FileSource};
+
+    #[test]
+    fn the_agent_is_ready_when_the_last_source_is_in_the_index() {
+        let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let board = Board::new();
+        board.join(Source::File, status());
+        board.join(Source::Http, status());
+        assert!(!board.is_ready());
+        board.indexed([Source::File, Source::File]);
+        assert!(!board.is_ready());
+        assert_eq!(board.sources().iter().map(|status| status.seen).collect::<Vec<_>>(), [true, false]);
+        board.indexed([Source::Http]);
+        assert!(board.is_ready());
+        board.join(Source::File, status());
+        assert!(board.sources()[0].seen, "a source that was started again is still in the index");
+    }
+}

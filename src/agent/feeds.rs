@@ -1,0 +1,62 @@
+//! Runs the configured sources, each as a task of its own, and passes on what they say.
+//!
+//! No source may take the agent down: one that panics is logged and started again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::board::Board;
+use super::index::Report;
+use super::settings::Settings;
+use crate::sources::file::FileSource;
+use crate::sources::{Source, SourceUpdate};
+
+/// How long a source that panicked stays down.
+const AFTER_A_PANIC: Duration = Duration::from_secs(10);
+
+/// Starts every source that `settings` names. They end when nobody listens any more.
+pub(super) fn start(settings: &Settings, board: &Arc<Board>, reports: &Sender<Report>) {
+    let (path, node) = (settings.static_pod_path.clone(), settings.node.clone());
+    let (period, board) = (settings.file_check_frequency, Arc::clone(board));
+    keep_running(Source::File, reports.clone(), move || {
+        let source = FileSource::with_period(&path, node.clone(), period);
+        board.join(Source::File, source.status());
+        source
+    });
+}
+
+/// Runs the streams that `open` gives, one after the other, until one ends by itself. The first is opened at once.
+fn keep_running<S>(source: Source, reports: Sender<Report>, open: impl Fn() -> S + Send + 'static)
+where
+    S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
+{
+    let mut stream = open();
+    tokio::spawn(async move {
+        while tokio::spawn(pass_on(source, stream, reports.clone()))
+            .await
+            .is_err_and(|error| error.is_panic())
+        {
+            tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
+            tokio::time::sleep(AFTER_A_PANIC).await;
+            stream = open();
+        }
+    });
+}
+
+async fn pass_on(
+    source: Source,
+    mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
+    reports: Sender<Report>,
+) {
+    while let Some(update) = updates.next().await {
+        // Waits while the writer is behind, and with it the source, which then has fewer and newer things to say.
+        let sent = tokio::task::block_in_place(|| reports.send(Report { source, update }));
+        if sent.is_err() {
+            return;
+        }
+    }
+}

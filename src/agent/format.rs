@@ -1,0 +1,35 @@
+//! Answers on standard output: a table for people, JSON or YAML for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::cli::Output;
+use super::exit::Failure;
+
+/// Prints an answer; `table` is what a person sees.
+pub(super) fn answer<T: Serialize>(
+    output: Output,
+    value: &T,
+    table: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    let text = match output {
+        Output::Table => table(value),
+        Output::Json => {
+            serde_json::to_string_pretty(value).map_err(|error| Failure::unable("JSON", error))? + "\n"
+        }
+        Output::Yaml => serde_saphyr::to_string(value).map_err(|error| Failure::unable("YAML", error))?,
+    };
+    print(&text)
+}
+
+/// Prints. Whoever has read enough may close the pipe.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::unable("standard output", error))
+        }
+        _ => Ok(()),
+    }
+}

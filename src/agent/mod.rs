@@ -1,0 +1,48 @@
+//! The node agent: pods from their sources, into the index, out by HTTP and on the terminal. The binary `pod-index`.
+//!
+//! This room ties the others together, and is the only one that may. It must not know how any of them does its work.
+//!
+//! ```text
+//! file ─┐                      ┌─> /pods, /translate/{uid}, … (any number of connections)
+//! http ─┼─> bounded channel ─> the one writer thread ─> Reader
+//! api  ─┘                      └─> the table
+//! ```
+//!
+//! # Exit codes
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done; also after a first SIGTERM or Ctrl-C |
+//! | 1 | the answer is no: nothing found; with `--once`, a manifest that cannot be used |
+//! | 2 | the command line or the configuration is wrong |
+//! | 3 | the work cannot be done: an address in use, no agent that answers |
+//! | 130, 143 | a second Ctrl-C or SIGTERM, which waits for nothing |
+
+mod answers;
+mod board;
+mod cli;
+mod client;
+mod exit;
+mod feeds;
+mod format;
+mod index;
+mod log;
+mod run;
+mod serve;
+mod settings;
+mod signals;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs the agent, or asks a running one, as the command line says; returns what the process should exit with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let done = match cli.command {
+        None => settings::Settings::resolve(cli.run, &cli.server, cli.output).and_then(run::run),
+        Some(query) => client::ask(&query, &cli.server, cli.output),
+    };
+    exit::code(done)
+}

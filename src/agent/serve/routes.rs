@@ -1,0 +1,99 @@
+//! Who asks what, and what is answered. Errors are `v1` `Status` objects, as the API server's.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+
+use super::App;
+use super::pod_list::PodList;
+use crate::agent::answers::{PodName, SourceLine, Sources, Translation};
+
+pub(super) fn router(app: App) -> Router {
+    Router::new()
+        .route("/pods", get(pods))
+        .route("/pods/{key}", get(pod_by_key))
+        .route("/pods/{namespace}/{name}", get(pod_by_name))
+        .route("/translate/{uid}", get(translate))
+        .route("/sources", get(sources))
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(readyz))
+        .fallback(nothing_here)
+        .with_state(app)
+}
+
+/// All pods, mirrors excluded, as the kubelet's `/pods`.
+async fn pods(State(app): State<App>) -> Response {
+    let list = PodList::new(&app.reader.load());
+    ([(header::CONTENT_TYPE, "application/json")], Body::new(list)).into_response()
+}
+
+/// A pod by its UID or by its full name.
+async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
+    let snapshot = app.reader.snapshot();
+    if let Some(pod) = snapshot.pod_by_uid(&*key).or_else(|| snapshot.pod_by_full_name(&key)) {
+        return Json(&**pod).into_response();
+    }
+    let hint = match snapshot.mirror_pod_by_uid(&*key) {
+        Some(_) => {
+            format!("; it is the UID of a mirror pod and translates to {}", snapshot.translate_pod_uid(&*key))
+        }
+        None => String::new(),
+    };
+    not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
+}
+
+async fn pod_by_name(State(app): State<App>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    match app.reader.pod_by_name(&namespace, &name) {
+        Some(pod) => Json(&*pod).into_response(),
+        None => not_found(format!("no pod {name:?} in namespace {namespace:?}")),
+    }
+}
+
+/// What a UID translates to. Every UID translates to something, at the least to itself.
+async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Translation> {
+    let snapshot = app.reader.snapshot();
+    let pod_uid = snapshot.translate_pod_uid(&*uid);
+    let pod = snapshot.pod_by_uid(&pod_uid).map(|pod| PodName::of(&**pod));
+    let is_mirror_pod = snapshot.mirror_pod_by_uid(&*uid).is_some();
+    Json(Translation { pod_uid: pod_uid.to_string(), uid, is_mirror_pod, pod })
+}
+
+async fn sources(State(app): State<App>) -> Json<Sources> {
+    let sources = app.board.sources().into_iter().map(SourceLine::from).collect();
+    Json(Sources { ready: app.board.is_ready(), sources })
+}
+
+/// Ready once every configured source was seen; until then the body names those that were not.
+async fn readyz(State(app): State<App>) -> Response {
+    let sources = app.board.sources();
+    let waiting: Vec<_> = sources
+        .iter()
+        .filter(|status| !status.seen)
+        .map(|status| format!("not seen yet: {} ({})\n", status.source, status.origin))
+        .collect();
+    if waiting.is_empty() {
+        return "ok".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, waiting.concat()).into_response()
+}
+
+async fn nothing_here(uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(128).collect();
+    not_found(format!("nothing is served at {path:?}"))
+}
+
+fn not_found(message: String) -> Response {
+    let code = StatusCode::NOT_FOUND;
+    let status = Status {
+        code: Some(code.as_u16().into()),
+        message: Some(message),
+        reason: Some("NotFound".to_owned()),
+        status: Some("Failure".to_owned()),
+        ..Status::default()
+    };
+    (code, Json(status)).into_response()
+}

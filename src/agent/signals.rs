@@ -1,0 +1,33 @@
+//! SIGTERM and Ctrl-C: the first asks, the second insists.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that end the agent.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on, these signals no longer end the process by themselves.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one; its name and its number.
+    pub(super) async fn next(&mut self) -> (&'static str, i32) {
+        tokio::select! {
+            _ = self.terminate.recv() => ("SIGTERM", SignalKind::terminate().as_raw_value()),
+            _ = self.interrupt.recv() => ("SIGINT", SignalKind::interrupt().as_raw_value()),
+        }
+    }
+
+    /// Waits for another one and ends the process at once, as the shell reports it for an unhandled signal.
+    pub(super) async fn insist(mut self) -> ! {
+        let (name, number) = self.next().await;
+        tracing::warn!(signal = name, "second signal, leaving at once");
+        std::process::exit(128 + number)
+    }
+}
