@@ -17,14 +17,19 @@
 //! One thing cannot be the same: a UID that the manifest does not give. The kubelet hashes Go's in-memory form of the
 //! pod, which no other program can reproduce, so the UIDs here are as stable and as unique, but not the kubelet's.
 
+mod clock;
 pub mod file;
 pub mod manifest;
+mod merge;
 mod node;
+mod pod;
 mod problem;
 mod status;
 mod update;
 
+pub use merge::{Merge, Merged};
 pub use node::NodeName;
+pub use pod::{Difference, SourcePod};
 pub use problem::{Problem, ProblemKind};
 pub use status::SourceStatus;
 pub use update::{Source, SourceUpdate};

@@ -1,13 +1,11 @@
 //! The kubelet's defaults for a pod from a manifest.
 
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
-use k8s_openapi::jiff::Timestamp;
 
 use super::decode::Origin;
-use crate::sources::NodeName;
+use crate::sources::{NodeName, clock};
 use crate::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
 /// Kubelet: `applyDefaults` (`pkg/kubelet/config/common.go`).
@@ -25,7 +23,7 @@ pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.clone());
     annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), origin.source().as_str().to_owned());
-    annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), now());
+    annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), clock::now());
     metadata.uid = Some(uid);
 
     let spec = pod.spec.get_or_insert_default();
@@ -76,13 +74,6 @@ fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
         Some(other) => *other = toleration,
         None => tolerations.push(toleration),
     }
-}
-
-fn now() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(now.as_secs()).unwrap_or_default();
-    let nanoseconds = i32::try_from(now.subsec_nanos()).unwrap_or_default();
-    Timestamp::new(seconds, nanoseconds).unwrap_or_default().to_string()
 }
 
 /// The 128-bit FNV-1a hash, which the kubelet uses too. Not for secrets; it must be stable for ever.
