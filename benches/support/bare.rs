@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use bytemuck::must_cast;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use pod_index::PodMeta;
+use wide::{u8x16, u16x8};
 
 use crate::workload::Pod;
 
@@ -95,20 +97,19 @@ fn word(text: &[u8], at: usize) -> u64 {
     text.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Eight digits at a time in an ordinary register.
+/// Sixteen digits at a time, in vector registers.
 #[inline]
 fn unhex(digits: [u64; 4]) -> Option<Key> {
-    const fn each(byte: u8) -> u64 {
-        u64::from_ne_bytes([byte; 8])
-    }
-    let mut bad = 0;
-    let nibbles = digits.map(|digits| {
-        let low = digits & each(0x7f);
-        // The top bit of each byte: at least '0', above '9', at least 'a', above 'f'. Good is an odd number of them.
-        let good = (low + each(0x50)) ^ (low + each(0x46)) ^ (low + each(0x1f)) ^ (low + each(0x19));
-        bad |= digits | !good;
-        (digits & each(0x0f)) + (digits >> 6 & each(1)) * 9
-    });
-    let key = [nibbles[0] << 4 | nibbles[1], nibbles[2] << 4 | nibbles[3]];
-    (bad & each(0x80) == 0).then_some(key)
+    let mut bad = u8x16::splat(0);
+    let mut nibbles = |digits: [u64; 2]| {
+        let digits: u8x16 = must_cast(digits);
+        let (decimal, letter) = (digits - u8x16::splat(b'0'), digits - u8x16::splat(b'a'));
+        let (nine, five) = (u8x16::splat(9), u8x16::splat(5));
+        bad |= decimal.saturating_sub(nine).min(letter.saturating_sub(five));
+        // Whichever is wrong has wrapped round to a large number.
+        must_cast::<_, u16x8>(decimal.min(letter + u8x16::splat(10)))
+    };
+    let (high, low) = (nibbles([digits[0], digits[1]]), nibbles([digits[2], digits[3]]));
+    let good = bad.cmp_eq(u8x16::splat(0)).all();
+    good.then(|| must_cast((high << 4) | low))
 }
