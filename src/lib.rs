@@ -17,6 +17,11 @@ mod sync;
 mod update;
 mod writer;
 
+/// The README's example is a test.
+#[cfg(all(doctest, feature = "k8s-openapi"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use error::{Error, ErrorKind};
 pub use id::{FullName, MirrorPodUid, ParseFullNameError, PodUid, ResolvedPodUid, UidRef};
 pub use manager::PodManager;
