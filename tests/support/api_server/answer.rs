@@ -1,0 +1,107 @@
+//! Answers: objects, and refusals in the form of Kubernetes' `Status`.
+
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use hyper::{Response, header};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::store::Object;
+
+/// What a connection can be made to fail with in the middle of a body.
+pub(super) type Cut = std::io::Error;
+pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
+
+/// Why a request was refused.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) code: u16,
+    reason: &'static str,
+    message: String,
+    retry_after: Option<u64>,
+}
+
+impl Refusal {
+    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), retry_after: None }
+    }
+
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(404, "NotFound", message)
+    }
+
+    pub(super) fn gone(asked: &str, oldest: u64) -> Self {
+        Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
+    }
+
+    pub(super) fn too_many(retry_after: u64) -> Self {
+        let mut refusal = Self::of_code(429);
+        refusal.retry_after = Some(retry_after);
+        refusal
+    }
+
+    /// A refusal that a test asked for.
+    pub(super) fn of_code(code: u16) -> Self {
+        let reason = match code {
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 => "Conflict",
+            410 => "Expired",
+            429 => "TooManyRequests",
+            500 => "InternalError",
+            503 => "ServiceUnavailable",
+            504 => "Timeout",
+            _ => "Unknown",
+        };
+        Self::new(code, reason, format!("planted: {code}"))
+    }
+
+    pub(super) fn status(&self) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        })
+    }
+
+    pub(super) fn answer(&self) -> Response<Body> {
+        let mut response = json_answer(self.code, self.status().to_string().into());
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+pub(super) fn json_answer(code: u16, json: Bytes) -> Response<Body> {
+    let body = Full::new(json).map_err(|never| match never {}).boxed_unsync();
+    let response = Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
+    response.body(body).unwrap()
+}
+
+/// A body that goes on for as long as something is sent; an error cuts the connection.
+pub(super) fn streamed(parts: mpsc::Receiver<Result<Bytes, Cut>>) -> Body {
+    let frames = stream::unfold(parts, async |mut parts| {
+        let part = parts.recv().await?;
+        if part.is_err() {
+            // What was sent before has to arrive: a body that has nothing to say for a moment is flushed.
+            tokio::task::yield_now().await;
+        }
+        Some((part.map(Frame::data), parts))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// The object as the client wants it: whole, or its metadata alone.
+pub(super) fn render(object: &Object, metadata_only: bool) -> Bytes {
+    if metadata_only {
+        let partial = json!({
+            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object.value["metadata"],
+        });
+        partial.to_string().into()
+    } else {
+        object.json.clone()
+    }
+}

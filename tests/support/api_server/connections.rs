@@ -1,0 +1,62 @@
+//! The port and the connections, so that both can be cut.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::Shared;
+use super::handle::handle;
+
+type Connections = Arc<Mutex<JoinSet<()>>>;
+
+/// An open port. Dropping it closes it, and every connection that came through it.
+pub(super) struct Listener {
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+    connections: Connections,
+}
+
+impl Listener {
+    pub(super) async fn bind(address: SocketAddr, shared: Arc<Shared>) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Connections::default();
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&connections), shared));
+        Self { address, accepting, connections }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn cut_connections(&self) {
+        self.connections.lock().unwrap().abort_all();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut_connections();
+    }
+}
+
+async fn accept(listener: TcpListener, connections: Connections, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _peer)) = listener.accept().await else { continue };
+        let shared = Arc::clone(&shared);
+        let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        let mut connections = connections.lock().unwrap();
+        while connections.try_join_next().is_some() {}
+        connections.spawn(async move {
+            // A connection that a test cut, or that the client closed, ends in an error; that is no news.
+            let _ = connection.await;
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! One request, from its first byte to its answer.
+
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Response, header};
+
+use super::answer::{Body, Cut, Refusal};
+use super::fault::Fault;
+use super::request::{Request, Verb};
+use super::{Shared, admission, list, watch, write};
+
+/// The answer; an error closes the connection without one.
+pub(super) async fn handle(
+    shared: Arc<Shared>,
+    request: hyper::Request<Incoming>,
+) -> Result<Response<Body>, Cut> {
+    let parsed = match Request::parse(&request) {
+        Ok(parsed) => parsed,
+        Err(refusal) => return Ok(refusal.answer()),
+    };
+    let body = request.into_body().collect().await.map_err(Cut::other)?.to_bytes();
+    let verb = parsed.verb;
+    let fault = {
+        let mut state = shared.lock();
+        state.counts[verb as usize] += 1;
+        state.faults.take(verb)
+    };
+    shared.announce();
+    let dropped = || Cut::other("planted: no answer");
+    match fault {
+        Fault::Delay(delay) => tokio::time::sleep(delay).await,
+        Fault::Status(code) => return Ok(Refusal::of_code(code).answer()),
+        Fault::TooManyRequests(seconds) => return Ok(Refusal::too_many(seconds).answer()),
+        Fault::Drop => return Err(dropped()),
+        Fault::Garbage => return Ok(garbage()),
+        _ => {}
+    }
+    let drops = matches!(fault, Fault::DropAfter);
+    let answer = answer(&shared, parsed, fault, &body);
+    if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+        shared.announce();
+    }
+    if drops { Err(dropped()) } else { Ok(answer.unwrap_or_else(|refusal| refusal.answer())) }
+}
+
+fn answer(
+    shared: &Arc<Shared>,
+    request: Request,
+    fault: Fault,
+    body: &Bytes,
+) -> Result<Response<Body>, Refusal> {
+    let mut state = shared.lock();
+    admission::read(&state, &request)?;
+    match request.verb {
+        Verb::Get => list::get(&state, &request),
+        Verb::List => list::list(&mut state, &request),
+        Verb::Watch => watch::watch(shared, &state, request, fault),
+        Verb::Create => write::create(&mut state, &request, body),
+        Verb::Replace => write::replace(&mut state, &request, body),
+        Verb::Delete => write::delete(&mut state, &request, body),
+    }
+}
+
+fn garbage() -> Response<Body> {
+    let body = Full::new(Bytes::from_static(b"<html>not the page you are looking for</html>\n"));
+    let body = body.map_err(|never| match never {}).boxed_unsync();
+    Response::builder().header(header::CONTENT_TYPE, "text/html").body(body).unwrap()
+}

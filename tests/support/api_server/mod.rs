@@ -1,0 +1,301 @@
+//! An API server in this process, over real HTTP on loopback: what the tests of the API-server source and of the mirror
+//! client talk to.
+//!
+//! It knows pods, nodes and whatever else is posted to `/api/v1`: get, list (selectors, pages), watch (bookmarks, streaming
+//! lists, 410 Gone), create, replace, delete (preconditions, grace), metadata only, and `NodeRestriction`'s rules for mirror
+//! pods. Its answers are those of a real one, word for word where a client looks at the words. Any request can be made to
+//! fail (see [`Fault`]), and every request is counted.
+//!
+//! ```no_run
+//! let server = ApiServer::start().await;
+//! server.put("pods", &pod);                   // as if somebody else had done it
+//! server.fail(Verb::List, Fault::Status(500)); // the next list fails
+//! let client = server.client();
+//! ```
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+
+mod admission;
+mod answer;
+mod connections;
+mod fault;
+mod handle;
+mod list;
+mod request;
+mod selector;
+mod store;
+mod watch;
+mod write;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::watch as channel;
+
+pub use fault::Fault;
+pub use request::Verb;
+pub use store::{Key, Object};
+
+use connections::Listener;
+use fault::Faults;
+use store::Store;
+
+/// How long a test waits for what must happen. Only a failing test ever waits this long.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The server. Dropping it closes the port and every connection.
+pub struct ApiServer {
+    shared: Arc<Shared>,
+    listener: Mutex<Option<Listener>>,
+    address: SocketAddr,
+}
+
+/// What the connections share with the test.
+struct Shared {
+    state: Mutex<State>,
+    /// Counts up whenever something changed that a watch, or a waiting test, wants to look at.
+    changed: channel::Sender<u64>,
+}
+
+struct State {
+    store: Store,
+    faults: Faults,
+    /// The node that the client is, under `NodeRestriction`.
+    restricted_to: Option<String>,
+    /// Watches send nothing while this is set.
+    held: bool,
+    /// The first thing that each watch sends after a hold comes in reverse.
+    reversals: u64,
+    /// Counts up: every open watch sends a bookmark, or a 410, or ends.
+    bookmarks: u64,
+    expiries: u64,
+    closures: u64,
+    /// A too old version on a watch is answered by the status 410 rather than by an event.
+    gone_as_status: bool,
+    counts: [u64; Verb::ALL.len()],
+    open_watches: usize,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn announce(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+impl ApiServer {
+    /// A server on a free port, with nothing in it.
+    pub async fn start() -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                store: Store::new(),
+                faults: Faults::default(),
+                restricted_to: None,
+                held: false,
+                reversals: 0,
+                bookmarks: 0,
+                expiries: 0,
+                closures: 0,
+                gone_as_status: false,
+                counts: [0; Verb::ALL.len()],
+                open_watches: 0,
+            }),
+            changed: channel::Sender::new(0),
+        });
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Arc::clone(&shared)).await;
+        let address = listener.address();
+        Self { shared, listener: Mutex::new(Some(listener)), address }
+    }
+
+    /// A client of it, as an agent has one. Must be called within a runtime, as every client must.
+    pub fn client(&self) -> kube::Client {
+        let url = self.url().parse().unwrap();
+        kube::Client::try_from(kube::Config::new(url)).unwrap()
+    }
+
+    /// Where it listens, such as `http://127.0.0.1:40123`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    // ------------------------------------------------------------------------- the objects, as if somebody else did it
+
+    /// Creates or replaces the object, and returns the version of it that the server holds: with a UID, if it had none,
+    /// and a new resource version.
+    pub fn put(&self, resource: &str, object: &impl Serialize) -> Arc<Object> {
+        let object = serde_json::to_value(object).unwrap();
+        let stored = self.shared.lock().store.put(resource, object);
+        self.shared.announce();
+        stored
+    }
+
+    /// As many [`put`](Self::put)s, announced together.
+    pub fn put_all(&self, resource: &str, objects: impl IntoIterator<Item = impl Serialize>) {
+        let mut state = self.shared.lock();
+        for object in objects {
+            state.store.put(resource, serde_json::to_value(&object).unwrap());
+        }
+        drop(state);
+        self.shared.announce();
+    }
+
+    /// Removes the object at once, grace or not.
+    pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        let removed = self.shared.lock().store.remove(&Key::new(resource, namespace, name));
+        self.shared.announce();
+        removed
+    }
+
+    /// The object as it stands.
+    pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let state = self.shared.lock();
+        Some(state.store.get(&Key::new(resource, namespace, name))?.value.clone())
+    }
+
+    /// Every object of one kind, in the order of namespace and name: the truth to compare with.
+    pub fn objects(&self, resource: &str) -> Vec<Value> {
+        self.shared.lock().store.all(resource).map(|object| object.value.clone()).collect()
+    }
+
+    // ------------------------------------------------------------------------------------------------------- the faults
+
+    /// The next request of this kind, for which no other fault is waiting, meets this fault.
+    pub fn fail(&self, verb: Verb, fault: Fault) {
+        self.shared.lock().faults.next(verb, fault);
+    }
+
+    /// Every request of this kind meets this fault, until [`heal`](Self::heal).
+    pub fn fail_always(&self, verb: Verb, fault: Fault) {
+        self.shared.lock().faults.always(verb, fault);
+    }
+
+    /// No more faults.
+    pub fn heal(&self) {
+        self.shared.lock().faults.clear();
+    }
+
+    /// The past is forgotten: to watch from, or to page on from, an older version than now is 410 Gone.
+    pub fn compact(&self) {
+        self.shared.lock().store.compact();
+    }
+
+    /// Says 410 by HTTP status, as some servers do, rather than by an event in the stream, as most do.
+    pub fn gone_as_status(&self) {
+        self.shared.lock().gone_as_status = true;
+    }
+
+    /// Compacts, and ends each open watch with the event 410 Gone.
+    pub fn expire_watches(&self) {
+        let mut state = self.shared.lock();
+        state.store.compact();
+        state.expiries += 1;
+        drop(state);
+        self.shared.announce();
+    }
+
+    /// Ends each open watch as a server does whose time limit has come: in good order.
+    pub fn close_watches(&self) {
+        self.shared.lock().closures += 1;
+        self.shared.announce();
+    }
+
+    /// Sends a bookmark on each open watch that asked for them.
+    pub fn send_bookmarks(&self) {
+        self.shared.lock().bookmarks += 1;
+        self.shared.announce();
+    }
+
+    /// The next resource version is this much higher.
+    pub fn jump(&self, by: u64) {
+        self.shared.lock().store.jump(by);
+    }
+
+    /// Watches send nothing until [`release`](Self::release): what happens meanwhile comes in one go.
+    pub fn hold(&self) {
+        self.shared.lock().held = true;
+    }
+
+    /// Watches send what they held back.
+    pub fn release(&self) {
+        self.shared.lock().held = false;
+        self.shared.announce();
+    }
+
+    /// Watches send what they held back, the last first: what no API server should do.
+    pub fn release_reversed(&self) {
+        let mut state = self.shared.lock();
+        state.held = false;
+        state.reversals += 1;
+        drop(state);
+        self.shared.announce();
+    }
+
+    /// Cuts every connection, in whatever it was doing.
+    pub fn cut_connections(&self) {
+        if let Some(listener) = &*self.listener.lock().unwrap() {
+            listener.cut_connections();
+        }
+    }
+
+    /// Closes the port: connections are cut, new ones refused, until [`accept`](Self::accept).
+    pub fn refuse(&self) {
+        drop(self.listener.lock().unwrap().take());
+    }
+
+    /// Opens the port again.
+    pub async fn accept(&self) {
+        let listener = Listener::bind(self.address, Arc::clone(&self.shared)).await;
+        *self.listener.lock().unwrap() = Some(listener);
+    }
+
+    /// Every request comes from this node, and is held to what a node may do.
+    pub fn restrict_to_node(&self, node: &str) {
+        self.shared.lock().restricted_to = Some(node.to_owned());
+    }
+
+    // ------------------------------------------------------------------------------------------------------- the counts
+
+    /// How many requests of this kind have come.
+    pub fn requests(&self, verb: Verb) -> u64 {
+        self.shared.lock().counts[verb as usize]
+    }
+
+    /// How many requests have come that write.
+    pub fn writes(&self) -> u64 {
+        self.requests(Verb::Create) + self.requests(Verb::Replace) + self.requests(Verb::Delete)
+    }
+
+    /// How many watches are open.
+    pub fn open_watches(&self) -> usize {
+        self.shared.lock().open_watches
+    }
+
+    /// Waits until so many requests of this kind have come.
+    pub async fn seen(&self, verb: Verb, count: u64) {
+        self.wait(&format!("{count} of {verb:?}"), |state| state.counts[verb as usize] >= count).await;
+    }
+
+    /// Waits until so many watches are open.
+    pub async fn watched_by(&self, watches: usize) {
+        self.wait(&format!("{watches} open watches"), |state| state.open_watches == watches).await;
+    }
+
+    async fn wait(&self, what: &str, mut holds: impl FnMut(&State) -> bool) {
+        let mut changes = self.shared.changed.subscribe();
+        let wait = async {
+            loop {
+                changes.borrow_and_update();
+                if holds(&self.shared.lock()) {
+                    return;
+                }
+                changes.changed().await.unwrap();
+            }
+        };
+        assert!(tokio::time::timeout(DEADLINE, wait).await.is_ok(), "never came: {what}");
+    }
+}

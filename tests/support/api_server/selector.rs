@@ -1,0 +1,79 @@
+//! Field and label selectors, as far as clients here use them: `=`, `==` and `!=`, joined by commas; a bare key in a label
+//! selector.
+
+use serde_json::Value;
+
+use super::store::{Object, text};
+
+/// Which objects a request is about.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selector {
+    pub(super) resource: String,
+    /// Empty: all of them.
+    pub(super) namespace: String,
+    pub(super) fields: Vec<Term>,
+    pub(super) labels: Vec<Term>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Term {
+    pub(super) key: String,
+    pub(super) wanted: Wanted,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Wanted {
+    Is(String),
+    IsNot(String),
+    Present,
+}
+
+/// The terms of a selector as it stands in a query.
+pub(super) fn parse(selector: &str) -> Vec<Term> {
+    let terms = selector.split(',').filter(|term| !term.is_empty());
+    terms
+        .map(|term| {
+            let (key, wanted) = if let Some((key, value)) = term.split_once("!=") {
+                (key, Wanted::IsNot(value.to_owned()))
+            } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+                (key, Wanted::Is(value.to_owned()))
+            } else {
+                (term, Wanted::Present)
+            };
+            Term { key: key.to_owned(), wanted }
+        })
+        .collect()
+}
+
+impl Selector {
+    pub(super) fn matches(&self, object: &Object) -> bool {
+        let of_kind = object.key.resource == self.resource;
+        let in_namespace = self.namespace.is_empty() || object.key.namespace == self.namespace;
+        of_kind
+            && in_namespace
+            && self.fields.iter().all(|term| {
+                let pointer = format!("/{}", term.key.replace('.', "/"));
+                term.holds(Some(text(&object.value, &pointer)))
+            })
+            && self.labels.iter().all(|term| {
+                let labels = object.value.pointer("/metadata/labels");
+                term.holds(labels.and_then(|labels| labels.get(&term.key)).and_then(Value::as_str))
+            })
+    }
+
+    /// Whether only pods of this node can match.
+    pub(super) fn is_for_node(&self, node: &str) -> bool {
+        let is_node = Wanted::Is(node.to_owned());
+        self.fields.iter().any(|term| term.key == "spec.nodeName" && term.wanted == is_node)
+    }
+}
+
+impl Term {
+    fn holds(&self, found: Option<&str>) -> bool {
+        match &self.wanted {
+            Wanted::Is(value) => found == Some(value),
+            Wanted::IsNot(value) => found != Some(value),
+            Wanted::Present => found.is_some(),
+        }
+    }
+}

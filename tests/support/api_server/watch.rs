@@ -1,0 +1,227 @@
+//! Watches: the changes since a version, as they come.
+
+use std::sync::Arc;
+
+use hyper::body::Bytes;
+use hyper::{Response, header};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::answer::{Body, Cut, Refusal, render, streamed};
+use super::fault::Fault;
+use super::request::Request;
+use super::store::{Change, Object};
+use super::{Shared, State};
+
+/// One open watch.
+struct Watch {
+    shared: Arc<Shared>,
+    request: Request,
+    fault: Fault,
+    /// What has been sent: every change up to this version.
+    seen: u64,
+    /// How many whole events have been sent.
+    sent: usize,
+    reversals: u64,
+    bookmarks: u64,
+    expiries: u64,
+    closures: u64,
+}
+
+/// What a watch sends in one go, and whether it goes on.
+struct Batch {
+    events: Vec<Bytes>,
+    ends: bool,
+}
+
+impl Watch {
+    fn new(shared: &Arc<Shared>, state: &State, request: Request, fault: Fault, seen: u64) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            request,
+            fault,
+            seen,
+            sent: 0,
+            reversals: state.reversals,
+            bookmarks: state.bookmarks,
+            expiries: state.expiries,
+            closures: state.closures,
+        }
+    }
+
+    /// What came since the last time.
+    fn news(&mut self, state: &State) -> Batch {
+        let mut batch = Batch { events: Vec::new(), ends: false };
+        if state.expiries > self.expiries {
+            let gone = Refusal::gone(&self.seen.to_string(), state.store.compacted);
+            return Batch { events: vec![error_event(&gone)], ends: true };
+        }
+        if state.closures > self.closures {
+            batch.ends = true;
+            return batch;
+        }
+        if state.held {
+            return batch;
+        }
+        let history = &state.store.history;
+        let from = history.partition_point(|change| change.version <= self.seen);
+        batch.events.extend(history[from..].iter().filter_map(|change| self.event(change)));
+        if state.reversals > self.reversals {
+            self.reversals = state.reversals;
+            batch.events.reverse();
+        }
+        self.seen = self.seen.max(state.store.version);
+        if state.bookmarks > self.bookmarks {
+            self.bookmarks = state.bookmarks;
+            if self.request.asks_for("allowWatchBookmarks") {
+                batch.events.push(bookmark(&self.request, self.seen, false));
+            }
+        }
+        batch
+    }
+
+    /// The change as this watch sees it: an object that starts to match is added, one that ceases to is deleted.
+    fn event(&self, change: &Change) -> Option<Bytes> {
+        let matched = |object: &Option<Arc<Object>>| {
+            object.as_ref().is_some_and(|object| self.request.selector.matches(object))
+        };
+        let kind = match (matched(&change.old), matched(&change.new)) {
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+            (false, false) => return None,
+        };
+        Some(object_event(kind, &render(&change.last, self.request.metadata_only)))
+    }
+
+    /// Sends the batch as far as the fault lets it. `false`: the watch is over.
+    async fn send(&mut self, batch: Batch, body: &Sender) -> bool {
+        for event in batch.events {
+            match self.fault {
+                Fault::CutInEvent(after) if self.sent >= after => {
+                    let half = event.slice(..event.len() / 2);
+                    let cut = Cut::other("planted: the connection is cut in an event");
+                    if body.send(Ok(half)).await.is_ok() {
+                        let _ = body.send(Err(cut)).await;
+                    }
+                    return false;
+                }
+                Fault::End(after) if self.sent >= after => return true,
+                _ => {}
+            }
+            if body.send(Ok(event)).await.is_err() {
+                return false;
+            }
+            self.sent += 1;
+        }
+        true
+    }
+
+    fn is_over(&self, batch_ends: bool) -> bool {
+        batch_ends || matches!(self.fault, Fault::End(after) if self.sent >= after)
+    }
+
+    async fn run(mut self, first: Batch, body: Sender) {
+        let _open = OpenWatch::new(&self.shared);
+        let mut news = self.shared.changed.subscribe();
+        let mut batch = first;
+        loop {
+            let ends = batch.ends;
+            if !self.send(batch, &body).await {
+                return;
+            }
+            if self.is_over(ends) {
+                return;
+            }
+            news.borrow_and_update();
+            let shared = Arc::clone(&self.shared);
+            batch = self.news(&shared.lock());
+            if batch.events.is_empty() && !batch.ends {
+                let over = tokio::select! {
+                    changed = news.changed() => changed.is_err(),
+                    () = body.closed() => true,
+                };
+                if over {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+type Sender = mpsc::Sender<Result<Bytes, Cut>>;
+
+/// Opens a watch, or says by HTTP status why not.
+pub(super) fn watch(
+    shared: &Arc<Shared>,
+    state: &State,
+    request: Request,
+    fault: Fault,
+) -> Result<Response<Body>, Refusal> {
+    let version = request.query("resourceVersion").unwrap_or_default().to_owned();
+    let from: u64 = version.parse().unwrap_or(0);
+    let mut first = Batch { events: Vec::new(), ends: false };
+    let mut since = from;
+    if let Fault::ErrorEvent(code) = fault {
+        first = Batch { events: vec![error_event(&Refusal::of_code(code))], ends: true };
+    } else if from == 0 {
+        // "Any version": the state as it stands, and what comes after it.
+        since = state.store.version;
+        let matching = state.store.objects.values().filter(|object| request.selector.matches(object));
+        let rendered = matching.map(|object| object_event("ADDED", &render(object, request.metadata_only)));
+        first.events.extend(rendered);
+        if request.asks_for("sendInitialEvents") && request.asks_for("allowWatchBookmarks") {
+            first.events.push(bookmark(&request, since, true));
+        }
+    } else if from < state.store.compacted {
+        let gone = Refusal::gone(&version, state.store.compacted);
+        if state.gone_as_status {
+            return Err(gone);
+        }
+        first = Batch { events: vec![error_event(&gone)], ends: true };
+    }
+    let (sender, body) = mpsc::channel(16);
+    let watch = Watch::new(shared, state, request, fault, since);
+    tokio::spawn(watch.run(first, sender));
+    let response = Response::builder().header(header::CONTENT_TYPE, "application/json");
+    Ok(response.body(streamed(body)).unwrap())
+}
+
+fn object_event(kind: &str, object: &Bytes) -> Bytes {
+    let mut event = format!(r#"{{"type":"{kind}","object":"#).into_bytes();
+    event.extend_from_slice(object);
+    event.extend_from_slice(b"}\n");
+    event.into()
+}
+
+fn error_event(refusal: &Refusal) -> Bytes {
+    object_event("ERROR", &refusal.status().to_string().into())
+}
+
+fn bookmark(request: &Request, version: u64, ends_initial_events: bool) -> Bytes {
+    let kind = if request.metadata_only { "PartialObjectMetadata" } else { "Pod" };
+    let mut metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
+    if ends_initial_events {
+        metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+    }
+    let object = json!({ "kind": kind, "apiVersion": "v1", "metadata": metadata });
+    object_event("BOOKMARK", &object.to_string().into())
+}
+
+/// Counts an open watch for as long as it lives.
+struct OpenWatch(Arc<Shared>);
+
+impl OpenWatch {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.lock().open_watches += 1;
+        shared.announce();
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.0.lock().open_watches -= 1;
+        self.0.announce();
+    }
+}

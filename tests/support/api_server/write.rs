@@ -1,0 +1,109 @@
+//! Create, replace and delete.
+
+use hyper::Response;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
+use super::State;
+use super::admission;
+use super::answer::{Body, Refusal, json_answer, render};
+use super::list::not_found;
+use super::request::Request;
+use super::store::{Key, text};
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The seconds that a pod is given to end, if neither it nor the request says so.
+const DEFAULT_GRACE: u64 = 30;
+
+fn key(request: &Request, name: &str) -> Key {
+    Key::new(&request.selector.resource, &request.selector.namespace, name)
+}
+
+fn parsed(body: &Bytes) -> Result<Value, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal::new(400, "BadRequest", error.to_string()))
+}
+
+pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
+    let mut object = parsed(body)?;
+    let key = key(request, text(&object, "/metadata/name"));
+    if key.name.is_empty() {
+        return Err(invalid(&key, "metadata.name: Required value: name or generateName is required"));
+    }
+    object["metadata"]["namespace"] = json!(key.namespace);
+    // The server gives these, whatever the client says.
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for given in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"] {
+            metadata.remove(given);
+        }
+        if key.namespace.is_empty() {
+            metadata.remove("namespace");
+        }
+    }
+    if key.resource == "pods" {
+        admission::create(state, &object)?;
+        object["status"] = json!({ "phase": "Pending" });
+    }
+    if state.store.get(&key).is_some() {
+        let message = format!("{} \"{}\" already exists", key.resource, key.name);
+        return Err(Refusal::new(409, "AlreadyExists", message));
+    }
+    let stored = state.store.put(&key.resource, object);
+    Ok(json_answer(201, render(&stored, request.metadata_only)))
+}
+
+pub(super) fn replace(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
+    let mut object = parsed(body)?;
+    let key = key(request, &request.name);
+    let old = state.store.get(&key).cloned().ok_or_else(|| not_found(&key))?;
+    let version = text(&object, "/metadata/resourceVersion");
+    if !version.is_empty() && version != old.version.to_string() {
+        let message = format!("{} \"{}\": the object has been modified", key.resource, key.name);
+        return Err(Refusal::new(409, "Conflict", message));
+    }
+    let mirror = |object: &Value| object["metadata"]["annotations"].get(MIRROR).cloned();
+    if key.resource == "pods" && mirror(&object) != mirror(&old.value) {
+        let what = "may not remove, add or update mirror pod annotation";
+        return Err(invalid(&key, &format!("metadata.annotations[{MIRROR}]: Forbidden: {what}")));
+    }
+    for kept in ["uid", "creationTimestamp", "deletionTimestamp", "namespace"] {
+        if let Some(value) = old.value["metadata"].get(kept) {
+            object["metadata"][kept] = value.clone();
+        }
+    }
+    let stored = state.store.put(&key.resource, object);
+    Ok(json_answer(200, render(&stored, request.metadata_only)))
+}
+
+pub(super) fn delete(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
+    let options = if body.is_empty() { Value::Null } else { parsed(body)? };
+    let key = key(request, &request.name);
+    let old = state.store.get(&key).cloned().ok_or_else(|| not_found(&key))?;
+    admission::delete(state, &old)?;
+    let precondition = text(&options, "/preconditions/uid");
+    if !precondition.is_empty() && precondition != old.uid() {
+        let uids = format!(
+            "Precondition failed: UID in precondition: {precondition}, UID in object meta: {}",
+            old.uid()
+        );
+        let message = format!("Operation cannot be fulfilled on {} \"{}\": {uids}", key.resource, key.name);
+        return Err(Refusal::new(409, "Conflict", message));
+    }
+    let asked = options["gracePeriodSeconds"].as_u64();
+    let graceful = key.resource == "pods" && !text(&old.value, "/spec/nodeName").is_empty();
+    let default = old.value["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(DEFAULT_GRACE);
+    let grace = if graceful { asked.unwrap_or(default) } else { 0 };
+    if grace == 0 {
+        let gone = state.store.remove(&key).ok_or_else(|| not_found(&key))?;
+        return Ok(json_answer(200, render(&gone, request.metadata_only)));
+    }
+    let mut terminating = old.value.clone();
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    terminating["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+    let stored = state.store.put(&key.resource, terminating);
+    Ok(json_answer(200, render(&stored, request.metadata_only)))
+}
+
+fn invalid(key: &Key, what: &str) -> Refusal {
+    Refusal::new(422, "Invalid", format!("{} \"{}\" is invalid: {what}", key.resource, key.name))
+}
