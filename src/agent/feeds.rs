@@ -18,6 +18,11 @@ use crate::sources::{Source, SourceUpdate};
 /// How long a source that panicked stays down.
 const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 
+/// The sources that `settings` names.
+pub(super) fn configured(_: &Settings) -> Vec<Source> {
+    vec![Source::File]
+}
+
 /// Starts every source that `settings` names. They end when nobody listens any more.
 pub(super) fn start(settings: &Settings, board: &Arc<Board>, reports: &Sender<Report>) {
     let (path, node) = (settings.static_pod_path.clone(), settings.node.clone());

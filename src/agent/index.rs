@@ -1,19 +1,19 @@
-//! The one writer thread: drains what is waiting, publishes once, frees what readers have let go of.
+//! The one writer thread: drains what is waiting, merges it, publishes once, frees what readers have let go of.
 //!
-//! This room knows the channel and the writer. It must not know what a source reads or who asks.
+//! This room knows the channel, the merge and the writer. It must not know what a source reads or who asks.
 
-use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{io, iter};
 
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 
 use super::board::Board;
-use crate::sources::{Source, SourceUpdate};
-use crate::{Operation, Writer};
+use crate::Writer;
+use crate::sources::{Merge, Problem, Source, SourceUpdate};
 
 /// How many reports may wait. A source that is faster than the writer waits: its own list is the better queue.
 const WAITING: usize = 64;
@@ -38,14 +38,19 @@ pub(super) struct Index {
 
 impl Index {
     /// Starts the thread; the sender is how it hears of pods.
-    pub(super) fn start(writer: Writer<Pod>, board: Arc<Board>) -> io::Result<(Self, Sender<Report>)> {
+    pub(super) fn start(
+        writer: Writer<Pod>,
+        sources: &[Source],
+        board: Arc<Board>,
+    ) -> io::Result<(Self, Sender<Report>)> {
+        let merge = Merge::new(sources.iter().copied());
         let (reports, received) = bounded(WAITING);
         let (stop, stopped) = bounded(1);
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
             // Dropped, and thereby told, however the thread ends.
             let _end = end;
-            write(writer, &received, &stopped, &board);
+            Work { writer, merge, board }.until(&stopped, &received);
         })?;
         Ok((Self { stop, thread, ended }, reports))
     }
@@ -63,39 +68,57 @@ impl Index {
     }
 }
 
-fn write(mut writer: Writer<Pod>, reports: &Receiver<Report>, stop: &Receiver<()>, board: &Board) {
-    loop {
-        let idle = if writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
-        select! {
-            recv(reports) -> report => match report {
-                Ok(report) => publish(&mut writer, std::iter::once(report).chain(reports.try_iter()).take(WAITING), board),
-                Err(_) => return,
-            },
-            recv(stop) -> _ => return,
-            recv(idle) -> _ => { writer.reclaim(); }
+/// What the thread works with.
+struct Work {
+    writer: Writer<Pod>,
+    merge: Merge<Pod>,
+    board: Arc<Board>,
+}
+
+impl Work {
+    fn until(mut self, stop: &Receiver<()>, reports: &Receiver<Report>) {
+        loop {
+            let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
+            select! {
+                recv(reports) -> report => match report {
+                    Ok(report) => self.publish(iter::once(report).chain(reports.try_iter()).take(WAITING)),
+                    Err(_) => return,
+                },
+                recv(stop) -> _ => return,
+                recv(idle) -> _ => { self.writer.reclaim(); }
+            }
         }
+    }
+
+    /// Applies the reports in one publication, and only then tells the board.
+    fn publish(&mut self, reports: impl Iterator<Item = Report>) {
+        let mut batch = Vec::new();
+        let mut sources = Vec::new();
+        for Report { source, update } in reports {
+            let first = matches!(update, SourceUpdate::Set(_));
+            let merged = self.merge.update(source, update);
+            merged.problems.iter().for_each(|problem| tell(source, problem));
+            batch.extend(merged.into_operations());
+            if first {
+                sources.push(source);
+            }
+        }
+        let operations = batch.len();
+        let applied = self.writer.apply(batch);
+        for refused in &applied.refused {
+            let (pod, field) = (refused.error.full_name(), refused.error.field());
+            tracing::warn!(pod, field, "{}", refused.error);
+        }
+        if applied.published {
+            let pods = self.writer.snapshot().pods().len();
+            tracing::info!(generation = applied.generation, operations, pods, "published");
+        }
+        self.board.indexed(sources);
     }
 }
 
-/// Applies the reports in one publication, and only then tells the board.
-fn publish(writer: &mut Writer<Pod>, reports: impl Iterator<Item = Report>, board: &Board) {
-    let mut batch = Vec::new();
-    let mut sources = Vec::new();
-    for Report { source, update } in reports {
-        if let SourceUpdate::Set(set) = update {
-            batch.push(Operation::Set(set));
-        }
-        sources.push(source);
-    }
-    let operations = batch.len();
-    let applied = writer.apply(batch);
-    for refused in &applied.refused {
-        let (pod, field) = (refused.error.full_name(), refused.error.field());
-        tracing::warn!(pod, field, "{}", refused.error);
-    }
-    if applied.published {
-        let pods = writer.snapshot().pods().len();
-        tracing::debug!(generation = applied.generation, operations, pods, "published");
-    }
-    board.indexed(sources);
+/// A pod that the merge passed over. What a source passed over, it has told itself.
+fn tell(source: Source, problem: &Problem) {
+    let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
+    tracing::warn!(source, path, field, "{}", problem.message());
 }

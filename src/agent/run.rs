@@ -36,7 +36,7 @@ async fn live(settings: Settings) -> Result<(), Failure> {
 
     let (writer, reader) = crate::new();
     let board = Arc::new(Board::new());
-    let (mut index, reports) = Index::start(writer, Arc::clone(&board))
+    let (mut index, reports) = Index::start(writer, &feeds::configured(&settings), Arc::clone(&board))
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     feeds::start(&settings, &board, &reports);
 

@@ -1,0 +1,126 @@
+//! Clients that are slow, greedy or broken: each harms itself, and everybody else is served meanwhile.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::life::fill;
+use crate::support::{Agent, Answer, Directory, PATIENCE, shipped};
+
+/// Sends `bytes` and reads what comes back until the agent ends the connection.
+fn send(agent: &Agent, bytes: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(agent.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The agent may end the connection before it has read everything.
+    let _ = stream.write_all(bytes);
+    Answer::read(stream)
+}
+
+fn is_well(agent: &Agent) {
+    assert_eq!(agent.get("/healthz").code, 200);
+    assert_eq!(agent.get("/pods/kube-system/etcd-node-1").code, 200);
+}
+
+#[test]
+fn nonsense_and_excess_are_refused_and_others_are_served() {
+    let agent = Agent::on(&shipped());
+    let long = "x".repeat(10 << 20);
+    let many = "h: x\r\n".repeat(1_000);
+    for (what, request, code) in [
+        ("not HTTP", "\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), 400),
+        ("a URL of 10 MiB", format!("GET /{long} HTTP/1.1\r\nHost: l\r\n\r\n"), 431),
+        ("a header of 10 MiB", format!("GET / HTTP/1.1\r\nHost: l\r\nx: {long}\r\n\r\n"), 431),
+        ("a thousand headers", format!("GET / HTTP/1.1\r\nHost: l\r\n{many}\r\n"), 431),
+        ("another method", "DELETE /pods HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n".to_owned(), 405),
+        (
+            "bytes that are no text",
+            "GET /pods/%FF%00 HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n".to_owned(),
+            400,
+        ),
+    ] {
+        let answer = send(&agent, request.as_bytes());
+        // 0: the connection was reset before the answer could be read, as may be when much is left unread.
+        assert!(answer.code == code || answer.code == 0, "{what}: {}", answer.code);
+        is_well(&agent);
+    }
+}
+
+#[test]
+fn a_client_that_closes_half_its_connection_gets_its_answer() {
+    let agent = Agent::on(&shipped());
+    let mut stream = TcpStream::connect(agent.address).unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let answer = Answer::read(stream);
+    assert_eq!((answer.code, &*answer.body), (200, "ok"));
+}
+
+#[test]
+fn clients_that_open_and_hold_a_thousand_connections_keep_nobody_out() {
+    let agent = Agent::on(&shipped());
+    let mut held = Vec::new();
+    for i in 0..1_000 {
+        // Some say nothing, some a part of a request.
+        let Ok(mut stream) = TcpStream::connect(agent.address) else { break };
+        if i % 2 == 0 {
+            let _ = stream.write_all(b"GET /pods HTTP/1.1\r\nHo");
+        }
+        held.push(stream);
+        if i % 100 == 0 {
+            is_well(&agent);
+        }
+    }
+    is_well(&agent);
+    let open = held.into_iter().filter_map(is_open).count();
+    assert!(open <= 256, "{open} connections are still open");
+}
+
+/// The connection, unless the other side has ended it.
+fn is_open(mut stream: TcpStream) -> Option<TcpStream> {
+    stream.set_nonblocking(true).unwrap();
+    let open = stream.read(&mut [0; 1024]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    open.then_some(stream)
+}
+
+#[test]
+fn a_head_that_does_not_end_ends_the_connection() {
+    let agent = Agent::on(&shipped());
+    let mut stream = TcpStream::connect(agent.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let started = Instant::now();
+    // A header every half second, for ever.
+    stream.write_all(b"GET /pods HTTP/1.1\r\n").unwrap();
+    while started.elapsed() < PATIENCE {
+        match stream.read(&mut [0; 1024]) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            // The end, with or without a word.
+            Ok(_) | Err(_) => break,
+        }
+        if stream.write_all(b"x: y\r\n").is_err() {
+            break;
+        }
+        is_well(&agent);
+    }
+    assert!(started.elapsed() < PATIENCE, "the agent goes on listening to it");
+}
+
+#[test]
+fn clients_that_ask_for_everything_and_read_nothing_are_given_up() {
+    let directory = Directory::new();
+    fill(&directory);
+    let path = directory.0.to_str().unwrap();
+    let mut agent = Agent::start(&["--pod-manifest-path", path, "--log-level", "debug"]);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mut greedy = Vec::new();
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(agent.address).unwrap();
+        stream.write_all(b"GET /pods HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        greedy.push(stream);
+    }
+    assert_eq!(agent.get("/healthz").code, 200);
+    for _ in &greedy {
+        agent.wait_for_log("a connection ended early");
+    }
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+}

@@ -1,0 +1,75 @@
+//! Starting, being told to end, and what the exit code says of it.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+
+use crate::support::{Agent, Directory, run, shipped, stderr};
+
+#[test]
+fn the_first_signal_ends_the_agent_with_0() {
+    for signal in ["TERM", "INT"] {
+        let mut agent = Agent::on(&shipped());
+        agent.signal(signal);
+        assert_eq!(agent.wait(), Some(0), "SIG{signal}");
+    }
+}
+
+#[test]
+fn the_first_signal_lets_a_request_end_and_the_second_does_not_wait() {
+    let directory = Directory::new();
+    fill(&directory);
+    let mut agent = Agent::on(&directory.0);
+    let mut stream = TcpStream::connect(agent.address).unwrap();
+    // Asked for and not read: the agent cannot get rid of its answer.
+    stream.write_all(b"GET /pods HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    stream.peek(&mut [0]).unwrap();
+    agent.signal("TERM");
+    agent.wait_for_log("leaving once the requests under way are answered");
+    agent.wait_until_nobody_listens();
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(143));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    for args in [
+        &[][..],
+        &["--no-such-flag"],
+        &["--pod-manifest-path", "x", "--hostname-override", " "],
+        &["--pod-manifest-path", "x", "--address", "0.0.0.0"],
+        &["--pod-manifest-path", "x", "get", "y"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn an_address_in_use_is_exit_code_3_and_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = run(&["--pod-manifest-path", shipped().to_str().unwrap(), "--port", &port]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains(&format!("127.0.0.1:{port}")), "{}", stderr(&output));
+}
+
+#[test]
+fn asking_where_no_agent_is_is_exit_code_3() {
+    // Bound and not listened to any more when asked.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let output = run(&["get", "default/web", "--port", &port]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("no agent answers"), "{}", stderr(&output));
+}
+
+/// Pods of a quarter of a megabyte each: together more than the sockets between two processes hold.
+pub(crate) fn fill(directory: &Directory) {
+    let note = "x".repeat(250_000);
+    for i in 0..80 {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}, annotations: {{note: {note}}}}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
+        );
+        directory.write(&format!("p{i}.yaml"), &text);
+    }
+}

@@ -1,0 +1,216 @@
+//! The real binary as a process, and an HTTP client that is simple enough to misbehave.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+
+/// How long anything may take on a machine that is busy with other things.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary, with nothing of this process's environment that it would heed.
+pub fn binary(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pod-index"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("POD_INDEX_"))
+    {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn run(args: &[&str]) -> Output {
+    binary(args).output().unwrap()
+}
+
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// A running agent; killed when dropped.
+pub struct Agent {
+    child: Child,
+    pub address: SocketAddr,
+    log: mpsc::Receiver<String>,
+}
+
+impl Agent {
+    /// Starts it on a free port and waits until it serves.
+    pub fn start(args: &[&str]) -> Self {
+        let mut command = binary(args);
+        command.args(["--port", "0"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, log) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        // Read to the end, so that the agent never waits for this test to read its log.
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log };
+        let line = agent.wait_for_log("serving on http://");
+        let address = line.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+        agent.address = address.parse().unwrap();
+        agent
+    }
+
+    /// As [`start`](Self::start) on a directory of manifests, and waits until it is ready.
+    pub fn on(path: &Path) -> Self {
+        let agent =
+            Self::start(&["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"]);
+        agent.until("/readyz", |answer| answer.code == 200);
+        agent
+    }
+
+    /// Waits for a log line that contains `text`.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.log.recv_timeout(left).unwrap_or_else(|_| panic!("no log line with {text:?}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        Answer::read(stream)
+    }
+
+    /// Asks again and again until the answer is as it should be.
+    pub fn until(&self, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.get(path);
+            if good(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "{path} still answers {} {}", answer.code, answer.body);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it accepts no more connections.
+    pub fn wait_until_nobody_listens(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(self.address).is_ok() {
+            assert!(Instant::now() < deadline, "the agent goes on listening");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Runs `pod-index` as a client of this agent.
+    pub fn ask(&self, args: &[&str]) -> Output {
+        let port = self.address.port().to_string();
+        run(&[args, &["--port", &port]].concat())
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end; the exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "the agent does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the agent answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn read(mut stream: impl Read) -> Self {
+        let mut bytes = Vec::new();
+        // An agent that has had enough may reset the connection after its answer.
+        let _ = stream.read_to_end(&mut bytes);
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        Self { code, body: if chunked { unchunk(body) } else { body.to_owned() } }
+    }
+
+    pub fn json<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.body))
+    }
+}
+
+fn unchunk(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        whole.push_str(&rest[..size]);
+        body = &rest[size + 2..];
+    }
+    whole
+}
+
+/// A directory of manifests that goes away with the test.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("agent-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Writes a file as careful programs do: beside, then in place.
+    pub fn write(&self, name: &str, text: &str) {
+        let beside = self.0.join(format!(".{name}"));
+        std::fs::write(&beside, text).unwrap();
+        std::fs::rename(beside, self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A small good manifest.
+pub fn manifest(name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: nginx}}]}}\n"
+    )
+}
+
+pub fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests")
+}
