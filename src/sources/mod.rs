@@ -19,6 +19,7 @@
 
 mod clock;
 pub mod file;
+pub mod http;
 pub mod manifest;
 mod merge;
 mod node;

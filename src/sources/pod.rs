@@ -1,6 +1,7 @@
 //! What the merge asks of a pod, and the answers of the full Kubernetes object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -63,6 +64,24 @@ impl SourcePod for Pod {
     fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
+}
+
+/// Pods that were seen before keep the time of it; where nothing else is new either, it is the same [`Arc`].
+pub(super) fn as_first_seen(pods: Vec<Pod>, before: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    let before: HashMap<_, _> = before.iter().map(|pod| (pod.uid(), pod)).collect();
+    let as_first_seen = |mut pod: Pod| {
+        let Some(before) = before.get(pod.uid()) else { return Arc::new(pod) };
+        if let Some(seen) = before.annotation(CONFIG_SEEN_ANNOTATION) {
+            pod.set_annotation(CONFIG_SEEN_ANNOTATION, seen);
+        }
+        if ***before == pod { Arc::clone(before) } else { Arc::new(pod) }
+    };
+    pods.into_iter().map(as_first_seen).collect()
+}
+
+/// Whether two sets are the very same pods in the same order.
+pub(super) fn same(before: &[Arc<Pod>], now: &[Arc<Pod>]) -> bool {
+    before.len() == now.len() && before.iter().zip(now).all(|(before, now)| Arc::ptr_eq(before, now))
 }
 
 type Entries = BTreeMap<String, String>;

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::read::{self, LARGEST_MANIFEST, ReadError, Stamp};
+use crate::PodMeta;
 use crate::sources::manifest::{self, Origin};
-use crate::sources::{NodeName, Problem, ProblemKind};
-use crate::{CONFIG_SEEN_ANNOTATION, PodMeta};
+use crate::sources::{NodeName, Problem, ProblemKind, pod};
 
 /// What a path held when it was listed.
 #[derive(Clone, Debug, Default)]
@@ -181,7 +181,7 @@ impl Lister {
         }
         let decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
-        let pods = decoded.pods.into_iter().map(|pod| first_seen(pod, seen_before)).collect();
+        let pods = pod::as_first_seen(decoded.pods, seen_before);
         let file = FileState { stamp, content: Some(content), pods, problems: decoded.problems };
         Look::Now(file.keeping_the_last_good(before))
     }
@@ -226,19 +226,6 @@ impl FileState {
         }
         self
     }
-}
-
-/// A pod that was seen before keeps the time of it; if nothing else is new either, it is the same pod.
-fn first_seen(mut pod: Pod, before: &[Arc<Pod>]) -> Arc<Pod> {
-    let Some(before) = before.iter().find(|before| before.uid() == pod.uid()) else {
-        return Arc::new(pod);
-    };
-    if let (Some(seen), Some(annotations)) =
-        (before.annotation(CONFIG_SEEN_ANNOTATION), &mut pod.metadata.annotations)
-    {
-        annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen.to_owned());
-    }
-    if **before == pod { Arc::clone(before) } else { Arc::new(pod) }
 }
 
 /// A file that gave no bytes. Gone is gone; what merely cannot be read keeps its pods.

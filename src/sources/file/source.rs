@@ -16,7 +16,7 @@ use tokio::time;
 use super::hints::{Hints, Signal};
 use super::list::{Lister, Listing};
 use crate::sources::status::{SourceStatus, StatusWriter};
-use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate};
+use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, pod};
 
 /// How often a path is listed if nothing else is said.
 ///
@@ -168,7 +168,7 @@ impl Following {
             self.worker = Some(report.worker);
             self.status.checked(report.listing.problems, report.failed);
             let pods = report.listing.pods;
-            if self.said.as_ref().is_some_and(|said| same(said, &pods)) {
+            if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
                 continue;
             }
             self.status.updated(pods.len());
@@ -192,9 +192,4 @@ impl Following {
         let message = format!("the listing broke off: {error}");
         Problem::new(ProblemKind::Unreadable, self.path.display().to_string(), None, None, message)
     }
-}
-
-/// Whether two sets are the very same pods in the same order; an unchanged file keeps its [`Arc`]s.
-fn same(before: &[Arc<Pod>], now: &[Arc<Pod>]) -> bool {
-    before.len() == now.len() && before.iter().zip(now).all(|(before, now)| Arc::ptr_eq(before, now))
 }

@@ -1,0 +1,149 @@
+//! Where a redirect leads, and what may be sent there.
+
+use hyper::Uri;
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, WWW_AUTHENTICATE};
+
+/// The most redirects that are followed, as by Go's client.
+pub(super) const MOST_REDIRECTS: usize = 10;
+
+/// The place that `location` names when it is read at `base` (RFC 3986, section 5.2), if it is an HTTP one.
+pub(super) fn resolve(base: &Uri, location: &str) -> Option<Uri> {
+    let location = location.split('#').next().unwrap_or_default();
+    let (scheme, authority) = (base.scheme_str()?, base.authority()?.as_str());
+    let target = if has_scheme(location) {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{scheme}:{location}")
+    } else {
+        let (path, query) = match location.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (location, None),
+        };
+        let (path, query) = if path.is_empty() {
+            (base.path().to_owned(), query.or(base.query()))
+        } else if path.starts_with('/') {
+            (without_dots(path), query)
+        } else {
+            let directory = base.path().rsplit_once('/').map_or("", |(directory, _)| directory);
+            (without_dots(&format!("{directory}/{path}")), query)
+        };
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        format!("{scheme}://{authority}{path}{query}")
+    };
+    let target: Uri = target.parse().ok()?;
+    let http = matches!(target.scheme_str(), Some("http" | "https"));
+    (http && !target.host().unwrap_or_default().is_empty()).then_some(target)
+}
+
+fn has_scheme(location: &str) -> bool {
+    let scheme =
+        location.split(['/', '?']).next().unwrap_or_default().split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    })
+}
+
+/// Resolves `.` and `..` in an absolute path.
+fn without_dots(path: &str) -> String {
+    let mut segments = Vec::new();
+    let mut rest = path.split('/').skip(1).peekable();
+    while let Some(segment) = rest.next() {
+        let last = rest.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    segments.pop();
+                }
+                // What ends in dots is a directory.
+                if last {
+                    segments.push("");
+                }
+            }
+            _ => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+/// Takes out of `headers` what is meant for the host of `first` alone, if `next` is another one.
+///
+/// As Go's `shouldCopyHeaderOnRedirect` (`net/http/client.go`), but also where encryption would end.
+pub(super) fn keep_secrets(headers: &mut HeaderMap, first: &Uri, next: &Uri) {
+    let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
+    let (from, to) = (host(first), host(next));
+    // An IP address has no sub-domains.
+    let named = from.parse::<std::net::IpAddr>().is_err() && !from.starts_with('[');
+    let same = to == from || (named && to.strip_suffix(&from).is_some_and(|left| left.ends_with('.')));
+    let downgraded = first.scheme_str() == Some("https") && next.scheme_str() != Some("https");
+    if !same || downgraded {
+        for secret in [AUTHORIZATION.as_str(), COOKIE.as_str(), "cookie2", WWW_AUTHENTICATE.as_str()] {
+            headers.remove(secret);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Uri;
+    use hyper::header::{HeaderMap, HeaderValue};
+
+    use super::{keep_secrets, resolve};
+
+    #[test]
+    fn locations_are_read_as_browsers_read_them() {
+        let base = Uri::from_static("http://a.example:8080/b/c/d?q");
+        for (location, target) in [
+            ("https://z/y", Some("https://z/y")),
+            ("//z/y?x", Some("http://z/y?x")),
+            ("/g", Some("http://a.example:8080/g")),
+            ("g", Some("http://a.example:8080/b/c/g")),
+            ("./g", Some("http://a.example:8080/b/c/g")),
+            ("g/", Some("http://a.example:8080/b/c/g/")),
+            ("../g?x=1", Some("http://a.example:8080/b/g?x=1")),
+            ("../../../g", Some("http://a.example:8080/g")),
+            ("..", Some("http://a.example:8080/b/")),
+            (".", Some("http://a.example:8080/b/c/")),
+            ("?y", Some("http://a.example:8080/b/c/d?y")),
+            ("", Some("http://a.example:8080/b/c/d?q")),
+            ("#s", Some("http://a.example:8080/b/c/d?q")),
+            ("g#s/../x", Some("http://a.example:8080/b/c/g")),
+            ("a:b/../c", None),
+            ("g;x=1/../y:z", Some("http://a.example:8080/b/c/y:z")),
+            ("ftp://z/y", None),
+            ("file:///etc/passwd", None),
+            ("javascript:1", None),
+            ("http://", None),
+            ("//", None),
+            ("/\u{1}", None),
+        ] {
+            let resolved = resolve(&base, location).map(|uri| uri.to_string());
+            assert_eq!(resolved.as_deref(), target, "{location:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_stay_with_their_host() {
+        for (first, next, kept) in [
+            ("https://a.example/", "https://a.example:444/x", true),
+            ("https://a.example/", "https://A.Example/x", true),
+            ("https://a.example/", "https://b.a.example/", true),
+            ("https://a.example/", "https://ba.example/", false),
+            ("https://a.example/", "https://example/", false),
+            ("https://a.example/", "http://a.example/", false),
+            ("http://a.example/", "https://a.example/", true),
+            ("http://127.0.0.1/", "http://127.0.0.1/", true),
+            ("http://0.0.1/", "http://127.0.0.1/", true),
+            ("http://127.0.0.1/", "http://x.127.0.0.1/", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for name in ["authorization", "cookie", "x-mine"] {
+                headers.insert(name, HeaderValue::from_static("v"));
+            }
+            keep_secrets(&mut headers, &first.parse().expect("a URL"), &next.parse().expect("a URL"));
+            assert_eq!(headers.contains_key("authorization"), kept, "{first} to {next}");
+            assert_eq!(headers.contains_key("cookie"), kept, "{first} to {next}");
+            assert!(headers.contains_key("x-mine"));
+        }
+    }
+}
