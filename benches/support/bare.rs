@@ -23,7 +23,7 @@ pub struct Bare {
 
 impl Bare {
     /// A table of these pods.
-    pub fn new(pods: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+    pub fn of(pods: impl IntoIterator<Item = Arc<Pod>>) -> Self {
         let mut new = Self::default();
         pods.into_iter().for_each(|pod| new.update(pod));
         new

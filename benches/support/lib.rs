@@ -3,6 +3,9 @@
 //! This room knows every design it measures, and nothing of what a bench concludes.
 
 pub mod bare;
+pub mod cases;
+pub mod designs;
+pub mod figures;
 pub mod memory;
 pub mod rounds;
 pub mod workload;

@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::figures::Figure;
+
 /// Cases that are measured against each other.
 #[derive(Default)]
 pub struct Rounds<'a> {
@@ -11,31 +13,30 @@ pub struct Rounds<'a> {
 }
 
 struct Case<'a> {
-    name: String,
+    what: String,
+    who: String,
     run: Box<dyn FnMut() + 'a>,
     /// How many operations one run is.
     operations: usize,
     samples: Vec<f64>,
 }
 
-/// Nanoseconds for one operation of a case.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// The name of the case.
-    pub name: String,
-    /// The median of all rounds.
-    pub median: f64,
-}
-
 impl<'a> Rounds<'a> {
     /// Adds a case: one call of `run` is `operations` operations.
-    pub fn case(&mut self, name: impl Into<String>, operations: usize, run: impl FnMut() + 'a) {
-        self.cases.push(Case { name: name.into(), run: Box::new(run), operations, samples: Vec::new() });
+    pub fn case(
+        &mut self,
+        what: impl Into<String>,
+        who: impl Into<String>,
+        operations: usize,
+        run: impl FnMut() + 'a,
+    ) {
+        let (what, who) = (what.into(), who.into());
+        self.cases.push(Case { what, who, run: Box::new(run), operations, samples: Vec::new() });
     }
 
-    /// Measures all cases for about `time` in total, in five rounds at least.
+    /// Measures all cases for about `time` in total, in five rounds at least; nanoseconds for one operation.
     #[must_use]
-    pub fn measure(mut self, time: Duration) -> Vec<Figure> {
+    pub fn measure(mut self, n: usize, time: Duration) -> Vec<Figure> {
         let start = Instant::now();
         // The first round warms caches and is thrown away.
         self.cases.iter_mut().for_each(|case| (case.run)());
@@ -49,7 +50,7 @@ impl<'a> Rounds<'a> {
                 self.cases.iter_mut().rev().for_each(Case::sample);
             }
         }
-        self.cases.into_iter().map(Case::figure).collect()
+        self.cases.into_iter().map(|case| case.figure(n)).collect()
     }
 }
 
@@ -62,8 +63,8 @@ impl Case<'_> {
         self.samples.push(sample);
     }
 
-    fn figure(mut self) -> Figure {
+    fn figure(mut self, n: usize) -> Figure {
         self.samples.sort_by(f64::total_cmp);
-        Figure { name: self.name, median: self.samples[self.samples.len() / 2] }
+        Figure { n, what: self.what, who: self.who, value: self.samples[self.samples.len() / 2] }
     }
 }

@@ -1,0 +1,125 @@
+//! This crate's index, by each handle.
+
+use std::sync::Arc;
+
+use pod_index::{CachedReader, Operation, PodMeta, PodUid, Reader, Snapshot, Writer};
+
+use super::{Design, Read, Write, at, uid};
+use crate::workload::Pod;
+
+/// Through a handle for each thread, UIDs as strings.
+pub struct Cached;
+/// Through a guard for each look-up, UIDs as strings.
+pub struct Load;
+/// Through a handle for each thread, UIDs parsed already.
+pub struct Parsed;
+
+impl Design for Cached {
+    const NAME: &'static str = "pod-index, cached";
+    type Key = Box<str>;
+    type Reader = CachedReader<Pod>;
+    type Writer = Writer<Pod>;
+
+    fn new(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, CachedReader<Pod>) {
+        let (writer, reader) = filled(pods);
+        (writer, reader.cached())
+    }
+
+    fn key(pod: &Pod) -> Box<str> {
+        uid(pod)
+    }
+}
+
+impl Design for Load {
+    const NAME: &'static str = "pod-index, load()";
+    type Key = Box<str>;
+    type Reader = Reader<Pod>;
+    type Writer = Writer<Pod>;
+
+    fn new(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, Reader<Pod>) {
+        filled(pods)
+    }
+
+    fn key(pod: &Pod) -> Box<str> {
+        uid(pod)
+    }
+}
+
+impl Design for Parsed {
+    const NAME: &'static str = "pod-index, cached, parsed UID";
+    type Key = PodUid;
+    type Reader = CachedReader<Pod>;
+    type Writer = Writer<Pod>;
+
+    fn new(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, CachedReader<Pod>) {
+        Cached::new(pods)
+    }
+
+    fn key(pod: &Pod) -> PodUid {
+        pod.uid().into()
+    }
+}
+
+/// An index of these pods, filled as an agent would that has just started.
+fn filled(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, Reader<Pod>) {
+    let (mut writer, reader) = pod_index::new();
+    Write::set(&mut writer, pods);
+    (writer, reader)
+}
+
+impl Read<Box<str>> for CachedReader<Pod> {
+    fn find(&mut self, uid: &Box<str>) -> usize {
+        at(self.pod_by_uid(&**uid))
+    }
+
+    fn scan(&mut self) -> usize {
+        scan(self.snapshot())
+    }
+}
+
+impl Read<PodUid> for CachedReader<Pod> {
+    fn find(&mut self, uid: &PodUid) -> usize {
+        at(self.pod_by_uid(uid))
+    }
+
+    fn scan(&mut self) -> usize {
+        scan(self.snapshot())
+    }
+}
+
+impl Read<Box<str>> for Reader<Pod> {
+    fn find(&mut self, uid: &Box<str>) -> usize {
+        at(self.load().pod_by_uid(&**uid))
+    }
+
+    fn scan(&mut self) -> usize {
+        scan(&self.load())
+    }
+}
+
+/// Walks over all that the kubelet's `GetPods` and `GetUIDTranslations` copy out.
+fn scan(snapshot: &Snapshot<Pod>) -> usize {
+    let pods = snapshot.pods().iter().filter(|pod| !pod.uid().is_empty()).count();
+    let translations = snapshot.uid_translations();
+    pods + translations.mirror_to_pod().count() + translations.pod_to_mirror().count()
+}
+
+impl Write for Writer<Pod> {
+    fn update(&mut self, pod: &Arc<Pod>) {
+        self.update_pod(Arc::clone(pod)).expect("a good pod");
+    }
+
+    fn remove(&mut self, pod: &Arc<Pod>) {
+        self.remove_pod(pod);
+    }
+
+    fn set(&mut self, pods: Vec<Arc<Pod>>) {
+        let applied = self.set_pods(pods);
+        assert!(applied.refused.is_empty(), "good pods");
+    }
+
+    fn batch(&mut self, pods: &[Arc<Pod>]) {
+        let applied = self.apply(pods.iter().cloned().map(Operation::Update));
+        assert!(applied.refused.is_empty(), "good pods");
+    }
+}

@@ -1,0 +1,73 @@
+//! What a bench found out: printed, and saved for the report.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{fs, io};
+
+/// One measured value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// How many pods.
+    pub n: usize,
+    /// What was measured, unit included where it is not nanoseconds.
+    pub what: String,
+    /// The design.
+    pub who: String,
+    /// The value.
+    pub value: f64,
+}
+
+/// The value for `what` and `who` at `n`.
+#[must_use]
+pub fn value(figures: &[Figure], n: usize, what: &str, who: &str) -> Option<f64> {
+    figures
+        .iter()
+        .find(|figure| figure.n == n && figure.what == what && figure.who == who)
+        .map(|figure| figure.value)
+}
+
+fn file(bench: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/performance").join(format!("{bench}.tsv"))
+}
+
+/// Keeps figures for the report.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save(bench: &str, figures: &[Figure]) -> io::Result<()> {
+    let mut text = String::new();
+    for Figure { n, what, who, value } in figures {
+        let _ = writeln!(text, "{n}\t{what}\t{who}\t{value}");
+    }
+    let file = file(bench);
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(file, text)
+}
+
+/// What [`save`] kept.
+///
+/// # Errors
+/// If the bench has not been run.
+pub fn load(bench: &str) -> io::Result<Vec<Figure>> {
+    let text = fs::read_to_string(file(bench))?;
+    Ok(text
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            let n = fields.next()?.parse().ok()?;
+            let (what, who) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+            Some(Figure { n, what, who, value: fields.next()?.parse().ok()? })
+        })
+        .collect())
+}
+
+/// Prints figures, each beside its ratio to the one that `limit` names: what and who.
+pub fn print(figures: &[Figure], limit: impl Fn(&Figure) -> (String, String)) {
+    for figure in figures {
+        let (what, who) = limit(figure);
+        let ratio = figure.value / value(figures, figure.n, &what, &who).unwrap_or(f64::NAN);
+        println!("{:<32} {:<36} {:>12.1} {ratio:>8.2} x", figure.what, figure.who, figure.value);
+    }
+}
