@@ -1,9 +1,12 @@
 //! The command line, in the kubelet's words where it has them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
+
+use super::settings::GoDuration;
 
 /// Which pod is this? An index of the node's pods, and the answers to those who ask.
 ///
@@ -46,9 +49,32 @@ pub(super) enum Query {
 /// Where the pods come from, and what to do with them.
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
-    /// A directory of static pod manifests, or one manifest (the kubelet's staticPodPath).
+    /// A YAML file with the kubelet's keys staticPodPath, staticPodURL, staticPodURLHeader, fileCheckFrequency and
+    /// httpCheckFrequency, and with hostnameOverride, address, port, logLevel and logFormat. What is given on the command
+    /// line or in the environment counts instead.
+    #[arg(long, env = "POD_INDEX_CONFIG", value_name = "FILE", verbatim_doc_comment)]
+    pub(super) config: Option<PathBuf>,
+
+    /// A directory of static pod manifests, or one manifest.
     #[arg(long, visible_alias = "static-pod-path", env = "POD_INDEX_POD_MANIFEST_PATH", value_name = "PATH")]
     pub(super) pod_manifest_path: Option<PathBuf>,
+
+    /// A URL that serves static pod manifests.
+    #[arg(long, visible_alias = "static-pod-url", env = "POD_INDEX_MANIFEST_URL", value_name = "URL")]
+    pub(super) manifest_url: Option<String>,
+
+    /// Headers to send to that URL.
+    #[arg(long, env = "POD_INDEX_MANIFEST_URL_HEADER", hide_env_values = true, value_delimiter = ',')]
+    #[arg(value_name = "NAME:VALUE", value_parser = header)]
+    pub(super) manifest_url_header: Vec<(String, String)>,
+
+    /// How often to look at the manifests in any case; file events are heeded at once [default: 20s].
+    #[arg(long, env = "POD_INDEX_FILE_CHECK_FREQUENCY", value_name = "DURATION")]
+    pub(super) file_check_frequency: Option<GoDuration>,
+
+    /// How often to ask the URL [default: 20s].
+    #[arg(long, env = "POD_INDEX_HTTP_CHECK_FREQUENCY", value_name = "DURATION")]
+    pub(super) http_check_frequency: Option<GoDuration>,
 
     /// The node's name, instead of the host's.
     #[arg(long, env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
@@ -58,31 +84,35 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub(super) once: bool,
 
-    /// Log this and what is graver, on standard error.
-    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_enum, default_value_t = LogLevel::Info)]
-    pub(super) log_level: LogLevel,
+    /// Say whether the configuration is good, and exit.
+    #[arg(long, conflicts_with = "once")]
+    pub(super) check: bool,
 
-    /// Log lines for people, or as JSON.
-    #[arg(long, env = "POD_INDEX_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub(super) log_format: LogFormat,
+    /// Log this and what is graver, on standard error [default: info].
+    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_enum)]
+    pub(super) log_level: Option<LogLevel>,
+
+    /// Log lines for people, or as JSON [default: text].
+    #[arg(long, env = "POD_INDEX_LOG_FORMAT", value_enum)]
+    pub(super) log_format: Option<LogFormat>,
 }
 
 /// Where the agent serves, and where it is asked.
 #[derive(Args, Debug)]
 pub(super) struct ServerArgs {
-    /// The address of the agent.
-    #[arg(long, global = true, env = "POD_INDEX_ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    address: IpAddr,
+    /// The address of the agent [default: 127.0.0.1].
+    #[arg(long, global = true, env = "POD_INDEX_ADDRESS")]
+    pub(super) address: Option<IpAddr>,
 
-    /// The port of the agent; 0 serves on any free one.
-    #[arg(long, global = true, env = "POD_INDEX_PORT", default_value_t = 10_270)]
-    port: u16,
+    /// The port of the agent; 0 serves on any free one [default: 10270].
+    #[arg(long, global = true, env = "POD_INDEX_PORT")]
+    pub(super) port: Option<u16>,
 }
 
-impl ServerArgs {
-    pub(super) fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.address, self.port)
-    }
+/// A header as the kubelet's flag has it.
+fn header(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("must be a name, a colon and a value")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -92,7 +122,8 @@ pub(super) enum Output {
     Yaml,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum LogLevel {
     Error,
     Warn,
@@ -101,7 +132,8 @@ pub(super) enum LogLevel {
     Trace,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum LogFormat {
     Text,
     Json,

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use super::answers::Translation;
 use super::cli::{Output, Query, ServerArgs};
 use super::exit::Failure;
-use super::{format, table};
+use super::{format, settings, table};
 
 /// How long the whole conversation may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,7 +26,10 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// Asks one question.
 pub(super) fn ask(query: &Query, server: &ServerArgs, output: Output) -> Result<(), Failure> {
-    let server = server.address();
+    let server = SocketAddr::new(
+        server.address.unwrap_or(settings::DEFAULT_ADDRESS),
+        server.port.unwrap_or(settings::DEFAULT_PORT),
+    );
     match query {
         Query::Get { pod } => {
             let path = match pod.split_once('/') {

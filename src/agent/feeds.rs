@@ -10,46 +10,74 @@ use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::board::Board;
+use super::exit::Failure;
 use super::index::Report;
-use super::settings::Settings;
+use super::settings::{FileSettings, Settings};
 use crate::sources::file::FileSource;
-use crate::sources::{Source, SourceUpdate};
+use crate::sources::http::HttpSource;
+use crate::sources::{Problem, Source, SourceUpdate};
 
 /// How long a source that panicked stays down.
 const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 
 /// The sources that `settings` names.
-pub(super) fn configured(_: &Settings) -> Vec<Source> {
-    vec![Source::File]
+pub(super) fn configured(settings: &Settings) -> Vec<Source> {
+    let file = settings.file.as_ref().map(|_| Source::File);
+    let http = settings.http.as_ref().map(|_| Source::Http);
+    file.into_iter().chain(http).collect()
 }
 
 /// Starts every source that `settings` names. They end when nobody listens any more.
-pub(super) fn start(settings: &Settings, board: &Arc<Board>, reports: &Sender<Report>) {
-    let (path, node) = (settings.static_pod_path.clone(), settings.node.clone());
-    let (period, board) = (settings.file_check_frequency, Arc::clone(board));
-    keep_running(Source::File, reports.clone(), move || {
-        let source = FileSource::with_period(&path, node.clone(), period);
-        board.join(Source::File, source.status());
-        source
-    });
+pub(super) fn start(
+    settings: &Settings,
+    board: &Arc<Board>,
+    reports: &Sender<Report>,
+) -> Result<(), Failure> {
+    if let Some(FileSettings { path, period }) = settings.file.clone() {
+        let (node, board) = (settings.node.clone(), Arc::clone(board));
+        keep_running(Source::File, reports.clone(), move || {
+            let source = FileSource::with_period(&path, node.clone(), period);
+            board.join(Source::File, source.status());
+            Ok(source)
+        })?;
+    }
+    if let Some(config) = settings.http.clone() {
+        let (node, board) = (settings.node.clone(), Arc::clone(board));
+        keep_running(Source::Http, reports.clone(), move || {
+            let source = HttpSource::new(config.clone(), node.clone())?;
+            board.join(Source::Http, source.status());
+            Ok(source)
+        })?;
+    }
+    Ok(())
 }
 
 /// Runs the streams that `open` gives, one after the other, until one ends by itself. The first is opened at once.
-fn keep_running<S>(source: Source, reports: Sender<Report>, open: impl Fn() -> S + Send + 'static)
+fn keep_running<S>(
+    source: Source,
+    reports: Sender<Report>,
+    open: impl Fn() -> Result<S, Problem> + Send + 'static,
+) -> Result<(), Failure>
 where
     S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
 {
-    let mut stream = open();
+    let mut stream = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
     tokio::spawn(async move {
         while tokio::spawn(pass_on(source, stream, reports.clone()))
             .await
             .is_err_and(|error| error.is_panic())
         {
             tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
-            tokio::time::sleep(AFTER_A_PANIC).await;
-            stream = open();
+            stream = loop {
+                tokio::time::sleep(AFTER_A_PANIC).await;
+                match open() {
+                    Ok(stream) => break stream,
+                    Err(problem) => tracing::error!(source = source.as_str(), "cannot be started: {problem}"),
+                }
+            };
         }
     });
+    Ok(())
 }
 
 async fn pass_on(

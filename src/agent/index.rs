@@ -114,6 +114,9 @@ impl Work {
             tracing::info!(generation = applied.generation, operations, pods, "published");
         }
         self.board.indexed(sources);
+        if self.merge.all_sources_seen() {
+            self.board.all_indexed();
+        }
     }
 }
 

@@ -41,7 +41,13 @@ use clap::Parser;
 pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let done = match cli.command {
-        None => settings::Settings::resolve(cli.run, &cli.server, cli.output).and_then(run::run),
+        None => {
+            let check = cli.run.check;
+            let settings = settings::Settings::resolve(cli.run, &cli.server, cli.output);
+            settings.and_then(
+                |settings| if check { format::print(&settings.summary()) } else { run::run(settings) },
+            )
+        }
         Some(query) => client::ask(&query, &cli.server, cli.output),
     };
     exit::code(done)

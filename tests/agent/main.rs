@@ -1,5 +1,6 @@
 //! The agent as its users meet it: the real binary, real files, real sockets.
 
+mod config;
 mod hostile;
 mod life;
 mod support;

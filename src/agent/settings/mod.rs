@@ -1,0 +1,156 @@
+//! What the agent is to do: the command line, over the environment, over the configuration file, over the defaults; and
+//! found to make sense.
+
+mod duration;
+mod file;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
+use super::exit::Failure;
+use super::table;
+use crate::sources::http::{HttpConfig, HttpSource};
+use crate::sources::{NodeName, Problem};
+
+pub(super) use self::duration::GoDuration;
+use self::file::ConfigFile;
+
+/// How often the file and http sources look, unless told otherwise. Zero means this too, as in the kubelet.
+const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
+
+/// Where the agent serves, unless told otherwise.
+pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Near the ports of the other components of a node, and none of theirs.
+pub(super) const DEFAULT_PORT: u16 = 10_270;
+
+/// What the agent is to do.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) node: NodeName,
+    pub(super) file: Option<FileSettings>,
+    pub(super) http: Option<HttpConfig>,
+    pub(super) address: SocketAddr,
+    pub(super) once: bool,
+    pub(super) output: Output,
+    pub(super) log_level: LogLevel,
+    pub(super) log_format: LogFormat,
+    /// For people: what was configured, as rows of a table.
+    summary: Vec<[String; 2]>,
+}
+
+/// The file source.
+#[derive(Clone, Debug)]
+pub(super) struct FileSettings {
+    pub(super) path: PathBuf,
+    pub(super) period: Duration,
+}
+
+impl Settings {
+    pub(super) fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
+        let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+        let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
+        if !address.is_loopback() {
+            return Err(Failure::Usage(format!(
+                "address {address}: what is served is not for everyone who can reach this node; only loopback addresses will do"
+            )));
+        }
+        let address = SocketAddr::new(address, server.port.or(config.port).unwrap_or(DEFAULT_PORT));
+
+        let period = |arg: Option<GoDuration>, config: Option<GoDuration>| match arg.or(config) {
+            Some(GoDuration(period)) if !period.is_zero() => period,
+            _ => CHECK_FREQUENCY,
+        };
+        let file_period = period(args.file_check_frequency, config.file_check_frequency);
+        let http_period = period(args.http_check_frequency, config.http_check_frequency);
+        let file =
+            args.pod_manifest_path.or(config.static_pod_path).filter(|path| !path.as_os_str().is_empty());
+        let file = file.map(|path| FileSettings { path, period: file_period });
+        let url = args.manifest_url.or(config.static_pod_url).filter(|url| !url.is_empty());
+        let headers: Vec<(String, String)> = if args.manifest_url_header.is_empty() {
+            let headers = config.static_pod_url_header.into_iter();
+            headers
+                .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)))
+                .collect()
+        } else {
+            args.manifest_url_header
+        };
+        let node = node_name(args.hostname_override.or(config.hostname_override))?;
+        let http = url.as_deref().map(|url| http(url, &headers, http_period, &node)).transpose()?;
+        if file.is_none() && http.is_none() {
+            let message =
+                "no pods to read: give --pod-manifest-path PATH or --manifest-url URL (--help tells more)";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+
+        let mut summary = vec![["node".to_owned(), node.to_string()]];
+        if let Some(FileSettings { path, period }) = &file {
+            summary.push(["file".to_owned(), format!("{} every {period:?}", path.display())]);
+        }
+        if let Some(url) = url {
+            let headers = headers.len();
+            summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
+        }
+        summary.push(["address".to_owned(), address.to_string()]);
+        Ok(Self {
+            node,
+            file,
+            http,
+            address,
+            once: args.once,
+            output,
+            log_level: args.log_level.or(config.log_level).unwrap_or(LogLevel::Info),
+            log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
+            summary,
+        })
+    }
+
+    /// What was configured, as a table.
+    pub(super) fn summary(&self) -> String {
+        table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
+    }
+}
+
+/// The http source, and that one can be made of it.
+fn http(
+    url: &str,
+    headers: &[(String, String)],
+    period: Duration,
+    node: &NodeName,
+) -> Result<HttpConfig, Failure> {
+    let wrong = |problem: Problem| Failure::Usage(problem.to_string());
+    let mut config = HttpConfig::new(url).map_err(wrong)?.period(period);
+    for (name, value) in headers {
+        config = config.header(name, value).map_err(wrong)?;
+    }
+    drop(HttpSource::new(config.clone(), node.clone()).map_err(wrong)?);
+    Ok(config)
+}
+
+/// The host's name or the one given, trimmed and in lower case.
+///
+/// Kubelet: `GetHostname` (`pkg/util/node/node.go`).
+fn node_name(given: Option<String>) -> Result<NodeName, Failure> {
+    let (from, name) = match given {
+        Some(name) => ("the node's name that was given", name),
+        None => ("the host's name", gethostname::gethostname().to_string_lossy().into_owned()),
+    };
+    let name = name.trim().to_lowercase();
+    if name.is_empty() {
+        return Err(Failure::Usage(format!("{from} is empty, and the node needs one")));
+    }
+    Ok(NodeName::new(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node_name;
+
+    #[test]
+    fn a_node_name_is_trimmed_and_in_lower_case() {
+        assert_eq!(node_name(Some(" Node-1 \n".to_owned())).unwrap().as_str(), "node-1");
+        assert!(node_name(Some("  ".to_owned())).is_err());
+        assert!(!node_name(None).unwrap().as_str().is_empty());
+    }
+}
