@@ -9,19 +9,15 @@ use support::cases;
 use support::designs::Design;
 use support::figures;
 use support::memory::Counting;
+use support::sizes;
 use support::workload::Workload;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
-    let smoke = std::env::args().any(|argument| argument == "--test");
-    let mut sizes: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
-    if sizes.is_empty() {
-        sizes = if smoke { vec![100] } else { vec![1_000, 100_000] };
-    }
-    let time = if smoke { Duration::ZERO } else { Duration::from_millis(1_500) };
-    for n in sizes {
+    let time = if sizes::smoke() { Duration::ZERO } else { Duration::from_millis(1_500) };
+    for n in sizes::of(&[1_000, 100_000]) {
         println!("\n{n} pods; ns, and the ratio to the bare table\n");
         let mut workload = Workload::new(n);
         let bytes = cases::bytes(&workload);

@@ -2,10 +2,14 @@
 //!
 //! This room knows every design it measures, and nothing of what a bench concludes.
 
+pub mod background;
 pub mod bare;
 pub mod cases;
 pub mod designs;
 pub mod figures;
 pub mod memory;
+#[cfg(feature = "criterion")]
+pub mod profiler;
 pub mod rounds;
+pub mod sizes;
 pub mod workload;

@@ -38,7 +38,7 @@ pub trait Design {
     /// Whether a writer may be at work beside the readers.
     const CONCURRENT: bool = true;
     /// The form in which its readers want a UID.
-    type Key: Clone + Send + 'static;
+    type Key: Clone + Send + Sync + 'static;
     /// What each reading thread has of its own.
     type Reader: Read<Self::Key> + Clone + Send + 'static;
     /// What the one writing thread has.
