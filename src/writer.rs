@@ -4,12 +4,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::Error;
 use crate::id::{PodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
-use crate::sync::{Arc, Published, is_sole_owner};
+use crate::sync::{self, Published, is_sole_owner};
 use crate::update::Upserted;
 
 /// How many retired snapshots a publication looks at. More than one, so that the queue shrinks after a time in which
@@ -58,8 +59,8 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// ```
 pub struct Writer<P> {
     published: Published<Snapshot<P>>,
-    current: Arc<Snapshot<P>>,
-    retired: VecDeque<Arc<Snapshot<P>>>,
+    current: sync::Arc<Snapshot<P>>,
+    retired: VecDeque<sync::Arc<Snapshot<P>>>,
 }
 
 /// One write of a batch; see [`Writer::apply`].
@@ -259,8 +260,8 @@ impl<P: PodMeta> Writer<P> {
 
     fn publish(&mut self, mut next: Snapshot<P>) {
         next.generation = self.current.generation + 1;
-        let next = Arc::new(next);
-        self.current = Arc::clone(&next);
+        let next = sync::Arc::new(next);
+        self.current = sync::Arc::clone(&next);
         self.retired.push_back(self.published.swap(next));
         for _ in 0..RECLAIM_PER_PUBLICATION.min(self.retired.len()) {
             if let Some(oldest) = self.retired.pop_front()
@@ -314,7 +315,7 @@ impl<P> Drop for Writer<P> {
 impl<P: PodMeta> fmt::Debug for Writer<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
-            .field("current", &self.current)
+            .field("current", &*self.current)
             .field("retired_snapshots", &self.retired.len())
             .finish_non_exhaustive()
     }

@@ -1,15 +1,15 @@
 //! The one place where threads meet: a cell that holds the published value.
 //!
-//! One thread stores, any number read. Outside loom it is arc-swap's; under `cfg(loom)` it is the same set of methods on
-//! loom's atomics, so that the models run the very code that is shipped, this file apart. This room must not know what
-//! is published.
+//! One thread stores, any number read. What is shipped is arc-swap's cell; under `cfg(loom)` and `cfg(shuttle)` it is the
+//! same set of methods on the atomics of those two, so that the models run the very code that is shipped, this room
+//! apart. It must not know what is published.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod swap;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use self::swap::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
 
-#[cfg(loom)]
-mod loom;
-#[cfg(loom)]
-pub(crate) use self::loom::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
+#[cfg(any(loom, shuttle))]
+mod model;
+#[cfg(any(loom, shuttle))]
+pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};

@@ -1,6 +1,12 @@
 //! What the tests share: a pod that is easy to make.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+pub mod history;
+pub mod invariants;
+pub mod kubelet;
+pub mod model;
+pub mod observation;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

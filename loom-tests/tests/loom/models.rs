@@ -1,0 +1,206 @@
+//! What readers see while a writer writes.
+
+use std::sync::Arc;
+
+use loom::thread;
+use loom_tests::explore::{Floor, explore};
+use loom_tests::history::{History, Write, life_of_a_pair};
+use loom_tests::planted;
+use loom_tests::support::TestPod;
+use pod_index::{PodManager, Reader, Upserted};
+
+/// Reads once by `load`; all of what is read belongs to one generation.
+fn read(reader: &Reader<TestPod>, history: &History) -> usize {
+    let snapshot = reader.load();
+    if planted("double-load") {
+        history.check_halves(&snapshot, &reader.load());
+    }
+    history.check(&snapshot)
+}
+
+/// One writer, two readers: every read sees all five indices of one generation.
+#[test]
+fn every_read_sees_all_indices_of_one_generation() {
+    let history = Arc::new(History::new(life_of_a_pair().into_iter().take(4).collect()));
+    explore("one-generation", Floor { two: 1838, three: 21_474, all: None }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (reader, history) = (reader.clone(), Arc::clone(&history));
+                thread::spawn(move || {
+                    read(&reader, &history);
+                    read(&reader, &history);
+                })
+            })
+            .collect();
+        history.write(&mut writer);
+        for reader in readers {
+            reader.join().expect("the reader");
+        }
+        assert_eq!(history.check(&reader.load()), history.last());
+    });
+}
+
+/// Through add, rename, UID change, static removal and re-creation, orphaning, and a set.
+#[test]
+fn a_mirror_and_its_static_pod_share_a_full_name_in_every_snapshot() {
+    let history = Arc::new(History::new(life_of_a_pair()));
+    explore("one-full-name", Floor { two: 547, three: 12_045, all: None }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let other = {
+            let history = Arc::clone(&history);
+            let reader = reader.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    History::check_invariants(&reader.load());
+                    read(&reader, &history);
+                }
+            })
+        };
+        history.write(&mut writer);
+        other.join().expect("the reader");
+        History::check_invariants(&reader.load());
+    });
+}
+
+/// The same for a reader that reads once, so small that it is explored without a bound.
+#[test]
+fn small_every_read_sees_all_indices_of_one_generation() {
+    let history = Arc::new(History::new(life_of_a_pair().into_iter().take(2).collect()));
+    explore("small-one-generation", Floor { two: 37, three: 105, all: Some(358) }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let other = {
+            let (reader, history) = (reader.clone(), Arc::clone(&history));
+            thread::spawn(move || {
+                read(&reader, &history);
+            })
+        };
+        history.write(&mut writer);
+        other.join().expect("the reader");
+    });
+}
+
+/// By all three handles, in turn, by one thread.
+#[test]
+fn generations_never_go_back() {
+    let history = Arc::new(History::new(life_of_a_pair().into_iter().take(3).collect()));
+    explore("generations", Floor { two: 454, three: 14_972, all: None }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let other = {
+            let (reader, history) = (reader.clone(), Arc::clone(&history));
+            thread::spawn(move || {
+                let mut cached = reader.cached();
+                let mut last = history.check(cached.snapshot());
+                let mut seen = |state| {
+                    assert!(last <= state, "from generation {last} back to {state}");
+                    last = state;
+                };
+                let held = reader.load();
+                assert_eq!(held.generation(), history.check(&held) as u64, "a state has its generation");
+                seen(history.check(&held));
+                seen(history.check(cached.snapshot()));
+                seen(history.check(&reader.snapshot()));
+                seen(history.check(cached.clone().snapshot()));
+                seen(read(&reader, &history));
+            })
+        };
+        history.write(&mut writer);
+        other.join().expect("the reader");
+    });
+}
+
+/// By the handle that asks relaxed whether there is something new. What orders a reader after the writer is the cell alone.
+#[test]
+fn what_is_published_is_seen_whole() {
+    let history = Arc::new(History::new(life_of_a_pair().into_iter().take(1).collect()));
+    explore("publication", Floor { two: 405, three: 3618, all: None }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (reader, history) = (reader.clone(), Arc::clone(&history));
+                thread::spawn(move || {
+                    let mut cached = reader.cached();
+                    history.check(cached.snapshot());
+                    history.check(cached.snapshot());
+                })
+            })
+            .collect();
+        history.write(&mut writer);
+        for reader in readers {
+            reader.join().expect("the reader");
+        }
+    });
+}
+
+/// Two callers of a [`PodManager`] write, a third reads: no write is lost, and of two that add one pod, one is first.
+#[test]
+fn small_two_callers_of_a_manager_write_and_no_write_is_lost() {
+    explore("small-manager", Floor { two: 119, three: 764, all: Some(192_960) }, || {
+        let manager = PodManager::<TestPod>::new();
+        let add = |own: &'static str| {
+            let manager = manager.clone();
+            move || {
+                manager.add_pod(TestPod::plain(own, own)).expect("a good pod");
+                let absent = manager.load().pod_by_uid("shared").is_none();
+                let added = manager.add_pod(TestPod::plain("shared", "shared")).expect("a good pod");
+                if planted("look-then-add") { absent } else { matches!(added, Upserted::Added) }
+            }
+        };
+        let other = thread::spawn(add("one"));
+        let first = add("two")();
+        let second = other.join().expect("the other caller");
+        assert!(first != second, "one of the two is the first to add the shared pod");
+        let snapshot = manager.load();
+        assert_eq!(snapshot.generation(), 4, "four writes");
+        assert!(["one", "two", "shared"].iter().all(|uid| snapshot.pod_by_uid(*uid).is_some()));
+    });
+}
+
+/// A reader that is made while something is published sees no less than who made it.
+#[test]
+fn small_a_reader_made_during_a_publication_does_not_lag_behind() {
+    let history = Arc::new(History::new(life_of_a_pair().into_iter().take(2).collect()));
+    explore("small-new-reader", Floor { two: 145, three: 970, all: Some(451_156) }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let other = {
+            let (reader, history) = (reader.clone(), Arc::clone(&history));
+            thread::spawn(move || {
+                let seen = read(&reader, &history);
+                let mut cached = reader.clone().cached();
+                let by_load = read(&reader.clone(), &history);
+                let by_cached = history.check(cached.snapshot());
+                assert!(
+                    seen <= by_load && by_load <= by_cached,
+                    "back from {seen}, {by_load} to {by_cached}"
+                );
+            })
+        };
+        history.write(&mut writer);
+        other.join().expect("the reader");
+    });
+}
+
+/// The writer goes away while readers read: what they hold stays, what they load is the last state.
+#[test]
+fn small_readers_outlive_the_writer() {
+    let batches = life_of_a_pair().into_iter().take(2).chain([vec![Write::Remove("s2")]]).collect();
+    let history = Arc::new(History::new(batches));
+    explore("small-outlive", Floor { two: 115, three: 182, all: Some(1846) }, move || {
+        let (mut writer, reader) = pod_index::new();
+        let other = {
+            let history = Arc::clone(&history);
+            thread::spawn(move || {
+                history.write(&mut writer);
+                drop(writer);
+            })
+        };
+        let held = reader.load();
+        let generation = history.check(&held);
+        let last = read(&reader, &history);
+        other.join().expect("the writer");
+        assert_eq!(history.check(&held), generation, "what is held stays");
+        assert!(generation <= last);
+        drop(held);
+        assert_eq!(read(&reader, &history), history.last());
+    });
+}

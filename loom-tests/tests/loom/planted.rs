@@ -1,0 +1,117 @@
+//! Each guarantee's model, seen failing: the same test binary runs the model again with one bug planted, and must fail by
+//! the assertion that is there for it.
+//!
+//! `POD_INDEX_PLANTED=<bug> cargo test ...` shows a single one.
+
+use std::process::Command;
+use std::time::Instant;
+
+/// Runs `model` with `bug`, and panics unless it fails by saying `because`. Two preemptions are enough for most.
+#[track_caller]
+fn caught(bug: &str, model: &str, because: &str) {
+    caught_within(2, bug, model, because);
+}
+
+#[track_caller]
+fn caught_within(preemptions: usize, bug: &str, model: &str, because: &str) {
+    let started = Instant::now();
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", model, "--nocapture"])
+        .env("POD_INDEX_PLANTED", bug)
+        .env("LOOM_MAX_PREEMPTIONS", preemptions.to_string())
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .expect("this test runs");
+    let said =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(said.contains("running 1 test"), "there is no model {model}:\n{said}");
+    assert!(!output.status.success(), "{model} passes with {bug}");
+    assert!(said.contains(because), "{model} with {bug} fails for another reason:\n{said}");
+    let execution = said.lines().find(|line| line.contains("FAILED in")).unwrap_or(model);
+    println!("caught: {bug}: {execution}; {:.2} s in all", started.elapsed().as_secs_f64());
+}
+
+/// The index is published in two steps instead of one.
+#[test]
+fn two_swaps_are_caught() {
+    caught("two-swaps", "models::every_read_sees_all_indices_of_one_generation", "do not belong together");
+}
+
+/// A reader takes one half of an answer from one snapshot, the other from the next.
+#[test]
+fn a_double_load_is_caught() {
+    caught("double-load", "models::small_every_read_sees_all_indices_of_one_generation", "share a full name");
+}
+
+/// The swap of the writer releases nothing.
+#[test]
+fn a_relaxed_publish_is_caught() {
+    caught("relaxed-publish", "models::what_is_published_is_seen_whole", "Causality violation");
+}
+
+/// The load of a reader acquires nothing.
+#[test]
+fn a_relaxed_load_is_caught() {
+    caught("relaxed-load", "models::what_is_published_is_seen_whole", "Causality violation");
+}
+
+/// The new state is published, the old one once more, then the new one again.
+#[test]
+fn a_publication_that_flickers_is_caught() {
+    // From the writer to the reader, back, and to the reader again.
+    caught_within(3, "publishes-in-passing", "models::generations_never_go_back", "back to");
+}
+
+/// A cached reader asks which value is current after it took one, not with it: it may take the old one for the new.
+#[test]
+fn a_cache_that_mistakes_an_old_value_for_the_current_one_is_caught() {
+    caught("number-after-value", "models::generations_never_go_back", "back to");
+    caught(
+        "number-after-value",
+        "models::small_a_reader_made_during_a_publication_does_not_lag_behind",
+        "back from",
+    );
+}
+
+/// The writer does not ask whether a reader holds what it lets go of.
+#[test]
+fn freeing_without_asking_is_caught() {
+    caught("frees-without-asking", "retire::small_no_reader_frees_what_it_held_by_a_guard", "a reader freed");
+    caught("frees-without-asking", "retire::no_reader_frees_what_it_kept_or_remembered", "a reader freed");
+}
+
+/// The swap frees what it replaces, whoever holds it.
+#[test]
+fn freeing_what_a_guard_still_holds_is_caught() {
+    caught("frees-at-once", "retire::small_no_reader_frees_what_it_held_by_a_guard", "Causality violation");
+}
+
+/// The writer never finds that it is alone.
+#[test]
+fn a_retire_queue_that_only_grows_is_caught() {
+    caught(
+        "never-frees",
+        "retire::small_no_reader_frees_what_it_held_by_a_guard",
+        "left in the retire queue",
+    );
+}
+
+/// When the writer goes, what readers hold is left to them.
+#[test]
+fn leaving_the_freeing_to_readers_when_the_writer_goes_is_caught() {
+    caught(
+        "forgets-leftovers",
+        "retire::what_a_reader_holds_when_the_writer_goes_is_freed_with_the_last_handle",
+        "a reader freed",
+    );
+}
+
+/// Two callers look whether a pod is there, and then both add it.
+#[test]
+fn looking_before_adding_is_caught() {
+    caught(
+        "look-then-add",
+        "models::small_two_callers_of_a_manager_write_and_no_write_is_lost",
+        "the first to add",
+    );
+}

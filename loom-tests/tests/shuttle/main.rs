@@ -1,0 +1,97 @@
+//! shuttle: random schedules of the same code, with more threads and longer histories than loom can exhaust. It knows no
+//! weak memory: every step is seen by all at once.
+
+/// So that a run without the cfg says that it has shown nothing.
+#[cfg(not(shuttle))]
+#[test]
+#[ignore = "needs RUSTFLAGS=\"--cfg shuttle\""]
+fn the_schedules_were_run() {}
+
+#[cfg(shuttle)]
+mod schedules {
+    use std::sync::Arc;
+
+    use loom_tests::explore::schedules;
+    use loom_tests::history::{History, lives_of_a_pair};
+    use loom_tests::support::TestPod;
+    use loom_tests::support::invariants;
+    use pod_index::{PodManager, Reader};
+    use shuttle::thread;
+
+    /// How many schedules of each model.
+    const SCHEDULES: usize = 10_000;
+
+    /// Reads by all three handles, holding on to what it gets over the reads that follow.
+    fn read(reader: &Reader<TestPod>, history: &History) {
+        let mut cached = reader.cached();
+        let mut last = history.check(cached.snapshot());
+        let mut held = Vec::new();
+        for turn in 0..6 {
+            let state = match turn % 3 {
+                0 => {
+                    held.push(reader.load());
+                    history.check(&held[held.len() - 1])
+                }
+                1 => history.check(&reader.snapshot()),
+                _ => history.check(cached.snapshot()),
+            };
+            assert!(last <= state, "from state {last} back to {state}");
+            last = state;
+        }
+        for guard in held {
+            assert_eq!(history.check(&guard) as u64, guard.generation(), "what is held stays");
+        }
+    }
+
+    #[test]
+    fn five_readers_see_whole_states_in_order_through_three_lives_of_a_pair() {
+        let history = Arc::new(History::new(lives_of_a_pair(3)));
+        schedules("five-readers", SCHEDULES, move || {
+            let (mut writer, reader) = pod_index::new();
+            let readers: Vec<_> = (0..5)
+                .map(|_| {
+                    let (reader, history) = (reader.clone(), Arc::clone(&history));
+                    thread::spawn(move || read(&reader, &history))
+                })
+                .collect();
+            history.write(&mut writer);
+            drop(writer);
+            for reader in readers {
+                reader.join().expect("the reader");
+            }
+            assert_eq!(history.check(&reader.load()), history.last());
+        });
+    }
+
+    #[test]
+    fn four_callers_of_a_manager_lose_no_write() {
+        const UIDS: [&str; 4] = ["p1", "p2", "p3", "p4"];
+        schedules("four-callers", SCHEDULES, || {
+            let manager = PodManager::<TestPod>::new();
+            let callers: Vec<_> = UIDS
+                .into_iter()
+                .map(|uid| {
+                    let manager = manager.clone();
+                    thread::spawn(move || {
+                        // All four want the same full name, and each has a mirror of it.
+                        manager.add_pod(TestPod::fixed(uid, "web")).expect("a good pod");
+                        let mirror = format!("mirror-of-{uid}");
+                        manager.add_pod(TestPod::mirror(&mirror, "web", uid)).expect("a good pod");
+                        invariants::check(&manager.load());
+                        manager.remove_pod_by_uid(&mirror).expect("it is there");
+                        invariants::check(&manager.load());
+                    })
+                })
+                .collect();
+            for caller in callers {
+                caller.join().expect("the caller");
+            }
+            let snapshot = manager.load();
+            assert_eq!(snapshot.generation(), 3 * UIDS.len() as u64, "no write is lost");
+            assert!(UIDS.iter().all(|uid| snapshot.pod_by_uid(*uid).is_some()));
+            assert!(snapshot.mirror_pods().is_empty());
+            drop(snapshot);
+            assert_eq!(manager.reclaim(), 0, "nothing is left in the retire queue");
+        });
+    }
+}

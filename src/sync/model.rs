@@ -1,0 +1,262 @@
+//! The published cell as `loom-tests` sees it: what arc-swap promises, on loom's or shuttle's atomics.
+//!
+//! - Which value is current, and how many loads of it have not yet reached its own count, is *one* atomic word. So a load
+//!   takes the value and is counted in one step, and a swap settles the loads of the value it takes out. That is the
+//!   contract of arc-swap (its debts, paid by the swap); how it keeps it is not modelled.
+//! - A value has a count of its own, with the orderings of [`std::sync::Arc`], and a [`Witness`]: written when the value is
+//!   made, read by whoever looks at it, written again when it is freed. Nothing but the cell's orderings and the count
+//!   puts those accesses in order; if they do not, loom sees a data race.
+//! - What lies in std memory here (behind std's `Mutex` and `Arc`) is bookkeeping that the explorers do not see: it
+//!   orders nothing and is no step of its own. None of its locks is held across a step.
+//!
+//! Bugs can be planted here, to see that the models catch them: see `planted`.
+
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
+use std::sync::{MutexGuard, OnceLock, PoisonError};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::Mutex;
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::Mutex;
+#[cfg(shuttle)]
+use shuttle::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// Whether the environment asks for this bug. The list of them, and the model that catches each, is in
+/// `loom-tests/tests/loom/planted.rs`.
+fn planted(bug: &str) -> bool {
+    static PLANTED: OnceLock<Option<String>> = OnceLock::new();
+    PLANTED.get_or_init(|| std::env::var("POD_INDEX_PLANTED").ok()).as_deref() == Some(bug)
+}
+
+/// A counted reference, as [`std::sync::Arc`], that tells when it is used after it was freed.
+pub struct Arc<T>(std::sync::Arc<Counted<T>>);
+
+struct Counted<T> {
+    /// How many hold the value, and [`IN_CELL`] more while it is the current one.
+    count: AtomicUsize,
+    witness: Witness,
+    value: T,
+}
+
+/// More than all loads of one value. It keeps the count of the current value from reaching zero by guards that are
+/// dropped before the cell has settled their loads.
+const IN_CELL: usize = 1 << 16;
+
+impl<T> Arc<T> {
+    pub fn new(value: T) -> Self {
+        Self(std::sync::Arc::new(Counted { count: AtomicUsize::new(1), witness: Witness::new(), value }))
+    }
+}
+
+impl<T> Deref for Arc<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.witness.read();
+        &self.0.value
+    }
+}
+
+impl<T> Clone for Arc<T> {
+    fn clone(&self) -> Self {
+        self.0.count.fetch_add(1, Ordering::Relaxed);
+        Self(std::sync::Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Arc<T> {
+    fn drop(&mut self) {
+        // The run has failed already; one more step would hide why.
+        if std::thread::panicking() {
+            return;
+        }
+        if self.0.count.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            self.0.witness.free();
+        }
+    }
+}
+
+pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {
+    if planted("frees-without-asking") {
+        return true;
+    }
+    // `std::sync::Arc::strong_count` is as relaxed.
+    value.0.count.load(Ordering::Relaxed) == 1 && !planted("never-frees")
+}
+
+/// Sees who makes, reads and frees a value.
+struct Witness {
+    /// The lock makes it shareable; loom does not see it.
+    #[cfg(loom)]
+    cell: std::sync::Mutex<loom::cell::UnsafeCell<()>>,
+    freed: AtomicBool,
+}
+
+impl Witness {
+    fn new() -> Self {
+        let witness = Self {
+            #[cfg(loom)]
+            cell: std::sync::Mutex::new(loom::cell::UnsafeCell::new(())),
+            freed: AtomicBool::new(false),
+        };
+        witness.write();
+        witness
+    }
+
+    fn read(&self) {
+        assert!(!self.freed.load(std::sync::atomic::Ordering::SeqCst), "a value is read after it was freed");
+        #[cfg(loom)]
+        unseen(&self.cell).with(|_| ());
+    }
+
+    fn free(&self) {
+        self.freed.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.write();
+    }
+
+    fn write(&self) {
+        #[cfg(loom)]
+        unseen(&self.cell).with_mut(|_| ());
+    }
+}
+
+/// Locks what the explorers do not see.
+fn unseen<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) struct Published<T>(std::sync::Arc<Cell<T>>);
+
+struct Cell<T> {
+    /// The number of the current value, above how often it was loaded.
+    current: AtomicUsize,
+    /// The current value. It always belongs to `current`, because no step lies between the two.
+    value: std::sync::Mutex<Arc<T>>,
+    leftover: std::sync::Mutex<Vec<Arc<T>>>,
+}
+
+/// Bits of [`Cell::current`] that count loads.
+const LOADS: u32 = 16;
+
+impl<T> Published<T> {
+    pub(crate) fn new(value: Arc<T>) -> Self {
+        value.0.count.fetch_add(IN_CELL, Ordering::Relaxed);
+        Self(std::sync::Arc::new(Cell {
+            current: AtomicUsize::new(0),
+            value: std::sync::Mutex::new(value),
+            leftover: std::sync::Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn load(&self) -> Guard<T> {
+        Guard(self.load_full())
+    }
+
+    pub(crate) fn load_full(&self) -> Arc<T> {
+        self.load_with_number().1
+    }
+
+    fn load_with_number(&self) -> (usize, Arc<T>) {
+        let acquire = if planted("relaxed-load") { Ordering::Relaxed } else { Ordering::Acquire };
+        let current = self.0.current.fetch_add(1, acquire);
+        let value = std::sync::Arc::clone(&unseen(&self.0.value).0);
+        (current >> LOADS, Arc(value))
+    }
+
+    pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
+        if planted("publishes-in-passing") {
+            let old = self.exchange(value);
+            let new = self.exchange(old);
+            return self.exchange(new);
+        }
+        self.exchange(value)
+    }
+
+    fn exchange(&self, value: Arc<T>) -> Arc<T> {
+        value.0.count.fetch_add(IN_CELL, Ordering::Relaxed);
+        // Only the writer changes the number, so what it reads here is the latest one.
+        let number = (self.0.current.load(Ordering::Relaxed) >> LOADS) + 1;
+        let publish = if planted("relaxed-publish") { Ordering::Relaxed } else { Ordering::AcqRel };
+        let current = self.0.current.swap(number << LOADS, publish);
+        let old = std::mem::replace(&mut *unseen(&self.0.value), value);
+        old.settle(current);
+        if planted("frees-at-once") {
+            old.0.witness.free();
+        }
+        old
+    }
+
+    pub(crate) fn cached(&self) -> Cached<T> {
+        let (mut number, value) = self.load_with_number();
+        if planted("number-after-value") {
+            number = self.0.current.load(Ordering::Relaxed) >> LOADS;
+        }
+        Cached { published: self.clone(), number, value }
+    }
+
+    pub(crate) fn leave_behind(&self, values: impl IntoIterator<Item = Arc<T>>) {
+        if !planted("forgets-leftovers") {
+            unseen(&self.0.leftover).extend(values);
+        }
+    }
+}
+
+impl<T> Arc<T> {
+    /// This value is no longer the current one; `current` tells how often it was loaded while it was.
+    fn settle(&self, current: usize) {
+        let loads = current % (1 << LOADS);
+        self.0.count.fetch_sub(IN_CELL - loads, Ordering::AcqRel);
+    }
+}
+
+impl<T> Clone for Published<T> {
+    fn clone(&self) -> Self {
+        Self(std::sync::Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Cell<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let current = self.current.fetch_add(0, Ordering::AcqRel);
+            unseen(&self.value).settle(current);
+        }
+    }
+}
+
+pub(crate) struct Guard<T>(Arc<T>);
+
+impl<T> Deref for Guard<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+pub(crate) struct Cached<T> {
+    published: Published<T>,
+    /// The number of `value`. Numbers are never used twice, as the address of a value that is still held is not.
+    number: usize,
+    value: Arc<T>,
+}
+
+impl<T> Cached<T> {
+    pub(crate) fn load(&mut self) -> &Arc<T> {
+        // As `arc_swap::Cache`: whether there is something new is asked relaxed; to get it is not.
+        if self.published.0.current.load(Ordering::Relaxed) >> LOADS != self.number {
+            (self.number, self.value) = self.published.load_with_number();
+        }
+        &self.value
+    }
+}
+
+impl<T> Clone for Cached<T> {
+    fn clone(&self) -> Self {
+        Self { published: self.published.clone(), number: self.number, value: self.value.clone() }
+    }
+}

@@ -1,0 +1,371 @@
+//! Arbitrary histories, hostile ones included, against models: every read of every state.
+//!
+//! More cases: `PROPTEST_CASES=100000 cargo test --release --test properties`.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pod_index::{PodMeta, is_mirror_pod};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use support::TestPod;
+use support::history::{Kind, NAMES, NAMESPACES, Run, Spec, Step, UIDS, pod, universe};
+use support::kubelet::Kubelet;
+use support::model::{Model, Upsert};
+use support::observation::Observation;
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        3 => Just(Kind::File),
+        3 => Just(Kind::Mirror),
+        2 => Just(Kind::Bare),
+        1 => select(vec![Kind::Api, Kind::Http, Kind::EmptyMirror, Kind::StaticMirror]),
+    ]
+}
+
+/// Mostly good names, few of them, so that they meet.
+fn specs() -> impl Strategy<Value = Spec> {
+    let uid = prop_oneof![8 => 0..4usize, 6 => 4..UIDS.len() - 1, 1 => 0..UIDS.len()];
+    let name = prop_oneof![20 => 0..2usize, 4 => Just(2), 1 => 0..NAMES.len()];
+    let namespace = prop_oneof![20 => Just(0usize), 4 => Just(1), 1 => 0..NAMESPACES.len()];
+    (uid, name, namespace, kinds(), 0..3usize).prop_map(|(uid, name, namespace, kind, ephemeral)| Spec {
+        uid,
+        name,
+        namespace,
+        kind,
+        ephemeral,
+    })
+}
+
+fn single_steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => specs().prop_map(Step::Update),
+        4 => specs().prop_map(Step::Add),
+        2 => (0..16usize).prop_map(Step::Again),
+        8 => (0..UIDS.len()).prop_map(Step::RemoveUid),
+        2 => specs().prop_map(Step::RemovePod),
+        2 => (0..16usize, 0..16usize).prop_map(|(a, b)| Step::SwapNames(a, b)),
+        1 => vec(specs(), 0..8).prop_map(Step::Set),
+        1 => (prop_oneof![Just(0), any::<u16>()], vec(specs(), 0..3)).prop_map(|(without, more)| Step::SetSome(without, more)),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => single_steps(),
+        1 => vec(single_steps(), 0..8).prop_map(Step::Batch),
+    ]
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    // The environment's PROPTEST_CASES is in the default already.
+    let default = ProptestConfig::default();
+    let given = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig { cases: if given { default.cases } else { cases }, ..default }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn every_read_after_every_step_is_what_the_model_says(history in vec(steps(), 1..100)) {
+        let mut run = Run::default();
+        run.compare();
+        for step in &history {
+            run.step(step);
+            run.compare();
+        }
+    }
+
+    #[test]
+    fn a_batch_equals_its_single_steps(
+        before in vec(single_steps(), 0..20),
+        batch in vec(single_steps(), 0..20),
+    ) {
+        let (mut single, mut batched) = (Run::default(), Run::default());
+        for step in &before {
+            single.step(step);
+            batched.step(step);
+        }
+        let generation = batched.reader.load().generation();
+        for step in &batch {
+            single.step(step);
+        }
+        batched.step(&Step::Batch(batch));
+        prop_assert_eq!(single.compare(), batched.compare());
+        prop_assert!(batched.reader.load().generation() <= generation + 1, "a batch is published once");
+    }
+
+    #[test]
+    fn setting_pods_equals_adding_them_to_an_empty_index(
+        before in vec(single_steps(), 0..20),
+        pods in vec(specs(), 0..20),
+    ) {
+        let mut set = Run::default();
+        for step in &before {
+            set.step(step);
+        }
+        let pods: Vec<_> = pods.iter().zip(1..).map(|(spec, version)| Arc::new(pod(*spec, version))).collect();
+        let _ = set.writer.set_pods(pods.clone());
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        for pod in pods {
+            let _ = writer.add_pod(pod);
+        }
+        prop_assert_eq!(
+            Observation::of(&set.reader.load(), &set.universe),
+            Observation::of(&reader.load(), &set.universe)
+        );
+    }
+
+    #[test]
+    fn what_is_written_later_leaves_a_snapshot_as_it_was(history in vec(steps(), 1..60), keep in vec(any::<bool>(), 60)) {
+        let mut run = Run::default();
+        let mut kept = vec![(run.reader.snapshot(), run.compare())];
+        for (step, keep) in history.iter().zip(keep) {
+            run.step(step);
+            if keep {
+                kept.push((run.reader.snapshot(), run.compare()));
+            }
+        }
+        for (snapshot, observation) in &kept {
+            prop_assert_eq!(&Observation::of(snapshot, &run.universe), observation);
+        }
+    }
+
+    #[test]
+    fn the_changes_between_any_two_snapshots_lead_from_one_to_the_other(history in vec(steps(), 1..40)) {
+        let mut run = Run::default();
+        let mut kept = vec![run.reader.snapshot()];
+        for step in &history {
+            run.step(step);
+            kept.push(run.reader.snapshot());
+        }
+        let last = run.reader.snapshot();
+        for pair in kept.windows(2) {
+            Run::compare_changes(&pair[0], &pair[1]);
+        }
+        for snapshot in &kept {
+            Run::compare_changes(snapshot, &last);
+            Run::compare_changes(&last, snapshot);
+        }
+    }
+
+    #[test]
+    fn two_pods_that_swap_names_in_one_batch_are_never_seen_under_one_name(history in vec(steps(), 1..20), first in 0..16usize, second in 0..16usize) {
+        let mut run = Run::default();
+        for step in &history {
+            run.step(step);
+        }
+        let before = run.reader.load().generation();
+        run.step(&Step::Batch(vec![Step::SwapNames(first, second)]));
+        prop_assert!(run.reader.load().generation() <= before + 1);
+        run.compare();
+    }
+}
+
+/// A history that the kubelet's manager was made for: a UID keeps one full name and one kind, at most one live pod and one
+/// live mirror bear a full name, only what is there is removed.
+fn well_formed_steps() -> impl Strategy<Value = WellFormed> {
+    let who = (0..3usize, 0..2usize, any::<bool>(), 0..3usize);
+    prop_oneof![
+        3 => (who.clone(), 0..3usize).prop_map(|(who, ephemeral)| WellFormed::Upsert(who, ephemeral)),
+        2 => (0..16usize).prop_map(WellFormed::Remove),
+        1 => vec((who, 0..3usize), 0..6).prop_map(WellFormed::Set),
+    ]
+}
+
+/// Name, kind, whether static, incarnation.
+type Who = (usize, usize, bool, usize);
+
+#[derive(Clone, Debug)]
+enum WellFormed {
+    Upsert(Who, usize),
+    /// Which of those that live.
+    Remove(usize),
+    Set(Vec<(Who, usize)>),
+}
+
+fn well_formed((name, kind, fixed, incarnation): Who, ephemeral: usize, version: u64) -> Arc<TestPod> {
+    let (name, uid) = (NAMES[name], format!("{kind}-{fixed}-{name}-{incarnation}"));
+    let pod = match (kind, fixed) {
+        (0, true) => TestPod::fixed(&uid, name),
+        (0, false) => TestPod::plain(&uid, name),
+        _ => TestPod::mirror(&uid, name, "hash"),
+    };
+    Arc::new(TestPod { ephemeral, version, ..Arc::unwrap_or_clone(pod) })
+}
+
+/// Whether another pod of the same kind that lives has the full name.
+fn is_contested<'a>(pod: &TestPod, mut live: impl Iterator<Item = &'a Arc<TestPod>>) -> bool {
+    live.any(|other| {
+        other.uid != pod.uid
+            && other.name == pod.name
+            && other.namespace == pod.namespace
+            && is_mirror_pod(&**other) == is_mirror_pod(pod)
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn on_well_formed_histories_the_index_is_the_kubelets(history in vec(well_formed_steps(), 1..100)) {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let (mut kubelet, mut model) = (Kubelet::default(), Model::default());
+        let mut universe = universe();
+        for name in &NAMES[..3] {
+            for kind in ["0-true", "0-false", "1-true", "1-false"] {
+                universe.uids.extend((0..3).map(|incarnation| format!("{kind}-{name}-{incarnation}")));
+            }
+        }
+        for (step, version) in history.into_iter().zip(1..) {
+            match step {
+                WellFormed::Upsert(who, ephemeral) => {
+                    let pod = well_formed(who, ephemeral, version);
+                    if is_contested(&pod, model.live()) {
+                        continue;
+                    }
+                    writer.update_pod(Arc::clone(&pod)).expect("a good pod");
+                    kubelet.update_pod(&pod);
+                    model.upsert(&pod);
+                }
+                WellFormed::Remove(which) => {
+                    let Some(pod) = model.live().nth(which).cloned() else { continue };
+                    writer.remove_pod(&pod).expect("a known pod");
+                    kubelet.remove_pod(&pod);
+                    model.remove(&pod.uid);
+                }
+                WellFormed::Set(pods) => {
+                    let mut set: Vec<Arc<TestPod>> = Vec::new();
+                    for (who, ephemeral) in pods {
+                        let pod = well_formed(who, ephemeral, version);
+                        if !is_contested(&pod, set.iter()) && !set.iter().any(|other| other.uid == pod.uid) {
+                            set.push(pod);
+                        }
+                    }
+                    let _ = writer.set_pods(set.clone());
+                    kubelet.set_pods(&set);
+                    model.set(&set);
+                }
+            }
+            let observation = Observation::of(&reader.load(), &universe);
+            prop_assert_eq!(&observation, &kubelet.observe(&universe));
+            prop_assert_eq!(&observation, &model.observe(&universe));
+        }
+    }
+
+    /// A departure concerns the UIDs and full names that it is about, and whatever ever met them. About all others the
+    /// index says what the kubelet does.
+    #[test]
+    fn where_nothing_departs_the_index_is_the_kubelets(history in vec(single_steps(), 1..60)) {
+        let mut run = Run::default();
+        let mut kubelet = Kubelet::default();
+        let mut departures = Departures::default();
+        for step in &history {
+            match step {
+                Step::Update(spec) | Step::Add(spec) => {
+                    let pod = run.pod(*spec);
+                    departures.upsert(&pod, &run.model);
+                    let _ = run.writer.update_pod(Arc::clone(&pod));
+                    kubelet.update_pod(&pod);
+                    run.model.upsert(&pod);
+                }
+                Step::RemovePod(spec) => {
+                    let pod = run.pod(*spec);
+                    departures.remove(&pod, &run.model);
+                    run.writer.remove_pod(&pod);
+                    kubelet.remove_pod(&pod);
+                    run.model.remove(&pod.uid);
+                }
+                Step::RemoveUid(uid) => {
+                    let Some(pod) = run.model.live().find(|pod| pod.uid == UIDS[*uid]).cloned() else { continue };
+                    run.writer.remove_pod(&pod);
+                    kubelet.remove_pod(&pod);
+                    run.model.remove(&pod.uid);
+                }
+                Step::Set(specs) => {
+                    let pods: Vec<_> = specs.iter().map(|spec| run.pod(*spec)).collect();
+                    departures = Departures::default();
+                    run.model.set(&[]);
+                    for pod in &pods {
+                        departures.upsert(pod, &run.model);
+                        run.model.upsert(pod);
+                    }
+                    let _ = run.writer.set_pods(pods.clone());
+                    kubelet.set_pods(&pods);
+                }
+                Step::Again(_) | Step::SetSome(..) | Step::SwapNames(..) | Step::Batch(_) => continue,
+            }
+            let snapshot = run.reader.load();
+            let observation = Observation::of(&snapshot, &run.universe);
+            let (uids, full_names) = departures.reach();
+            for (uid, answers) in &observation.by_uid {
+                if !uids.contains(uid) {
+                    prop_assert_eq!(answers, &kubelet.by_uid(uid), "{}", uid);
+                }
+            }
+            for (full_name, answers) in &observation.by_full_name {
+                // What is no full name is not looked up here, and never found there unless it was stored.
+                if !full_names.contains(full_name) {
+                    prop_assert_eq!(answers, &kubelet.by_full_name(full_name), "{}", full_name);
+                }
+            }
+        }
+    }
+}
+
+/// What the departures from the kubelet are about, in one history.
+#[derive(Default)]
+struct Departures {
+    /// Which UID ever had which full name.
+    met: BTreeSet<(String, String)>,
+    kinds: BTreeSet<(String, bool)>,
+    uids: BTreeSet<String>,
+}
+
+impl Departures {
+    fn upsert(&mut self, pod: &Arc<TestPod>, model: &Model) {
+        let full_name = format!("{}_{}", pod.name, pod.namespace);
+        self.met.insert((pod.uid.clone(), full_name));
+        self.kinds.insert((pod.uid.clone(), is_mirror_pod(&**pod)));
+        let renamed = self.met.iter().filter(|(uid, _)| *uid == pod.uid).count() > 1;
+        let flipped = self.kinds.iter().filter(|(uid, _)| *uid == pod.uid).count() > 1;
+        let refused = matches!(model.clone().upsert(pod), Upsert::Refused(_));
+        if renamed || flipped || refused || is_contested(pod, model.live()) {
+            self.uids.insert(pod.uid.clone());
+        }
+    }
+
+    fn remove(&mut self, pod: &Arc<TestPod>, model: &Model) {
+        let like = |known: &&Arc<TestPod>| {
+            known.uid == pod.uid
+                && known.name() == pod.name()
+                && known.namespace() == pod.namespace()
+                && is_mirror_pod(&***known) == is_mirror_pod(&**pod)
+        };
+        if model.live().find(like).is_none() {
+            self.met.insert((pod.uid.clone(), format!("{}_{}", pod.name, pod.namespace)));
+            self.uids.insert(pod.uid.clone());
+        }
+    }
+
+    /// The UIDs and full names that a departure may have changed.
+    fn reach(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        let (mut uids, mut full_names) = (self.uids.clone(), BTreeSet::new());
+        loop {
+            let before = uids.len() + full_names.len();
+            for (uid, full_name) in &self.met {
+                if uids.contains(uid) || full_names.contains(full_name) {
+                    uids.insert(uid.clone());
+                    full_names.insert(full_name.clone());
+                }
+            }
+            if uids.len() + full_names.len() == before {
+                return (uids, full_names);
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Histories: what may be fed in, hostile or not, and how it is fed to an index and to the model at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pod_index::{
+    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, Reader,
+    Snapshot, Upserted, Writer,
+};
+
+use super::TestPod;
+use super::invariants;
+use super::model::{Model, Upsert};
+use super::observation::{Observation, Universe, id};
+
+/// Every way a UID is kept: short, of the two usual spellings, long; two that differ only in spelling; none.
+pub const UIDS: [&str; 10] = [
+    "a",
+    "b",
+    "c",
+    "d",
+    "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
+    "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+    "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0",
+    "longer-than-twenty-two-bytes-1",
+    "longer-than-twenty-two-bytes-2",
+    "",
+];
+pub const NAMES: [&str; 5] = ["web", "db", "etcd", "we_b", ""];
+pub const NAMESPACES: [&str; 4] = ["default", "kube-system", "", "n_s"];
+
+/// All that the indices above may bring up, and what they never do.
+pub fn universe() -> Universe {
+    let mut universe = Universe::default();
+    universe.uids.extend(UIDS.map(str::to_owned));
+    universe.uids.push("never-seen".to_owned());
+    for name in NAMES {
+        for namespace in NAMESPACES {
+            universe.full_names.push(format!("{name}_{namespace}"));
+        }
+    }
+    universe.full_names.extend(["no-separator".to_owned(), "never_seen".to_owned()]);
+    universe
+}
+
+/// What a pod is made of, as numbers into the lists above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spec {
+    pub uid: usize,
+    pub name: usize,
+    pub namespace: usize,
+    pub kind: Kind,
+    pub ephemeral: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// No annotation at all.
+    Bare,
+    /// From the API server.
+    Api,
+    File,
+    Http,
+    Mirror,
+    /// A mirror whose hash is empty.
+    EmptyMirror,
+    /// A manifest that calls itself a mirror.
+    StaticMirror,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    Add(Spec),
+    Update(Spec),
+    /// The very object that is stored, once more; which of those that live, modulo their number.
+    Again(usize),
+    RemoveUid(usize),
+    /// By a pod that need not be like the stored one.
+    RemovePod(Spec),
+    Set(Vec<Spec>),
+    /// What is there already, from the back, without some (`1 << n` in the mask), and some more.
+    SetSome(u16, Vec<Spec>),
+    /// Two pods that live take each other's name, in one batch.
+    SwapNames(usize, usize),
+    Batch(Vec<Step>),
+}
+
+/// An index and the model, fed with the same.
+pub struct Run {
+    pub writer: Writer<TestPod>,
+    pub reader: Reader<TestPod>,
+    pub model: Model,
+    pub universe: Universe,
+    generation: u64,
+    versions: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        let (writer, reader) = pod_index::new();
+        Self { writer, reader, model: Model::default(), universe: universe(), generation: 0, versions: 0 }
+    }
+}
+
+impl Run {
+    /// One step, on both; panics if they differ in what they say of it.
+    pub fn step(&mut self, step: &Step) {
+        if let Step::Batch(steps) = step {
+            return self.batch(steps);
+        }
+        for operation in self.operations(step) {
+            self.single(operation, matches!(step, Step::Add(_)));
+        }
+    }
+
+    /// One operation by the writer's method of its own.
+    fn single(&mut self, operation: Operation<TestPod>, add: bool) {
+        match operation {
+            Operation::Add(pod) | Operation::Update(pod) => {
+                let result = if add {
+                    self.writer.add_pod(Arc::clone(&pod))
+                } else {
+                    self.writer.update_pod(Arc::clone(&pod))
+                };
+                let expected = self.model.upsert(&pod);
+                let upsert = match &result {
+                    Ok(Upserted::Unchanged) => Upsert::Unchanged,
+                    Ok(Upserted::Added) => Upsert::Added,
+                    Ok(Upserted::Replaced(old)) => Upsert::Replaced(id(old)),
+                    Err(error) => Upsert::Refused(error.field()),
+                };
+                assert_eq!(upsert, expected, "the upsert of {pod:?}");
+                self.published(matches!(upsert, Upsert::Added | Upsert::Replaced(_)));
+            }
+            Operation::Remove(uid) => {
+                let removed = self.writer.remove_pod_by_uid(&uid);
+                let expected = self.model.remove(&uid.to_string());
+                assert_eq!(removed.as_ref().map(id), expected.as_ref().map(id), "the removal of {uid}");
+                self.published(removed.is_some());
+            }
+            Operation::Set(pods) => {
+                let before: Vec<_> = self.model.live().cloned().collect();
+                let applied = self.writer.set_pods(pods.clone());
+                let refused = self.model.set(&pods);
+                let told: Vec<_> =
+                    applied.refused.iter().map(|refused| (refused.position, refused.error.field())).collect();
+                assert_eq!(told, refused, "who was refused");
+                if !applied.published {
+                    let after: Vec<_> = self.model.live().cloned().collect();
+                    assert_eq!(before.len(), after.len(), "a set that is not published changes nothing");
+                    assert!(before.iter().zip(&after).all(|(before, after)| Arc::ptr_eq(before, after)));
+                }
+                self.applied(&applied);
+            }
+        }
+    }
+
+    /// All steps in one batch; nothing of it is seen before all of it is.
+    fn batch(&mut self, steps: &[Step]) {
+        let mut operations = Vec::new();
+        let mut refused = Vec::new();
+        for step in steps {
+            // What lives is asked of the model, which goes ahead.
+            for operation in self.operations(step) {
+                match &operation {
+                    Operation::Add(pod) | Operation::Update(pod) => {
+                        if let Upsert::Refused(field) = self.model.upsert(pod) {
+                            refused.push((operations.len(), 0, field));
+                        }
+                    }
+                    Operation::Remove(uid) => drop(self.model.remove(&uid.to_string())),
+                    Operation::Set(pods) => {
+                        let of_set = self.model.set(pods).into_iter();
+                        refused.extend(of_set.map(|(position, field)| (operations.len(), position, field)));
+                    }
+                }
+                operations.push(operation);
+            }
+        }
+        let applied = self.writer.apply(operations);
+        let told: Vec<_> = applied
+            .refused
+            .iter()
+            .map(|refused| (refused.operation, refused.position, refused.error.field()))
+            .collect();
+        assert_eq!(told, refused, "who was refused");
+        self.applied(&applied);
+    }
+
+    fn applied(&mut self, applied: &Applied) {
+        self.published(applied.published);
+        assert_eq!(applied.generation, self.generation);
+    }
+
+    fn published(&mut self, published: bool) {
+        self.generation += u64::from(published);
+        assert_eq!(self.writer.snapshot().generation(), self.generation, "one publication or none");
+        assert_eq!(self.reader.load().generation(), self.generation, "what is published is seen");
+    }
+
+    /// What a step means now.
+    fn operations(&mut self, step: &Step) -> Vec<Operation<TestPod>> {
+        match step {
+            Step::Add(spec) => vec![Operation::Add(self.pod(*spec))],
+            Step::Update(spec) => vec![Operation::Update(self.pod(*spec))],
+            Step::Again(which) => {
+                self.living(*which).map(|pod| Operation::Update(Arc::clone(pod))).into_iter().collect()
+            }
+            Step::RemoveUid(uid) => vec![Operation::Remove(UIDS[*uid].into())],
+            Step::RemovePod(spec) => vec![Operation::Remove(UIDS[spec.uid].into())],
+            Step::Set(specs) => vec![Operation::Set(specs.iter().map(|spec| self.pod(*spec)).collect())],
+            Step::SetSome(without, specs) => {
+                let mut pods: Vec<_> = self.model.live().cloned().collect();
+                pods.reverse();
+                let mut number = 0;
+                pods.retain(|_| {
+                    number += 1;
+                    without >> (number - 1) & 1 == 0
+                });
+                pods.extend(specs.iter().map(|spec| self.pod(*spec)));
+                vec![Operation::Set(pods)]
+            }
+            Step::SwapNames(first, second) => {
+                let pair = self.living(*first).zip(self.living(*second));
+                let Some((first, second)) = pair.map(|(first, second)| (first.clone(), second.clone()))
+                else {
+                    return Vec::new();
+                };
+                self.versions += 2;
+                let renamed = |pod: &TestPod, name: &TestPod, version| TestPod {
+                    name: name.name.clone(),
+                    namespace: name.namespace.clone(),
+                    version,
+                    ..pod.clone()
+                };
+                vec![
+                    Operation::Update(Arc::new(renamed(&first, &second, self.versions - 1))),
+                    Operation::Update(Arc::new(renamed(&second, &first, self.versions))),
+                ]
+            }
+            Step::Batch(steps) => steps.iter().flat_map(|step| self.operations(step)).collect(),
+        }
+    }
+
+    fn living(&self, which: usize) -> Option<&Arc<TestPod>> {
+        let living = self.model.live().count();
+        self.model.live().nth(which.checked_rem(living)?)
+    }
+
+    /// A new object, told apart from all others by its version.
+    pub fn pod(&mut self, spec: Spec) -> Arc<TestPod> {
+        self.versions += 1;
+        Arc::new(pod(spec, self.versions))
+    }
+
+    /// Panics unless every read of the index agrees with the model, and all invariants hold.
+    pub fn compare(&self) -> Observation {
+        let snapshot = self.reader.load();
+        invariants::check(&snapshot);
+        let observation = Observation::of(&snapshot, &self.universe);
+        assert_eq!(observation, self.model.observe(&self.universe));
+        observation
+    }
+
+    /// Panics unless `after` minus `before` is what the index says it is.
+    pub fn compare_changes(before: &Snapshot<TestPod>, after: &Snapshot<TestPod>) {
+        use pod_index::Change;
+
+        let all = |snapshot: &Snapshot<TestPod>| -> BTreeMap<String, Arc<TestPod>> {
+            let pods = snapshot.pods().iter().chain(snapshot.mirror_pods());
+            pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect()
+        };
+        let (old, new) = (all(before), all(after));
+        let mut rebuilt = old.clone();
+        let mut told = 0;
+        for change in after.changes_since(before) {
+            told += 1;
+            match change {
+                Change::Added(pod) => {
+                    assert!(rebuilt.insert(pod.uid.clone(), Arc::clone(pod)).is_none(), "added: {pod:?}");
+                }
+                Change::Updated { old: was, new: pod } => {
+                    assert!(!Arc::ptr_eq(was, pod), "updated to itself: {pod:?}");
+                    let known = rebuilt.insert(pod.uid.clone(), Arc::clone(pod));
+                    assert!(known.is_some_and(|known| Arc::ptr_eq(&known, was)), "updated from: {was:?}");
+                }
+                Change::Removed(pod) => {
+                    let known = rebuilt.remove(&pod.uid);
+                    assert!(known.is_some_and(|known| Arc::ptr_eq(&known, pod)), "removed: {pod:?}");
+                }
+            }
+        }
+        let differing = old
+            .iter()
+            .filter(|(uid, pod)| !new.get(*uid).is_some_and(|new| Arc::ptr_eq(new, pod)))
+            .map(|(uid, _)| uid)
+            .chain(new.keys().filter(|uid| !old.contains_key(*uid)));
+        assert_eq!(told, differing.count(), "each change is told once");
+        assert_eq!(rebuilt.len(), new.len());
+        assert!(rebuilt.iter().all(|(uid, pod)| new.get(uid).is_some_and(|new| Arc::ptr_eq(new, pod))));
+    }
+}
+
+/// The pod that `spec` describes.
+pub fn pod(spec: Spec, version: u64) -> TestPod {
+    let (uid, hash) = (UIDS[spec.uid], format!("hash-of-{}", UIDS[spec.uid]));
+    let annotations: &[(&str, &str)] = match spec.kind {
+        Kind::Bare => &[],
+        Kind::Api => &[(CONFIG_SOURCE_ANNOTATION, "api")],
+        Kind::File => &[(CONFIG_SOURCE_ANNOTATION, "file"), (CONFIG_HASH_ANNOTATION, &hash)],
+        Kind::Http => &[(CONFIG_SOURCE_ANNOTATION, "http"), (CONFIG_HASH_ANNOTATION, &hash)],
+        Kind::Mirror => &[(CONFIG_SOURCE_ANNOTATION, "api"), (CONFIG_MIRROR_ANNOTATION, "some-hash")],
+        Kind::EmptyMirror => &[(CONFIG_MIRROR_ANNOTATION, "")],
+        Kind::StaticMirror => &[(CONFIG_SOURCE_ANNOTATION, "file"), (CONFIG_MIRROR_ANNOTATION, "x")],
+    };
+    TestPod {
+        uid: uid.to_owned(),
+        name: NAMES[spec.name].to_owned(),
+        namespace: NAMESPACES[spec.namespace].to_owned(),
+        annotations: annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        ephemeral: spec.ephemeral,
+        version,
+    }
+}

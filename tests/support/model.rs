@@ -1,0 +1,182 @@
+//! The index as plain maps, so simple that it is obviously right: the rules, and nothing to make them fast.
+//!
+//! 1. Who is there: one object for each UID, the one upserted last. A UID is in one world, that of its object.
+//! 2. Who holds a full name, in each world: the last that was upserted under it. When the holder goes, or goes by
+//!    another name, the living bearer with the smallest UID.
+//! 3. What the mirrors of a full name translate to: the pod that holds it. While none does, the one that held it last,
+//!    as long as there is a mirror of that name all the time and that pod's UID does not come back as something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pod_index::{is_mirror_pod, is_static_pod};
+
+use super::TestPod;
+use super::observation::{FullNameAnswers, Id, Observation, UidAnswers, Universe, id};
+
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    live: BTreeMap<String, Arc<TestPod>>,
+    pods: Holders,
+    mirrors: Holders,
+    /// What the mirrors of a full name translate to.
+    targets: BTreeMap<String, String>,
+}
+
+/// By full name, the UID of who holds it.
+type Holders = BTreeMap<String, String>;
+
+/// What an upsert did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Upsert {
+    Unchanged,
+    Added,
+    Replaced(Id),
+    /// Refused for this field.
+    Refused(&'static str),
+}
+
+impl Model {
+    pub fn upsert(&mut self, pod: &Arc<TestPod>) -> Upsert {
+        if pod.uid.is_empty() {
+            return Upsert::Refused("metadata.uid");
+        }
+        if pod.name.is_empty() {
+            return Upsert::Refused("metadata.name");
+        }
+        if pod.namespace.is_empty() {
+            return Upsert::Refused("metadata.namespace");
+        }
+        if pod.name.contains('_') {
+            return Upsert::Refused("metadata.name");
+        }
+        if pod.namespace.contains('_') {
+            return Upsert::Refused("metadata.namespace");
+        }
+        let holders = if is_mirror_pod(&**pod) { &mut self.mirrors } else { &mut self.pods };
+        let held = holders.insert(full_name(pod), pod.uid.clone()).is_some_and(|uid| uid == pod.uid);
+        let old = self.live.insert(pod.uid.clone(), Arc::clone(pod));
+        self.settle();
+        match old {
+            None => Upsert::Added,
+            Some(old) if held && Arc::ptr_eq(&old, pod) => Upsert::Unchanged,
+            Some(old) => Upsert::Replaced(id(&old)),
+        }
+    }
+
+    pub fn remove(&mut self, uid: &str) -> Option<Arc<TestPod>> {
+        let removed = self.live.remove(uid);
+        self.settle();
+        removed
+    }
+
+    /// The same as upserting one by one into an empty index. Returns who was refused, and why.
+    pub fn set(&mut self, pods: &[Arc<TestPod>]) -> Vec<(usize, &'static str)> {
+        *self = Self::default();
+        let mut refused = Vec::new();
+        for (position, pod) in pods.iter().enumerate() {
+            if let Upsert::Refused(field) = self.upsert(pod) {
+                refused.push((position, field));
+            }
+        }
+        refused
+    }
+
+    pub fn live(&self) -> impl Iterator<Item = &Arc<TestPod>> {
+        self.live.values()
+    }
+
+    /// Brings rules 2 and 3 up to date after one change of who is there.
+    fn settle(&mut self) {
+        let (mirrors, pods): (Vec<_>, Vec<_>) = self.live.values().partition(|pod| is_mirror_pod(&***pod));
+        settle_holders(&mut self.pods, &pods);
+        settle_holders(&mut self.mirrors, &mirrors);
+
+        for full_name in self.mirrors.keys() {
+            if let Some(holder) = self.pods.get(full_name) {
+                self.targets.insert(full_name.clone(), holder.clone());
+            }
+        }
+        // Where a pod holds the name, it is the target. Where none does, nobody of the target's UID may be there.
+        let (live, pods, mirrors) = (&self.live, &self.pods, &self.mirrors);
+        self.targets.retain(|full_name, target| {
+            mirrors.contains_key(full_name) && (pods.contains_key(full_name) || !live.contains_key(target))
+        });
+    }
+
+    pub fn observe(&self, universe: &Universe) -> Observation {
+        let by_uid = |uid: &str| {
+            let known = self.live.get(uid);
+            let (mirror, pod) =
+                (known.filter(|pod| is_mirror_pod(&***pod)), known.filter(|pod| !is_mirror_pod(&***pod)));
+            let target = mirror.and_then(|mirror| self.targets.get(&full_name(mirror)));
+            let name = self.targets.iter().find(|(_, target)| *target == uid).map(|(full_name, _)| full_name);
+            UidAnswers {
+                pod: pod.map(id),
+                mirror_pod: mirror.map(id),
+                translated: target.map_or(uid, String::as_str).to_owned(),
+                pod_uid: target.map(|uid| uid.as_str().into()),
+                mirror_pod_uid: name.map(|full_name| self.mirrors[full_name].as_str().into()),
+            }
+        };
+        let by_full_name = |full_name: &str| FullNameAnswers {
+            pod: self.pods.get(full_name).map(|uid| id(&self.live[uid])),
+            mirror_pod: self.mirrors.get(full_name).map(|uid| id(&self.live[uid])),
+        };
+        let (mirrors, pods): (Vec<_>, Vec<_>) = self.live.values().partition(|pod| is_mirror_pod(&***pod));
+        let statics: Vec<_> = pods.iter().copied().filter(|pod| is_static_pod(&***pod)).collect();
+
+        let mut pod_to_mirror: BTreeMap<_, _> =
+            statics.iter().map(|pod| (pod.uid.as_str().into(), None)).collect();
+        for (full_name, target) in &self.targets {
+            let mirror = self.mirrors[full_name].as_str().into();
+            pod_to_mirror.insert(target.as_str().into(), Some(mirror));
+        }
+        let mut mirror_to_pod = BTreeMap::new();
+        for mirror in &mirrors {
+            if let Some(target) = self.targets.get(&full_name(mirror)) {
+                mirror_to_pod.insert(mirror.uid.as_str().into(), target.as_str().into());
+            }
+        }
+
+        Observation {
+            pods: pods.iter().copied().map(id).collect(),
+            static_pods: statics.iter().copied().map(id).collect(),
+            mirror_pods: mirrors.iter().copied().map(id).collect(),
+            ephemeral_containers: pods.iter().map(|pod| pod.ephemeral).sum(),
+            orphans: self.mirrors.keys().filter(|name| !self.pods.contains_key(*name)).cloned().collect(),
+            static_to_mirror: statics
+                .iter()
+                .map(|pod| (id(pod), by_full_name(&full_name(pod)).mirror_pod))
+                .collect(),
+            pod_to_mirror,
+            mirror_to_pod,
+            by_uid: universe.uids.iter().map(|uid| (uid.clone(), by_uid(uid))).collect(),
+            by_full_name: universe
+                .full_names
+                .iter()
+                .map(|full_name| (full_name.clone(), by_full_name(full_name)))
+                .collect(),
+        }
+    }
+}
+
+/// Of one world: whoever holds a name without bearing it loses it to the bearer with the smallest UID.
+fn settle_holders(holders: &mut Holders, live: &[&Arc<TestPod>]) {
+    let mut bearers: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for pod in live {
+        bearers.entry(full_name(pod)).or_default().insert(&pod.uid);
+    }
+    holders.retain(|full_name, _| bearers.contains_key(full_name));
+    for (full_name, bearers) in bearers {
+        let smallest = bearers.first().map(|uid| (*uid).to_owned()).unwrap_or_default();
+        let holder = holders.entry(full_name).or_insert_with(|| smallest.clone());
+        if !bearers.contains(holder.as_str()) {
+            *holder = smallest;
+        }
+    }
+}
+
+fn full_name(pod: &Arc<TestPod>) -> String {
+    format!("{}_{}", pod.name, pod.namespace)
+}

@@ -1,0 +1,164 @@
+//! Everything that can be asked of one state, in a form that two states can be compared by.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pod_index::{MirrorPodUid, PodUid, Snapshot};
+
+use super::TestPod;
+
+/// The UIDs and full names to ask about: all that a history may bring up, and some that it never does.
+#[derive(Clone, Debug, Default)]
+pub struct Universe {
+    pub uids: Vec<String>,
+    pub full_names: Vec<String>,
+}
+
+/// A pod as it is told apart: its UID and its version.
+pub type Id = (String, u64);
+
+pub fn id(pod: &Arc<TestPod>) -> Id {
+    (pod.uid.clone(), pod.version)
+}
+
+/// The answers to all questions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Observation {
+    pub pods: BTreeSet<Id>,
+    pub static_pods: BTreeSet<Id>,
+    pub mirror_pods: BTreeSet<Id>,
+    pub ephemeral_containers: usize,
+    pub orphans: Vec<String>,
+    pub static_to_mirror: BTreeMap<Id, Option<Id>>,
+    pub pod_to_mirror: BTreeMap<PodUid, Option<MirrorPodUid>>,
+    pub mirror_to_pod: BTreeMap<MirrorPodUid, PodUid>,
+    pub by_uid: Vec<Asked<UidAnswers>>,
+    pub by_full_name: Vec<Asked<FullNameAnswers>>,
+}
+
+/// What was asked about, and the answers.
+pub type Asked<T> = (String, T);
+
+/// What a UID leads to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UidAnswers {
+    pub pod: Option<Id>,
+    pub mirror_pod: Option<Id>,
+    pub translated: String,
+    /// Of the two directions, as a single question.
+    pub pod_uid: Option<PodUid>,
+    pub mirror_pod_uid: Option<MirrorPodUid>,
+}
+
+/// What a full name leads to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FullNameAnswers {
+    pub pod: Option<Id>,
+    pub mirror_pod: Option<Id>,
+}
+
+impl Observation {
+    pub fn of(snapshot: &Snapshot<TestPod>, universe: &Universe) -> Self {
+        let ids = |pods: &mut dyn Iterator<Item = &Arc<TestPod>>| {
+            let mut ids = BTreeSet::new();
+            for pod in pods {
+                assert!(ids.insert(id(pod)), "{pod:?} is told twice");
+            }
+            ids
+        };
+        let translations = snapshot.uid_translations();
+        let all = snapshot.pods_and_mirror_pods();
+        let mut orphans: Vec<_> =
+            all.orphaned_mirror_pod_full_names.iter().map(|full_name| full_name.to_string()).collect();
+        orphans.sort_unstable();
+
+        let observation = Self {
+            pods: ids(&mut all.pods.iter()),
+            static_pods: ids(&mut snapshot.static_pods().iter()),
+            mirror_pods: ids(&mut all.mirror_pods.iter()),
+            ephemeral_containers: snapshot.ephemeral_container_count(),
+            orphans,
+            static_to_mirror: once_each(
+                snapshot.static_pods_with_mirrors().iter().map(|(pod, mirror)| (id(pod), mirror.map(id))),
+            ),
+            pod_to_mirror: once_each(translations.pod_to_mirror()),
+            mirror_to_pod: once_each(translations.mirror_to_pod()),
+            by_uid: universe.uids.iter().map(|uid| (uid.clone(), by_uid(snapshot, uid))).collect(),
+            by_full_name: universe
+                .full_names
+                .iter()
+                .map(|full_name| (full_name.clone(), by_full_name(snapshot, full_name)))
+                .collect(),
+        };
+        assert_eq!(snapshot.pods().len(), observation.pods.len(), "len agrees");
+        assert_eq!(snapshot.static_pods().len(), observation.static_pods.len(), "len agrees");
+        assert_eq!(snapshot.mirror_pods().len(), observation.mirror_pods.len(), "len agrees");
+        assert_eq!(snapshot.static_pods_with_mirrors().len(), observation.static_pods.len(), "len agrees");
+        assert_eq!(snapshot.pods().is_empty(), observation.pods.is_empty(), "is_empty agrees");
+        assert_eq!(snapshot.static_pods().is_empty(), observation.static_pods.is_empty(), "is_empty agrees");
+        assert_eq!(snapshot.mirror_pods().is_empty(), observation.mirror_pods.is_empty(), "is_empty agrees");
+        assert_eq!(
+            snapshot.static_pods_with_mirrors().is_empty(),
+            observation.static_pods.is_empty(),
+            "is_empty agrees"
+        );
+        assert_eq!(
+            snapshot.orphaned_mirror_pod_full_names().is_empty(),
+            observation.orphans.is_empty(),
+            "is_empty agrees"
+        );
+        observation
+    }
+}
+
+fn once_each<K: Ord + std::fmt::Debug, V>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    let mut count = 0;
+    for (key, value) in pairs {
+        count += 1;
+        map.insert(key, value);
+        assert_eq!(map.len(), count, "something is told twice, among {:?}", map.keys());
+    }
+    map
+}
+
+fn by_uid(snapshot: &Snapshot<TestPod>, uid: &str) -> UidAnswers {
+    let answers = UidAnswers {
+        pod: snapshot.pod_by_uid(uid).map(id),
+        mirror_pod: snapshot.mirror_pod_by_uid(uid).map(id),
+        translated: snapshot.translate_pod_uid(uid).to_string(),
+        pod_uid: snapshot.uid_translations().pod_uid(uid),
+        mirror_pod_uid: snapshot.uid_translations().mirror_pod_uid(uid),
+    };
+    // A UID in its own type is found as its string is.
+    assert_eq!(snapshot.pod_by_uid(&PodUid::from(uid)).map(id), answers.pod);
+    assert_eq!(snapshot.mirror_pod_by_uid(&MirrorPodUid::from(uid)).map(id), answers.mirror_pod);
+    assert_eq!(snapshot.translate_pod_uid(&MirrorPodUid::from(uid)), answers.translated.as_str());
+    answers
+}
+
+fn by_full_name(snapshot: &Snapshot<TestPod>, full_name: &str) -> FullNameAnswers {
+    let answers = FullNameAnswers {
+        pod: snapshot.pod_by_full_name(full_name).map(id),
+        mirror_pod: snapshot.mirror_pod_by_full_name(full_name).map(id),
+    };
+    // All other ways to ask by full name.
+    if let Some((name, namespace)) = full_name.split_once('_')
+        && !namespace.contains('_')
+    {
+        assert_eq!(snapshot.pod_by_name(namespace, name).map(id), answers.pod, "by name: {full_name}");
+        let pod = TestPod::plain("who-asks", full_name);
+        let mirror = TestPod::mirror("who-asks", full_name, "");
+        for asks in [&pod, &mirror] {
+            assert_eq!(snapshot.pod_by_mirror_pod(asks).map(id), answers.pod, "by mirror: {full_name}");
+            assert_eq!(snapshot.mirror_pod_by_pod(asks).map(id), answers.mirror_pod, "by pod: {full_name}");
+        }
+        let found = snapshot.pod_and_mirror_pod(&pod);
+        let pair = (found.pod.map(id), found.mirror_pod.map(id), found.was_mirror);
+        assert_eq!(pair, (Some(id(&pod)), answers.mirror_pod.clone(), false), "the pair: {full_name}");
+        let found = snapshot.pod_and_mirror_pod(&mirror);
+        let pair = (found.pod.map(id), found.mirror_pod.map(id), found.was_mirror);
+        assert_eq!(pair, (answers.pod.clone(), Some(id(&mirror)), true), "the pair: {full_name}");
+    }
+    answers
+}
