@@ -1,4 +1,86 @@
 //! The kubelet's pod manager as an embeddable, lock-free index: *which pod is this?*
+//!
+//! One [`Writer`] publishes immutable [`Snapshot`]s; any number of [`Reader`]s look pods up in them, from any thread,
+//! without ever blocking.
+//!
+//! ```text
+//!              makes the next snapshot            loads the current one
+//! operations ─> Writer ─────> (one atomic cell) ─────> Reader ─> Guard           for one piece of work
+//!                 │ ^                                       ├──> CachedReader    for a thread that always asks
+//!                 v │ frees, when nobody                    └──> Arc<Snapshot>   to keep
+//!            retire queue  holds it any more
+//! ```
+//!
+//! # Examples
+//! ```
+//! use pod_index::PodMeta;
+//!
+//! /// What this agent keeps of a pod. The full Kubernetes object would do as well.
+//! struct Pod { uid: String, name: String, namespace: String }
+//!
+//! impl PodMeta for Pod {
+//!     fn uid(&self) -> &str { &self.uid }
+//!     fn name(&self) -> &str { &self.name }
+//!     fn namespace(&self) -> &str { &self.namespace }
+//!     fn annotation(&self, _key: &str) -> Option<&str> { None }
+//! }
+//!
+//! let (mut writer, reader) = pod_index::new();
+//! let web = Pod { uid: "u1".into(), name: "web-0".into(), namespace: "shop".into() };
+//! writer.add_pod(web)?;
+//!
+//! let mut pods = reader.cached();
+//! let pod = pods.pod_by_uid("u1").expect("it was published");
+//! assert_eq!(pod.name, "web-0");
+//! # Ok::<(), pod_index::Error>(())
+//! ```
+//!
+//! # How it works
+//! A snapshot holds all indices of one moment: pods and mirror pods by UID, pods and mirror pods by full name, and the
+//! translation from a mirror's UID to its static pod's. They are persistent structures: the writer clones the current
+//! snapshot in O(1), changes the clone, which copies the few small pages on the way to what changes and shares all
+//! others, and publishes it by swapping one pointer. Hence
+//!
+//! * **a read sees one moment.** By-UID and by-name answers of one snapshot belong together; a mirror and the static pod
+//!   it translates to share a full name in every snapshot there ever is;
+//! * **a read costs what a hash table costs.** No lock, no allocation, no shared reference count, no write to memory
+//!   that another reader uses; so readers on many threads do not slow each other down;
+//! * **a reader never frees.** What was replaced waits in the writer's retire queue until no reader holds it. Replacing a
+//!   hundred thousand pods shows in no reader's tail latency;
+//! * **whole-set reads are views.** [`Snapshot::pods`] and its like are O(1) to obtain and copy nothing.
+//!
+//! # Which handle?
+//! | you want | use | it costs |
+//! |---|---|---|
+//! | answers for every event, on a thread of its own | [`Reader::cached`] | one relaxed atomic load a look-up |
+//! | several answers of one moment, now and then | [`Reader::load`] | some ten nanoseconds a guard |
+//! | a state to keep, or to hold across an `await` | [`Reader::snapshot`] | a shared reference count |
+//! | what has changed since you last looked | [`Snapshot::changes_since`] | in proportion to the changes |
+//! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
+//!
+//! # Trade-offs
+//! * **Stale reads.** This is a cache. What you read was true when its snapshot was published.
+//! * **One writer.** [`Writer`] is not `Clone` and its methods take `&mut self`. Give it a thread and a channel, and
+//!   publish what has gathered with one [`Writer::apply`].
+//! * **Dear writes.** A write copies pages where a plain hash table would change a word. Batches share the copies.
+//! * **Held snapshots cost memory.** An old snapshot keeps alive the pods and pages that only it holds. Keep guards short;
+//!   an idle [`CachedReader`] wants [`refresh`](CachedReader::refresh). [`Writer::retired_snapshots`] shows a reader that
+//!   holds on.
+//!
+//! # Progress
+//! Reads are lock-free always and wait-free in practice: they rest on arc-swap's `load`, whose own documentation says
+//! when not. A thread that holds more than eight guards at once takes a shared reference count for the ninth. The writer
+//! never waits for a reader.
+//!
+//! # The kubelet's words
+//! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server as a *mirror
+//! pod*, a second object with a UID of its own and the same *full name* (`name_namespace`). So one pod has two UIDs, and
+//! [`Snapshot::translate_pod_uid`] turns the API server's into the node's. Every method names the kubelet's equivalent,
+//! and carries it as a search alias: look for `GetPodByUID`.
+//!
+//! # Features
+//! The core has no features and few dependencies. `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `sources`
+//! reads static pods as the kubelet does; `kube` adds the API server; `agent` adds a node agent and its binary.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
