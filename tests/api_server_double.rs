@@ -125,8 +125,9 @@ async fn a_version_too_old_is_gone_by_an_event_or_by_a_status() {
     let server = ApiServer::start().await;
     let api: Api<Pod> = Api::all(server.client());
     let old = server.put("pods", &pod("a", "one", "n1")).version.to_string();
+    server.put("pods", &pod("a", "two", "n1"));
     let mut open = watch(&api, &old, &WatchParams::default()).await;
-    server.watched_by(1).await;
+    assert_eq!(next(&mut open).await, "ADDED two");
     server.expire_watches();
     assert_eq!((next(&mut open).await, next(&mut open).await), ("ERROR 410".to_owned(), "end".to_owned()));
     let mut late = watch(&api, &old, &WatchParams::default()).await;

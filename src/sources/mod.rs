@@ -17,6 +17,8 @@
 //! One thing cannot be the same: a UID that the manifest does not give. The kubelet hashes Go's in-memory form of the
 //! pod, which no other program can reproduce, so the UIDs here are as stable and as unique, but not the kubelet's.
 
+#[cfg(feature = "kube")]
+pub mod api_server;
 mod clock;
 pub mod file;
 pub mod http;

@@ -36,11 +36,10 @@ use tokio::sync::watch as channel;
 
 pub use fault::Fault;
 pub use request::Verb;
-pub use store::{Key, Object};
+pub use store::{Key, Object, Store};
 
 use connections::Listener;
 use fault::Faults;
-use store::Store;
 
 /// How long a test waits for what must happen. Only a failing test ever waits this long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -179,7 +178,7 @@ impl ApiServer {
         self.shared.lock().faults.clear();
     }
 
-    /// The past is forgotten: to watch from, or to page on from, an older version than now is 410 Gone.
+    /// The past is forgotten: to watch from an older version than now, or to page on, is 410 Gone.
     pub fn compact(&self) {
         self.shared.lock().store.compact();
     }
@@ -213,6 +212,20 @@ impl ApiServer {
     /// The next resource version is this much higher.
     pub fn jump(&self, by: u64) {
         self.shared.lock().store.jump(by);
+    }
+
+    /// A backup of everything, resource versions included.
+    pub fn backup(&self) -> Store {
+        self.shared.lock().store.clone()
+    }
+
+    /// Goes back to the backup, and ends each open watch, as if the server had been started anew on it.
+    pub fn restore(&self, backup: &Store) {
+        let mut state = self.shared.lock();
+        state.store = backup.clone();
+        state.expiries += 1;
+        drop(state);
+        self.shared.announce();
     }
 
     /// Watches send nothing until [`release`](Self::release): what happens meanwhile comes in one go.
@@ -277,22 +290,19 @@ impl ApiServer {
 
     /// Waits until so many requests of this kind have come.
     pub async fn seen(&self, verb: Verb, count: u64) {
-        self.wait(&format!("{count} of {verb:?}"), |state| state.counts[verb as usize] >= count).await;
+        self.until(&format!("{count} of {verb:?}"), |server| server.requests(verb) >= count).await;
     }
 
     /// Waits until so many watches are open.
     pub async fn watched_by(&self, watches: usize) {
-        self.wait(&format!("{watches} open watches"), |state| state.open_watches == watches).await;
+        self.until(&format!("{watches} open watches"), |server| server.open_watches() == watches).await;
     }
 
-    async fn wait(&self, what: &str, mut holds: impl FnMut(&State) -> bool) {
+    /// Waits until this holds. It is looked at whenever something changes.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let mut changes = self.shared.changed.subscribe();
         let wait = async {
-            loop {
-                changes.borrow_and_update();
-                if holds(&self.shared.lock()) {
-                    return;
-                }
+            while !holds(self) {
                 changes.changed().await.unwrap();
             }
         };

@@ -57,7 +57,8 @@ pub(super) struct Change {
 
 pub(super) type Objects = OrdMap<Key, Arc<Object>>;
 
-pub(super) struct Store {
+#[derive(Clone)]
+pub struct Store {
     pub(super) version: u64,
     pub(super) objects: Objects,
     /// Every change after `compacted`, in order.
@@ -135,8 +136,6 @@ impl Store {
     }
 
     pub(super) fn compact(&mut self) {
-        // Up to and with a version that nobody can have seen: else a client that is up to date would not notice.
-        self.version += 1;
         self.compacted = self.version;
         self.history.clear();
         self.pages.clear();

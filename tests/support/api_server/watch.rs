@@ -56,10 +56,7 @@ impl Watch {
             let gone = Refusal::gone(&self.seen.to_string(), state.store.compacted);
             return Batch { events: vec![error_event(&gone)], ends: true };
         }
-        if state.closures > self.closures {
-            batch.ends = true;
-            return batch;
-        }
+        batch.ends = state.closures > self.closures;
         if state.held {
             return batch;
         }

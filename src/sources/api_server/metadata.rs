@@ -1,0 +1,40 @@
+//! Pods of which nothing but the metadata is fetched.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PartialObjectMeta;
+
+use crate::PodMeta;
+use crate::sources::{Difference, SourcePod};
+
+impl PodMeta for PartialObjectMeta<Pod> {
+    fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+    fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+impl SourcePod for PartialObjectMeta<Pod> {
+    fn set_annotation(&mut self, key: &str, value: &str) {
+        self.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+    }
+
+    /// A change of the spec shows in no metadata, so it counts as one of the status.
+    fn difference(&self, newer: &Self) -> Difference {
+        let as_pod = |partial: &Self| Pod { metadata: partial.metadata.clone(), ..Pod::default() };
+        let difference = as_pod(self).difference(&as_pod(newer));
+        let same_version = self.metadata.resource_version == newer.metadata.resource_version;
+        if difference == Difference::None && !same_version { Difference::Status } else { difference }
+    }
+
+    fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
