@@ -8,6 +8,6 @@ mod uid;
 
 pub use full_name::{FullName, ParseFullNameError};
 pub(crate) use full_name::{SEPARATOR, split};
-pub(crate) use packed::Packed;
+pub(crate) use packed::{Form, Packed};
 pub(crate) use uid::Spelling;
 pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};

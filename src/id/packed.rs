@@ -3,13 +3,22 @@
 //! The API server writes UIDs as lower-case hyphenated UUIDs, the kubelet those of static pods as 32 lower-case hex
 //! digits. Nothing else is packed: an upper-case spelling is another UID, and two spellings must stay two UIDs.
 
-/// A UID in one of the two usual spellings, as its sixteen bytes.
+/// A UID in one of the two usual spellings, as two words that hold a digit in each four bits.
+///
+/// Words, not bytes, so that it stays in registers on its way from the string to the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Packed {
+pub(crate) struct Packed {
+    pub(crate) words: [u64; 2],
+    pub(crate) form: Form,
+}
+
+/// One of the two usual spellings.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Form {
     /// `8-4-4-4-12` lower-case hex digits.
-    Uuid([u8; 16]),
+    Uuid,
     /// 32 lower-case hex digits.
-    Hex([u8; 16]),
+    Hex,
 }
 
 /// Where the hyphens of a UUID stand.
@@ -17,7 +26,11 @@ const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 impl Packed {
     /// The packed form of `text`, if it is in one of the two spellings.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a call would pass the words through memory and cost more than the parse"
+    )]
+    #[inline(always)]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.as_bytes();
         if let Ok(text) = <&[u8; 36]>::try_from(text) {
@@ -27,53 +40,78 @@ impl Packed {
             digits[12..16].copy_from_slice(&text[14..18]);
             digits[16..20].copy_from_slice(&text[19..23]);
             digits[20..].copy_from_slice(&text[24..]);
-            let hyphens = text[8] == b'-' && text[13] == b'-' && text[18] == b'-' && text[23] == b'-';
-            return unhex(&digits).filter(|_| hyphens).map(Self::Uuid);
+            let hyphens = (text[8] ^ b'-') | (text[13] ^ b'-') | (text[18] ^ b'-') | (text[23] ^ b'-');
+            let (words, wrong) = unhex(&digits);
+            return (wrong | u128::from(hyphens) == 0).then_some(Self { words, form: Form::Uuid });
         }
-        unhex(text.try_into().ok()?).map(Self::Hex)
+        let (words, wrong) = unhex(text.try_into().ok()?);
+        (wrong == 0).then_some(Self { words, form: Form::Hex })
+    }
+
+    /// The words, to be stored without alignment.
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.words[1]) << 64 | u128::from(self.words[0])).to_le_bytes()
+    }
+
+    /// The reverse of [`to_bytes`](Self::to_bytes).
+    #[inline]
+    pub(crate) fn from_bytes(form: Form, bytes: [u8; 16]) -> Self {
+        Self { words: halves(u128::from_le_bytes(bytes)), form }
     }
 
     /// Writes the UID as it was spelled and returns it; `buffer` is long enough for both spellings.
     pub(crate) fn spell(self, buffer: &mut [u8; 36]) -> &str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let (bytes, hyphenated) = match self {
-            Self::Uuid(bytes) => (bytes, true),
-            Self::Hex(bytes) => (bytes, false),
-        };
+        let bytes = self.to_bytes();
+        let low = bytes.iter().map(|byte| byte & 15);
+        let high = bytes.iter().map(|byte| byte >> 4);
         let mut at = 0;
-        for byte in bytes {
-            if hyphenated && HYPHENS.contains(&at) {
+        for digit in low.chain(high) {
+            if self.form == Form::Uuid && HYPHENS.contains(&at) {
                 buffer[at] = b'-';
                 at += 1;
             }
-            buffer[at] = DIGITS[usize::from(byte >> 4)];
-            buffer[at + 1] = DIGITS[usize::from(byte & 15)];
-            at += 2;
+            buffer[at] = DIGITS[usize::from(digit)];
+            at += 1;
         }
         // Only ASCII was written.
         str::from_utf8(&buffer[..at]).unwrap_or_default()
     }
 }
 
-/// Sixteen bytes from 32 lower-case hex digits.
+/// 32 lower-case hex digits as sixteen bytes, and something that is not 0 if they are not all such digits.
 ///
-/// Straight-line on purpose, with one test at the end: the compiler turns it into vector instructions, and a UID is
-/// parsed on every look-up by string.
+/// The first sixteen digits go into the low halves of the bytes and the others into the high halves: any order will do, as
+/// long as it can be undone, and this one costs the least. A UID is parsed on every look-up by string, so this is
+/// straight-line code over whole vectors, with no branch until the end.
 #[inline]
-fn unhex(digits: &[u8; 32]) -> Option<[u8; 16]> {
-    let mut nibbles = [0u8; 32];
-    let mut bad = false;
-    for (nibble, &digit) in nibbles.iter_mut().zip(digits) {
-        let decimal = digit.wrapping_sub(b'0');
-        let letter = digit.wrapping_sub(b'a');
-        *nibble = if decimal < 10 { decimal } else { letter.wrapping_add(10) };
-        bad |= decimal >= 10 && letter >= 6;
-    }
+fn unhex(digits: &[u8; 32]) -> ([u64; 2], u128) {
     let mut bytes = [0u8; 16];
-    for (byte, pair) in bytes.iter_mut().zip(nibbles.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
+    let mut wrong = [0u8; 16];
+    for at in 0..16 {
+        let (low, low_wrong) = nibble(digits[at]);
+        let (high, high_wrong) = nibble(digits[at + 16]);
+        bytes[at] = low | high << 4;
+        wrong[at] = low_wrong | high_wrong;
     }
-    (!bad).then_some(bytes)
+    (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
+}
+
+#[inline]
+fn halves(both: u128) -> [u64; 2] {
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    let words = [both as u64, (both >> 64) as u64];
+    words
+}
+
+/// The value of a lower-case hex digit, and something that is not 0 if it is not one.
+#[inline]
+fn nibble(digit: u8) -> (u8, u8) {
+    let decimal = digit.wrapping_sub(b'0');
+    let letter = digit.wrapping_sub(b'a');
+    let value = if letter < 6 { letter + 10 } else { decimal };
+    let wrong = if letter < 6 || decimal < 10 { 0 } else { 0xff };
+    (value, wrong)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Packed;
+use super::{Form, Packed};
 
 /// The longest unusual UID that is kept without an allocation.
 const SHORT: usize = 22;
@@ -12,7 +12,8 @@ const SHORT: usize = 22;
 /// What the three public types share. 24 bytes, whatever the spelling.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Uid {
-    Packed(Packed),
+    Uuid([u8; 16]),
+    Hex([u8; 16]),
     Short { len: u8, bytes: [u8; SHORT] },
     Long(Arc<str>),
 }
@@ -20,7 +21,7 @@ enum Uid {
 impl Uid {
     fn new(text: &str) -> Self {
         if let Some(packed) = Packed::parse(text) {
-            return Self::Packed(packed);
+            return Self::packed(packed);
         }
         let mut bytes = [0; SHORT];
         match (bytes.get_mut(..text.len()), u8::try_from(text.len())) {
@@ -32,19 +33,29 @@ impl Uid {
         }
     }
 
+    fn packed(packed: Packed) -> Self {
+        match packed.form {
+            Form::Uuid => Self::Uuid(packed.to_bytes()),
+            Form::Hex => Self::Hex(packed.to_bytes()),
+        }
+    }
+
     /// The UID as it was spelled; `buffer` is scratch space for the packed spellings.
     fn as_str<'a>(&'a self, buffer: &'a mut [u8; 36]) -> &'a str {
         match self {
-            Self::Packed(packed) => packed.spell(buffer),
+            Self::Uuid(bytes) => Packed::from_bytes(Form::Uuid, *bytes).spell(buffer),
+            Self::Hex(bytes) => Packed::from_bytes(Form::Hex, *bytes).spell(buffer),
             // Copied from a `&str` of that very length.
             Self::Short { len, bytes } => str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default(),
             Self::Long(text) => text,
         }
     }
 
+    #[inline]
     fn as_ref(&self) -> UidRef<'_> {
         UidRef(match self {
-            Self::Packed(packed) => Spelling::Usual(*packed),
+            Self::Uuid(bytes) => Spelling::Usual(Packed::from_bytes(Form::Uuid, *bytes)),
+            Self::Hex(bytes) => Spelling::Usual(Packed::from_bytes(Form::Hex, *bytes)),
             Self::Short { len, bytes } => {
                 Spelling::Other(str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default())
             }
@@ -109,21 +120,23 @@ impl UidRef<'_> {
 
     fn to_uid(self) -> Uid {
         match self.0 {
-            Spelling::Usual(packed) => Uid::Packed(packed),
+            Spelling::Usual(packed) => Uid::packed(packed),
             Spelling::Other(text) => Uid::new(text),
         }
     }
 }
 
 impl<'a> From<&'a str> for UidRef<'a> {
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
+    #[inline(always)]
     fn from(text: &'a str) -> Self {
         Self(Packed::parse(text).map_or(Spelling::Other(text), Spelling::Usual))
     }
 }
 
 impl<'a> From<&'a String> for UidRef<'a> {
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
+    #[inline(always)]
     fn from(text: &'a String) -> Self {
         Self::from(text.as_str())
     }
@@ -165,6 +178,7 @@ macro_rules! uid_type {
 
             /// The UID in the borrowed form that look-ups take.
             #[must_use]
+            #[inline]
             pub fn as_uid_ref(&self) -> UidRef<'_> {
                 self.0.as_ref()
             }

@@ -1,6 +1,6 @@
 //! What the maps of a snapshot hold: plain data that leads from a UID or a full name to a place in a slab.
 
-use crate::id::{Packed, Spelling, UidRef};
+use crate::id::{Form, Packed, Spelling, UidRef};
 use crate::map::{Entry, Hashing};
 
 /// The three kinds of pod, each in a slab of its own, so that a view over one kind never looks at the others.
@@ -68,8 +68,8 @@ impl UidKey {
     #[inline]
     pub(crate) fn new(uid: UidRef<'_>, hashing: &Hashing) -> Self {
         match uid.0 {
-            Spelling::Usual(Packed::Uuid(bytes)) => Self { words: words(bytes), spelling: Self::UUID },
-            Spelling::Usual(Packed::Hex(bytes)) => Self { words: words(bytes), spelling: Self::HEX },
+            Spelling::Usual(Packed { words, form: Form::Uuid }) => Self { words, spelling: Self::UUID },
+            Spelling::Usual(Packed { words, form: Form::Hex }) => Self { words, spelling: Self::HEX },
             Spelling::Other(text) => Self { words: hashing.fingerprint(text), spelling: Self::OTHER },
         }
     }
@@ -78,12 +78,6 @@ impl UidKey {
     pub(crate) fn hash(&self, hashing: &Hashing) -> u64 {
         hashing.words(self.words)
     }
-}
-
-#[inline]
-fn words(bytes: [u8; 16]) -> [u64; 2] {
-    let (low, high) = bytes.split_at(8);
-    [low, high].map(|half| half.try_into().map_or(0, u64::from_ne_bytes))
 }
 
 /// Pods by UID and mirrors by UID are one map, because a UID lives in one world only: the place tells which.

@@ -408,7 +408,11 @@ impl<P: PodMeta> Snapshot<P> {
 
 /// How places are found; shared by the reads above and by `update`.
 impl<P: PodMeta> Snapshot<P> {
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a call would pass the UID through memory and cost more than the search"
+    )]
+    #[inline(always)]
     pub(crate) fn place_by_uid(&self, uid: UidRef<'_>) -> Option<Place> {
         let key = UidKey::new(uid, &self.hashing);
         let hash = key.hash(&self.hashing);
