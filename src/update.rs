@@ -15,9 +15,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::Slab;
 use crate::pod::{PodMeta, is_mirror_pod, is_static_pod};
-use crate::snapshot::{Kind, NameEntry, Place, Shadowed, Snapshot, Target, UidEntry, UidKey, World};
+use crate::snapshot::{NameEntry, Place, Shadowed, Snapshot, Target, UidEntry, UidKey, World};
 
 /// What [`Writer::add_pod`](crate::Writer::add_pod) and [`Writer::update_pod`](crate::Writer::update_pod) did.
 pub enum Upserted<P> {
@@ -33,10 +32,10 @@ impl<P: PodMeta> Snapshot<P> {
     /// Stores `pod` under its UID, whether or not the UID is known.
     pub(crate) fn upsert(&mut self, pod: Arc<P>) -> Result<Upserted<P>, Error> {
         check(&*pod)?;
-        let kind = kind_of(&*pod);
+        let world = if is_mirror_pod(&*pod) { World::Mirrors } else { World::Pods };
         let place = self.place_by_uid(UidRef::from(pod.uid()));
         if let Some(place) = place
-            && place.kind() == Some(kind)
+            && place.world() == world
             && let Some(old) = self.at(place)
             && old.name() == pod.name()
             && old.namespace() == pod.namespace()
@@ -44,13 +43,13 @@ impl<P: PodMeta> Snapshot<P> {
         {
             return Ok(self.replace(place, pod));
         }
-        if self.store.len(kind) == Slab::<()>::MAX_LEN {
+        if self.store.is_full(world) {
             return Err(Error::new(ErrorKind::Full, &*pod));
         }
-        // One path for all that is not a plain replacement: whatever the old object's name, kind or place, it is taken
+        // One path for all that is not a plain replacement: whatever the old object's name or world, it is taken
         // out, and the new one is filed as if it were new.
         let old = place.and_then(|place| self.take(place));
-        self.insert(kind, &pod);
+        self.insert(world, &pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
 
@@ -83,26 +82,27 @@ impl<P: PodMeta> Snapshot<P> {
         self.take(self.place_by_uid(uid)?)
     }
 
-    /// Puts `pod` where an object of the same UID, name and kind is. Touches one slab and no map.
+    /// Puts `pod` where an object of the same UID, name and world is. Touches one slab and no map.
     fn replace(&mut self, place: Place, pod: Arc<P>) -> Upserted<P> {
         if self.at(place).is_some_and(|old| Arc::ptr_eq(old, &pod)) {
             return Upserted::Unchanged;
         }
-        self.count(place.kind(), &*pod, usize::wrapping_add);
+        self.store.mark_static(place, is_static_pod(&*pod));
+        self.count(place.world(), &*pod, usize::wrapping_add);
         let Some(slot) = self.store.at_mut(place) else { return Upserted::Unchanged };
         let old = std::mem::replace(slot, pod);
-        self.count(place.kind(), &*old, usize::wrapping_sub);
+        self.count(place.world(), &*old, usize::wrapping_sub);
         Upserted::Replaced(old)
     }
 
     /// Files a pod whose UID is not in the index. There must be room for it.
-    fn insert(&mut self, kind: Kind, pod: &Arc<P>) {
-        let world = World::from(kind);
+    fn insert(&mut self, world: World, pod: &Arc<P>) {
         self.reconsider_departed(world, pod);
-        self.count(Some(kind), pod, usize::wrapping_add);
-        let Some(place) = self.store.insert(kind, Arc::clone(pod)) else { return };
+        self.count(world, pod, usize::wrapping_add);
+        let Some(place) = self.store.insert(world, Arc::clone(pod)) else { return };
+        self.store.mark_static(place, is_static_pod(pod));
         let key = UidKey::new(UidRef::from(pod.uid()), &self.hashing);
-        self.uids.insert(UidEntry { key, place }, &self.hashing);
+        self.uids.insert(UidEntry::new(key, place), &self.hashing);
 
         let previous = self.set_holder(world, place, pod);
         match world {
@@ -119,7 +119,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Takes out whoever is at `place`, and passes on what it held.
     fn take(&mut self, place: Place) -> Option<Arc<P>> {
         let pod = Arc::clone(self.at(place)?);
-        let world = World::from(place.kind()?);
+        let world = place.world();
         if self.holds(place, &*pod) {
             match self.successor(world, &*pod) {
                 Some(successor) => self.succeed(place, successor, &*pod),
@@ -131,15 +131,20 @@ impl<P: PodMeta> Snapshot<P> {
         let uid = UidRef::from(pod.uid());
         let key = UidKey::new(uid, &self.hashing);
         let (store, hashing) = (&self.store, &self.hashing);
-        self.uids.remove(key.hash(hashing), |entry| store.is_uid(entry, key, uid), hashing);
+        self.uids.remove(
+            key.hash(hashing),
+            |entry| entry.has(key),
+            |entry| store.is_uid(entry, uid),
+            hashing,
+        );
         self.store.remove(place);
-        self.count(place.kind(), &*pod, usize::wrapping_sub);
+        self.count(world, &*pod, usize::wrapping_sub);
         Some(pod)
     }
 
     /// Keeps the count of ephemeral containers. Wraps, so that a pod which does not always tell the same cannot panic.
-    fn count(&mut self, kind: Option<Kind>, pod: &P, change: fn(usize, usize) -> usize) {
-        if kind != Some(Kind::Mirror) {
+    fn count(&mut self, world: World, pod: &P, change: fn(usize, usize) -> usize) {
+        if world == World::Pods {
             self.ephemeral_containers = change(self.ephemeral_containers, pod.ephemeral_container_count());
         }
     }
@@ -161,7 +166,11 @@ impl<P: PodMeta> Snapshot<P> {
         let (name, namespace) = (pod.name(), pod.namespace());
         let hash = self.hashing.pair(name, namespace);
         let store = &self.store;
-        if let Some(entry) = self.names.find_mut(hash, |entry| store.is_name(entry, hash, name, namespace)) {
+        if let Some(entry) = self.names.find_mut(
+            hash,
+            |entry| entry.hash == hash,
+            |entry| store.is_name(entry, name, namespace),
+        ) {
             return std::mem::replace(entry.holder(world), place);
         }
         let mut entry = NameEntry { hash, pod: Place::NOWHERE, mirror: Place::NOWHERE };
@@ -184,7 +193,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// `successor` takes over the full name of `pod`, which is at `place`, and what comes with it.
     fn succeed(&mut self, place: Place, successor: Place, pod: &P) {
         let Some(heir) = self.at(successor).map(Arc::clone) else { return };
-        let world = if place.kind() == Some(Kind::Mirror) { World::Mirrors } else { World::Pods };
+        let world = place.world();
         if let Some(shadowed) = Shadowed::new(world, &*heir) {
             self.shadowed.remove(&shadowed);
         }
@@ -210,9 +219,14 @@ impl<P: PodMeta> Snapshot<P> {
         let store = &self.store;
         if entry.pod.is_nowhere() || entry.mirror.is_nowhere() {
             let hash = entry.hash;
-            self.names.remove(hash, |entry| store.is_name(entry, hash, name, namespace), &self.hashing);
+            self.names.remove(
+                hash,
+                |entry| entry.hash == hash,
+                |entry| store.is_name(entry, name, namespace),
+                &self.hashing,
+            );
         } else {
-            self.set_holder(World::from(place.kind().unwrap_or(Kind::Plain)), Place::NOWHERE, pod);
+            self.set_holder(place.world(), Place::NOWHERE, pod);
         }
     }
 }
@@ -318,14 +332,4 @@ fn check<P: PodMeta>(pod: &P) -> Result<(), Error> {
         return Ok(());
     };
     Err(Error::new(kind, pod))
-}
-
-fn kind_of<P: PodMeta>(pod: &P) -> Kind {
-    if is_mirror_pod(pod) {
-        Kind::Mirror
-    } else if is_static_pod(pod) {
-        Kind::Static
-    } else {
-        Kind::Plain
-    }
 }

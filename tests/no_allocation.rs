@@ -76,7 +76,10 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     for uid in UIDS {
         black_box(snapshot.pod_by_uid(uid));
         black_box(snapshot.mirror_pod_by_uid(uid));
-        black_box(snapshot.translate_pod_uid(uid));
+        // A UID of an unusual spelling that translates to itself is copied.
+        if uid.len() >= 32 {
+            black_box(snapshot.translate_pod_uid(uid));
+        }
         black_box(snapshot.uid_translations().pod_uid(uid));
         black_box(snapshot.uid_translations().mirror_pod_uid(uid));
     }

@@ -9,5 +9,4 @@ mod uid;
 pub use full_name::{FullName, ParseFullNameError};
 pub(crate) use full_name::{SEPARATOR, split};
 pub(crate) use packed::{Form, Packed};
-pub(crate) use uid::Spelling;
 pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};

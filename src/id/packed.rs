@@ -8,7 +8,7 @@
 /// Words, not bytes, so that it stays in registers on its way from the string to the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Packed {
-    pub(crate) words: [u64; 2],
+    pub(crate) words: (u64, u64),
     pub(crate) form: Form,
 }
 
@@ -48,21 +48,10 @@ impl Packed {
         (wrong == 0).then_some(Self { words, form: Form::Hex })
     }
 
-    /// The words, to be stored without alignment.
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
-        (u128::from(self.words[1]) << 64 | u128::from(self.words[0])).to_le_bytes()
-    }
-
-    /// The reverse of [`to_bytes`](Self::to_bytes).
-    #[inline]
-    pub(crate) fn from_bytes(form: Form, bytes: [u8; 16]) -> Self {
-        Self { words: halves(u128::from_le_bytes(bytes)), form }
-    }
-
     /// Writes the UID as it was spelled and returns it; `buffer` is long enough for both spellings.
     pub(crate) fn spell(self, buffer: &mut [u8; 36]) -> &str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let bytes = self.to_bytes();
+        let bytes = (u128::from(self.words.1) << 64 | u128::from(self.words.0)).to_le_bytes();
         let low = bytes.iter().map(|byte| byte & 15);
         let high = bytes.iter().map(|byte| byte >> 4);
         let mut at = 0;
@@ -85,7 +74,7 @@ impl Packed {
 /// long as it can be undone, and this one costs the least. A UID is parsed on every look-up by string, so this is
 /// straight-line code over whole vectors, with no branch until the end.
 #[inline]
-fn unhex(digits: &[u8; 32]) -> ([u64; 2], u128) {
+fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
     let mut bytes = [0u8; 16];
     let mut wrong = [0u8; 16];
     for at in 0..16 {
@@ -98,9 +87,9 @@ fn unhex(digits: &[u8; 32]) -> ([u64; 2], u128) {
 }
 
 #[inline]
-fn halves(both: u128) -> [u64; 2] {
+fn halves(both: u128) -> (u64, u64) {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
-    let words = [both as u64, (both >> 64) as u64];
+    let words = (both as u64, (both >> 64) as u64);
     words
 }
 

@@ -6,61 +6,52 @@ use std::sync::Arc;
 
 use super::{Form, Packed};
 
-/// The longest unusual UID that is kept without an allocation.
-const SHORT: usize = 22;
-
-/// What the three public types share. 24 bytes, whatever the spelling.
+/// What the three public types share. 24 bytes, whatever the spelling; whole words, because a copy that was put together
+/// from bytes would make the processor wait.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Uid {
-    Uuid([u8; 16]),
-    Hex([u8; 16]),
-    Short { len: u8, bytes: [u8; SHORT] },
-    Long(Arc<str>),
+    Uuid(u64, u64),
+    Hex(u64, u64),
+    Other(Arc<str>),
 }
 
 impl Uid {
     fn new(text: &str) -> Self {
-        if let Some(packed) = Packed::parse(text) {
-            return Self::packed(packed);
-        }
-        let mut bytes = [0; SHORT];
-        match (bytes.get_mut(..text.len()), u8::try_from(text.len())) {
-            (Some(head), Ok(len)) => {
-                head.copy_from_slice(text.as_bytes());
-                Self::Short { len, bytes }
-            }
-            _ => Self::Long(Arc::from(text)),
-        }
+        Packed::parse(text).map_or_else(|| Self::other(text), Self::packed)
     }
 
+    /// A UID in neither of the usual spellings; out of the way of those that are.
+    #[cold]
+    fn other(text: &str) -> Self {
+        Self::Other(Arc::from(text))
+    }
+
+    #[inline]
     fn packed(packed: Packed) -> Self {
+        let (first, second) = packed.words;
         match packed.form {
-            Form::Uuid => Self::Uuid(packed.to_bytes()),
-            Form::Hex => Self::Hex(packed.to_bytes()),
+            Form::Uuid => Self::Uuid(first, second),
+            Form::Hex => Self::Hex(first, second),
         }
     }
 
-    /// The UID as it was spelled; `buffer` is scratch space for the packed spellings.
+    /// The UID as it was spelled; `buffer` is scratch space for the usual spellings.
     fn as_str<'a>(&'a self, buffer: &'a mut [u8; 36]) -> &'a str {
-        match self {
-            Self::Uuid(bytes) => Packed::from_bytes(Form::Uuid, *bytes).spell(buffer),
-            Self::Hex(bytes) => Packed::from_bytes(Form::Hex, *bytes).spell(buffer),
-            // Copied from a `&str` of that very length.
-            Self::Short { len, bytes } => str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default(),
-            Self::Long(text) => text,
-        }
+        let UidRef { usual, other } = self.as_ref();
+        usual.map_or(other, |packed| packed.spell(buffer))
     }
 
     #[inline]
     fn as_ref(&self) -> UidRef<'_> {
-        UidRef(match self {
-            Self::Uuid(bytes) => Spelling::Usual(Packed::from_bytes(Form::Uuid, *bytes)),
-            Self::Hex(bytes) => Spelling::Usual(Packed::from_bytes(Form::Hex, *bytes)),
-            Self::Short { len, bytes } => {
-                Spelling::Other(str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default())
+        match self {
+            &Self::Uuid(first, second) => {
+                UidRef { usual: Some(Packed { words: (first, second), form: Form::Uuid }), other: "" }
             }
-            Self::Long(text) => Spelling::Other(text),
-        })
+            &Self::Hex(first, second) => {
+                UidRef { usual: Some(Packed { words: (first, second), form: Form::Hex }), other: "" }
+            }
+            Self::Other(text) => UidRef { usual: None, other: text },
+        }
     }
 }
 
@@ -93,36 +84,35 @@ impl PartialOrd for Uid {
 /// assert_eq!(UidRef::from(&uid), UidRef::from("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UidRef<'a>(pub(crate) Spelling<'a>);
-
-/// The inside of a [`UidRef`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Spelling<'a> {
-    Usual(Packed),
-    Other(&'a str),
+pub struct UidRef<'a> {
+    // Not an enum of the two: its variants would share memory, and a look-up would pay for the way there and back.
+    usual: Option<Packed>,
+    /// The string, if the spelling is not a usual one.
+    other: &'a str,
 }
 
-impl UidRef<'_> {
+impl<'a> UidRef<'a> {
     /// Whether this is the empty UID, which no pod may have.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Spelling::Other(""))
+        self.usual.is_none() && self.other.is_empty()
     }
 
-    /// The string of a UID that is in neither of the usual spellings.
+    /// The packed form, if the UID is in one of the usual spellings.
     #[inline]
-    pub(crate) fn unusual(&self) -> Option<&str> {
-        match self.0 {
-            Spelling::Usual(_) => None,
-            Spelling::Other(text) => Some(text),
-        }
+    pub(crate) fn usual(&self) -> Option<Packed> {
+        self.usual
     }
 
+    /// The string, if the UID is not in one of the usual spellings; otherwise empty.
+    #[inline]
+    pub(crate) fn other(&self) -> &'a str {
+        self.other
+    }
+
+    #[inline]
     fn to_uid(self) -> Uid {
-        match self.0 {
-            Spelling::Usual(packed) => Uid::packed(packed),
-            Spelling::Other(text) => Uid::new(text),
-        }
+        self.usual.map_or_else(|| Uid::other(self.other), Uid::packed)
     }
 }
 
@@ -130,7 +120,8 @@ impl<'a> From<&'a str> for UidRef<'a> {
     #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
     #[inline(always)]
     fn from(text: &'a str) -> Self {
-        Self(Packed::parse(text).map_or(Spelling::Other(text), Spelling::Usual))
+        let usual = Packed::parse(text);
+        Self { usual, other: if usual.is_some() { "" } else { text } }
     }
 }
 
@@ -144,9 +135,9 @@ impl<'a> From<&'a String> for UidRef<'a> {
 
 impl fmt::Display for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Spelling::Usual(packed) => f.pad(packed.spell(&mut [0; 36])),
-            Spelling::Other(text) => f.pad(text),
+        match self.usual {
+            Some(packed) => f.pad(packed.spell(&mut [0; 36])),
+            None => f.pad(self.other),
         }
     }
 }
@@ -163,7 +154,7 @@ macro_rules! uid_type {
         ///
         /// Any string is a UID of its own: two spellings of one UUID are two UIDs. 24 bytes; copying, hashing and
         /// comparing are O(1) and allocate nothing for the usual spellings (hyphenated lower-case UUID; 32 lower-case
-        /// hex digits) and for anything of up to 22 bytes. Longer unusual ones are one shared allocation.
+        /// hex digits). Any other is one shared allocation.
         ///
         /// Ordered as the strings are.
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -185,6 +176,7 @@ macro_rules! uid_type {
         }
 
         impl From<UidRef<'_>> for $name {
+            #[inline]
             fn from(uid: UidRef<'_>) -> Self {
                 Self(uid.to_uid())
             }
@@ -291,14 +283,13 @@ impl From<PodUid> for ResolvedPodUid {
 mod tests {
     use super::{PodUid, UidRef};
 
-    const SPELLINGS: [&str; 7] = [
+    const SPELLINGS: [&str; 6] = [
         "",
         "m1",
         "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
         "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0",
         "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
-        "exactly-22-bytes-long.",
-        "exactly-23-bytes-long..",
+        "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0 and more",
     ];
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! The index maps lead to numbers, not to pods, so that an update of a known pod writes one path here and touches no
 //! map. Pages are small because a page that is written is copied, and a copy counts every pointer it holds.
+//!
+//! Each value carries a mark, and the marked ones can be walked over without a look at the others.
 
 use std::sync::Arc;
 
@@ -19,21 +21,28 @@ pub(crate) struct Slab<T> {
     /// How far a number is shifted to the right to index the root: 0 if the root is a leaf.
     shift: u32,
     len: usize,
+    marked: usize,
 }
 
 #[derive(Clone)]
 enum Node<T> {
-    Leaf([Option<T>; WIDTH]),
+    Leaf {
+        /// Bit i: value i is marked.
+        marked: u16,
+        values: [Option<T>; WIDTH],
+    },
     Branch {
         /// Bit i: no room is left below child i.
         full: u16,
+        /// Bit i: something below child i is marked.
+        marked: u16,
         children: [Option<Arc<Node<T>>>; WIDTH],
     },
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { root: None, shift: 0, len: 0 }
+        Self { root: None, shift: 0, len: 0, marked: 0 }
     }
 }
 
@@ -43,6 +52,11 @@ impl<T> Slab<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many values are marked.
+    pub(crate) fn marked_len(&self) -> usize {
+        self.marked
     }
 
     #[inline]
@@ -58,23 +72,24 @@ impl<T> Slab<T> {
                     node = children[slot(number, shift)].as_deref()?;
                     shift = shift.wrapping_sub(WIDTH_BITS);
                 }
-                Node::Leaf(values) => return values[slot(number, 0)].as_ref(),
+                Node::Leaf { values, .. } => return values[slot(number, 0)].as_ref(),
             }
         }
     }
 
     /// All values, by ascending number.
     pub(crate) fn iter(&self) -> Iter<'_, T> {
-        let mut iter = Iter { path: Default::default(), depth: 0, leaf: [].iter(), left: self.len };
-        if let Some(root) = &self.root {
-            iter.enter(root);
-        }
-        iter
+        Iter::new(self, false, self.len)
+    }
+
+    /// The marked values, by ascending number.
+    pub(crate) fn iter_marked(&self) -> Iter<'_, T> {
+        Iter::new(self, true, self.marked)
     }
 }
 
 impl<T: Clone> Slab<T> {
-    /// Stores `value` under the smallest free number. Nothing is stored if the slab is full.
+    /// Stores `value`, unmarked, under the smallest free number. Nothing is stored if the slab is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if self.len == Self::MAX_LEN {
             return None;
@@ -105,14 +120,37 @@ impl<T: Clone> Slab<T> {
                     node = Arc::make_mut(children[slot(number, shift)].as_mut()?);
                     shift = shift.wrapping_sub(WIDTH_BITS);
                 }
-                Node::Leaf(values) => return values[slot(number, 0)].as_mut(),
+                Node::Leaf { values, .. } => return values[slot(number, 0)].as_mut(),
             }
         }
+    }
+
+    /// Marks the value under `number`, or takes its mark away.
+    pub(crate) fn mark(&mut self, number: u32, mark: bool) {
+        // What is marked already must not copy the path.
+        if self.get(number).is_none() || self.is_marked(number) == mark {
+            return;
+        }
+        if let Some(root) = &mut self.root {
+            Arc::make_mut(root).mark(number, self.shift, mark);
+            self.marked = if mark { self.marked + 1 } else { self.marked - 1 };
+        }
+    }
+
+    fn is_marked(&self, number: u32) -> bool {
+        let mut shift = self.shift;
+        let mut node = self.root.as_deref();
+        while let Some(Node::Branch { children, .. }) = node {
+            node = children[slot(number, shift)].as_deref();
+            shift -= WIDTH_BITS;
+        }
+        matches!(node, Some(Node::Leaf { marked, .. }) if marked & 1 << slot(number, 0) != 0)
     }
 
     /// Takes the value under `number` out; pages that are empty then go.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         self.get(number)?;
+        self.mark(number, false);
         let root = Arc::make_mut(self.root.as_mut()?);
         let value = root.remove(number, self.shift);
         self.len -= 1;
@@ -141,27 +179,34 @@ fn slot(number: u32, shift: u32) -> usize {
 
 impl<T> Node<T> {
     fn leaf() -> Self {
-        Self::Leaf([const { None }; WIDTH])
+        Self::Leaf { marked: 0, values: [const { None }; WIDTH] }
     }
 
     fn branch(first: Option<Arc<Self>>) -> Self {
         let full = u16::from(first.as_ref().is_some_and(|first| first.is_full()));
+        let marked = u16::from(first.as_ref().is_some_and(|first| first.has_marks()));
         let mut children = [const { None }; WIDTH];
         children[0] = first;
-        Self::Branch { full, children }
+        Self::Branch { full, marked, children }
     }
 
     fn is_full(&self) -> bool {
         match self {
-            Self::Leaf(values) => values.iter().all(Option::is_some),
+            Self::Leaf { values, .. } => values.iter().all(Option::is_some),
             Self::Branch { full, .. } => *full == FULL,
         }
     }
 
     fn is_empty(&self) -> bool {
         match self {
-            Self::Leaf(values) => values.iter().all(Option::is_none),
+            Self::Leaf { values, .. } => values.iter().all(Option::is_none),
             Self::Branch { children, .. } => children.iter().all(Option::is_none),
+        }
+    }
+
+    fn has_marks(&self) -> bool {
+        match self {
+            Self::Leaf { marked, .. } | Self::Branch { marked, .. } => *marked != 0,
         }
     }
 }
@@ -170,12 +215,12 @@ impl<T: Clone> Node<T> {
     /// Stores `value` in the first free slot below; there must be one.
     fn insert(&mut self, shift: u32, value: T) -> u32 {
         match self {
-            Self::Leaf(values) => {
+            Self::Leaf { values, .. } => {
                 let at = values.iter().position(Option::is_none).unwrap_or_default();
                 values[at] = Some(value);
                 u32::try_from(at).unwrap_or_default()
             }
-            Self::Branch { full, children } => {
+            Self::Branch { full, children, .. } => {
                 let at = full.trailing_ones();
                 let below = shift.wrapping_sub(WIDTH_BITS);
                 let child = children[at as usize % WIDTH].get_or_insert_with(|| {
@@ -191,11 +236,25 @@ impl<T: Clone> Node<T> {
         }
     }
 
+    fn mark(&mut self, number: u32, shift: u32, mark: bool) {
+        let at = slot(number, shift);
+        let (marks, has_marks) = match self {
+            Self::Leaf { marked, .. } => (marked, mark),
+            Self::Branch { marked, children, .. } => {
+                let Some(child) = &mut children[at] else { return };
+                let child = Arc::make_mut(child);
+                child.mark(number, shift.wrapping_sub(WIDTH_BITS), mark);
+                (marked, child.has_marks())
+            }
+        };
+        *marks = *marks & !(1 << at) | u16::from(has_marks) << at;
+    }
+
     fn remove(&mut self, number: u32, shift: u32) -> Option<T> {
         let at = slot(number, shift);
         match self {
-            Self::Leaf(values) => values[at].take(),
-            Self::Branch { full, children } => {
+            Self::Leaf { values, .. } => values[at].take(),
+            Self::Branch { full, children, .. } => {
                 let child = Arc::make_mut(children[at].as_mut()?);
                 let value = child.remove(number, shift.wrapping_sub(WIDTH_BITS));
                 *full &= !(1 << at);
@@ -236,7 +295,7 @@ fn compare<'a, T>(old: At<'a, T>, new: At<'a, T>, differs: &mut impl FnMut(Optio
 
 fn value_at<T>(node: Option<&Arc<Node<T>>>, at: usize) -> Option<&T> {
     match node.map(|node| &**node) {
-        Some(Node::Leaf(values)) => values[at].as_ref(),
+        Some(Node::Leaf { values, .. }) => values[at].as_ref(),
         _ => None,
     }
 }
@@ -252,26 +311,37 @@ fn child_at<T>((node, own): At<'_, T>, at: usize, shift: u32) -> At<'_, T> {
     (child, shift - WIDTH_BITS)
 }
 
-/// All values of a slab, by ascending number.
+/// Some values of a slab, by ascending number: all, or the marked ones.
 pub(crate) struct Iter<'a, T> {
-    /// The branches on the way down to `leaf`, of which the first `depth` count. An array, so that walking over a
+    /// The pages on the way down to the next value, of which the first `depth` count. An array, so that walking over a
     /// snapshot allocates nothing.
-    path: [std::slice::Iter<'a, Option<Arc<Node<T>>>>; DEPTH],
+    path: [Level<'a, T>; DEPTH],
     depth: usize,
-    leaf: std::slice::Iter<'a, Option<T>>,
+    marked_only: bool,
     left: usize,
 }
 
+/// A page, and which of its slots are still to be visited.
+struct Level<'a, T> {
+    node: Option<&'a Node<T>>,
+    slots: u16,
+}
+
 impl<'a, T> Iter<'a, T> {
+    fn new(slab: &'a Slab<T>, marked_only: bool, left: usize) -> Self {
+        let path = [const { Level { node: None, slots: 0 } }; DEPTH];
+        let mut iter = Self { path, depth: 0, marked_only, left };
+        if let Some(root) = &slab.root {
+            iter.enter(root);
+        }
+        iter
+    }
+
     fn enter(&mut self, node: &'a Node<T>) {
-        match node {
-            Node::Leaf(values) => self.leaf = values.iter(),
-            Node::Branch { children, .. } => {
-                if let Some(level) = self.path.get_mut(self.depth) {
-                    *level = children.iter();
-                    self.depth += 1;
-                }
-            }
+        let (Node::Leaf { marked, .. } | Node::Branch { marked, .. }) = node;
+        if let Some(level) = self.path.get_mut(self.depth) {
+            *level = Level { node: Some(node), slots: if self.marked_only { *marked } else { FULL } };
+            self.depth += 1;
         }
     }
 }
@@ -281,15 +351,23 @@ impl<'a, T> Iterator for Iter<'a, T> {
 
     fn next(&mut self) -> Option<&'a T> {
         loop {
-            if let Some(value) = self.leaf.find_map(Option::as_ref) {
-                self.left = self.left.saturating_sub(1);
-                return Some(value);
-            }
-            let level = self.depth.checked_sub(1)?;
-            match self.path[level].next() {
-                Some(Some(node)) => self.enter(node),
-                Some(None) => {}
-                None => self.depth = level,
+            let level = &mut self.path[self.depth.checked_sub(1)?];
+            let at = level.slots.trailing_zeros() as usize;
+            // The lowest bit goes; 0 stays 0.
+            level.slots &= level.slots.wrapping_sub(1);
+            match level.node {
+                Some(Node::Leaf { values, .. }) if at < WIDTH => {
+                    if let Some(value) = &values[at] {
+                        self.left = self.left.saturating_sub(1);
+                        return Some(value);
+                    }
+                }
+                Some(Node::Branch { children, .. }) if at < WIDTH => {
+                    if let Some(child) = &children[at] {
+                        self.enter(child);
+                    }
+                }
+                _ => self.depth -= 1,
             }
         }
     }
@@ -303,6 +381,7 @@ impl<T> ExactSizeIterator for Iter<'_, T> {}
 
 impl<T> Clone for Iter<'_, T> {
     fn clone(&self) -> Self {
-        Self { path: self.path.clone(), depth: self.depth, leaf: self.leaf.clone(), left: self.left }
+        let path = self.path.each_ref().map(|level| Level { node: level.node, slots: level.slots });
+        Self { path, depth: self.depth, marked_only: self.marked_only, left: self.left }
     }
 }

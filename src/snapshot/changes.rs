@@ -45,8 +45,7 @@ pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>
             Some(before) => changes.push(Change::Updated { old: before, new: after }),
         }
     };
-    Slab::compare(&new.store.plain, &old.store.plain, &mut differs);
-    Slab::compare(&new.store.statics, &old.store.statics, &mut differs);
+    Slab::compare(&new.store.pods, &old.store.pods, &mut differs);
     let pod = |mirror: Option<&'a Mirror<P>>| mirror.map(|mirror| &mirror.pod);
     Slab::compare(&new.store.mirrors, &old.store.mirrors, &mut |before, after| {
         differs(pod(before), pod(after));

@@ -1,49 +1,55 @@
 //! What the maps of a snapshot hold: plain data that leads from a UID or a full name to a place in a slab.
 
-use crate::id::{Form, Packed, Spelling, UidRef};
+use crate::id::{Form, Packed, UidRef};
 use crate::map::{Entry, Hashing};
 
-/// The three kinds of pod, each in a slab of its own, so that a view over one kind never looks at the others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// From the API server, or from nowhere in particular.
-    Plain,
-    /// From a file or a URL.
-    Static,
-    /// The API server's mirror of a static pod.
-    Mirror,
+/// The node's world and the API server's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum World {
+    /// The pods that run on the node.
+    Pods,
+    /// The API server's mirrors of static pods.
+    Mirrors,
 }
 
-/// Where a pod is: its kind and its number in that kind's slab, in one word. Zero is nowhere.
+/// Where a pod is: its world and its number in that world's slab, in one word. Zero is nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(u32);
 
 impl Place {
     pub(crate) const NOWHERE: Self = Self(0);
-    const KIND_SHIFT: u32 = 28;
+    const PODS: u32 = 1 << 28;
+    const MIRRORS: u32 = 2 << 28;
+    /// The bits that a place uses.
+    const BITS: u32 = (1 << 30) - 1;
 
-    pub(crate) fn new(kind: Kind, number: u32) -> Self {
-        let kind = match kind {
-            Kind::Plain => 1,
-            Kind::Static => 2,
-            Kind::Mirror => 3,
-        };
-        Self(kind << Self::KIND_SHIFT | number)
-    }
-
-    #[inline]
-    pub(crate) fn kind(self) -> Option<Kind> {
-        match self.0 >> Self::KIND_SHIFT {
-            1 => Some(Kind::Plain),
-            2 => Some(Kind::Static),
-            3 => Some(Kind::Mirror),
-            _ => None,
+    pub(crate) fn new(world: World, number: u32) -> Self {
+        match world {
+            World::Pods => Self(Self::PODS | number),
+            World::Mirrors => Self(Self::MIRRORS | number),
         }
     }
 
+    /// The number of a pod, if this is the place of one.
     #[inline]
-    pub(crate) fn number(self) -> u32 {
-        self.0 & ((1 << Self::KIND_SHIFT) - 1)
+    pub(crate) fn pod(self) -> Option<u32> {
+        (self.0 & Self::PODS != 0).then_some(self.number())
+    }
+
+    /// The number of a mirror, if this is the place of one.
+    #[inline]
+    pub(crate) fn mirror(self) -> Option<u32> {
+        (self.0 & Self::MIRRORS != 0).then_some(self.number())
+    }
+
+    #[inline]
+    pub(crate) fn world(self) -> World {
+        if self.0 & Self::MIRRORS == 0 { World::Pods } else { World::Mirrors }
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        self.0 & (Self::PODS - 1)
     }
 
     #[inline]
@@ -52,26 +58,33 @@ impl Place {
     }
 }
 
-/// A UID as the map compares it: two words and which spelling they stand for.
+/// A UID as the map compares it: sixteen bytes, and which spelling they stand for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UidKey {
-    words: [u64; 2],
+    words: (u64, u64),
     spelling: u32,
 }
 
 impl UidKey {
-    const UUID: u32 = 0;
-    const HEX: u32 = 1;
+    const UUID: u32 = 1 << 30;
+    const HEX: u32 = 2 << 30;
     /// The words are a fingerprint, so the string itself must be compared as well.
-    const OTHER: u32 = 2;
+    const OTHER: u32 = 3 << 30;
 
-    #[inline]
     pub(crate) fn new(uid: UidRef<'_>, hashing: &Hashing) -> Self {
-        match uid.0 {
-            Spelling::Usual(Packed { words, form: Form::Uuid }) => Self { words, spelling: Self::UUID },
-            Spelling::Usual(Packed { words, form: Form::Hex }) => Self { words, spelling: Self::HEX },
-            Spelling::Other(text) => Self { words: hashing.fingerprint(text), spelling: Self::OTHER },
-        }
+        uid.usual().map_or_else(|| Self::fingerprint(uid.other(), hashing), Self::usual)
+    }
+
+    /// The key of a UID in one of the usual spellings, which is the UID itself.
+    #[inline]
+    pub(crate) fn usual(uid: Packed) -> Self {
+        let spelling = if uid.form == Form::Uuid { Self::UUID } else { Self::HEX };
+        Self { words: uid.words, spelling }
+    }
+
+    /// The key of a UID in any other spelling, which others may share.
+    pub(crate) fn fingerprint(uid: &str, hashing: &Hashing) -> Self {
+        Self { words: hashing.fingerprint(uid), spelling: Self::OTHER }
     }
 
     #[inline]
@@ -81,23 +94,58 @@ impl UidKey {
 }
 
 /// Pods by UID and mirrors by UID are one map, because a UID lives in one world only: the place tells which.
+///
+/// Twenty bytes with the alignment of four, so that three of them share a cache line.
 #[derive(Clone, Copy)]
 pub(crate) struct UidEntry {
-    pub(crate) key: UidKey,
-    pub(crate) place: Place,
+    words: [u32; 4],
+    /// The spelling in the two highest bits, the place below; 0 if vacant.
+    rest: u32,
+}
+
+impl UidEntry {
+    pub(crate) fn new(key: UidKey, place: Place) -> Self {
+        Self { words: quarters(key.words), rest: key.spelling | place.0 }
+    }
+
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place(self.rest & Place::BITS)
+    }
+
+    /// Whether this may be the entry for `key`: half of the comparison, for all entries of a bucket.
+    #[inline]
+    pub(crate) fn may_have(&self, key: UidKey) -> bool {
+        let [first, second, ..] = self.words;
+        u64::from(second) << 32 | u64::from(first) == key.words.0
+    }
+
+    /// Whether this is the entry for `key`. If the key is a fingerprint, the strings must be compared still.
+    #[inline]
+    pub(crate) fn has(&self, key: UidKey) -> bool {
+        let [.., third, fourth] = self.words;
+        let same_end = u64::from(fourth) << 32 | u64::from(third) == key.words.1;
+        same_end && self.may_have(key) && self.rest & !Place::BITS == key.spelling
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "all four quarters are used")]
+fn quarters(words: (u64, u64)) -> [u32; 4] {
+    [words.0 as u32, (words.0 >> 32) as u32, words.1 as u32, (words.1 >> 32) as u32]
 }
 
 impl Entry for UidEntry {
-    const VACANT: Self =
-        Self { key: UidKey { words: [0; 2], spelling: UidKey::UUID }, place: Place::NOWHERE };
+    const VACANT: Self = Self { words: [0; 4], rest: 0 };
 
     #[inline]
     fn is_vacant(&self) -> bool {
-        self.place.is_nowhere()
+        self.rest == 0
     }
 
     fn hash(&self, hashing: &Hashing) -> u64 {
-        self.key.hash(hashing)
+        let [a, b, c, d] = self.words.map(u64::from);
+        hashing.words((b << 32 | a, d << 32 | c))
     }
 }
 
@@ -138,21 +186,5 @@ impl Entry for NameEntry {
 
     fn hash(&self, _: &Hashing) -> u64 {
         self.hash
-    }
-}
-
-/// The node's world and the API server's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum World {
-    Pods,
-    Mirrors,
-}
-
-impl From<Kind> for World {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Plain | Kind::Static => Self::Pods,
-            Kind::Mirror => Self::Mirrors,
-        }
     }
 }

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use changes::Change;
-pub(crate) use entry::{Kind, NameEntry, Place, UidEntry, UidKey, World};
+pub(crate) use entry::{NameEntry, Place, UidEntry, UidKey, World};
 pub(crate) use store::{Mirror, Store, Target};
 pub use views::{
     FullNames, MirrorPods, MirrorPodsIter, Pods, PodsAndMirrorPods, PodsIter, StaticPods, StaticPodsIter,
@@ -64,8 +64,8 @@ use crate::pod::{PodMeta, is_mirror_pod};
 pub struct Snapshot<P> {
     pub(crate) generation: u64,
     pub(crate) hashing: Hashing,
-    pub(crate) uids: Table<UidEntry>,
-    pub(crate) names: Table<NameEntry>,
+    pub(crate) uids: Table<UidEntry, 3>,
+    pub(crate) names: Table<NameEntry, 4>,
     pub(crate) store: Store<P>,
     /// Pods and mirrors whose full name is held by another live one. Nearly always empty.
     pub(crate) shadowed: OrdSet<Shadowed>,
@@ -149,11 +149,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
         let place = self.place_by_uid(uid.into())?;
-        match place.kind()? {
-            Kind::Plain => self.store.plain.get(place.number()),
-            Kind::Static => self.store.statics.get(place.number()),
-            Kind::Mirror => None,
-        }
+        self.store.pods.get(place.pod()?)
     }
 
     /// The mirror pod with this UID.
@@ -263,7 +259,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// full name. That lets the last status of a terminating static pod be reported.
     ///
     /// # Complexity
-    /// O(1) expected; no allocation, but for an unknown UID of an unusual spelling and more than 22 bytes.
+    /// O(1) expected; no allocation for UIDs in one of the usual spellings (hyphenated lower-case UUID; 32 lower-case hex
+    /// digits).
     ///
     /// # Examples
     /// ```
@@ -279,13 +276,11 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         let uid = uid.into();
-        if let Some(place) = self.place_by_uid(uid)
-            && place.kind() == Some(Kind::Mirror)
-            && let Some(target) = self.target_of(place)
-        {
-            return target.clone().into();
+        let mirror = self.place_by_uid(uid).filter(|place| place.world() == World::Mirrors);
+        match mirror.and_then(|mirror| self.target_of(mirror)) {
+            Some(target) => target.clone().into(),
+            None => uid.into(),
         }
-        uid.into()
     }
 
     /// All pods, terminated and terminating ones included; mirrors excluded. In no particular order.
@@ -414,15 +409,26 @@ impl<P: PodMeta> Snapshot<P> {
     )]
     #[inline(always)]
     pub(crate) fn place_by_uid(&self, uid: UidRef<'_>) -> Option<Place> {
+        let Some(packed) = uid.usual() else { return self.place_by_fingerprint(uid) };
+        let key = UidKey::usual(packed);
+        let entry =
+            self.uids.find(key.hash(&self.hashing), |entry| entry.may_have(key), |entry| entry.has(key))?;
+        Some(entry.place())
+    }
+
+    /// The way for UIDs of unusual spellings, apart from the usual one, which it would make slower.
+    #[cold]
+    fn place_by_fingerprint(&self, uid: UidRef<'_>) -> Option<Place> {
         let key = UidKey::new(uid, &self.hashing);
         let hash = key.hash(&self.hashing);
-        Some(self.uids.find(hash, |entry| self.store.is_uid(entry, key, uid))?.place)
+        let entry = self.uids.find(hash, |entry| entry.has(key), |entry| self.store.is_uid(entry, uid))?;
+        Some(entry.place())
     }
 
     #[inline]
     pub(crate) fn entry_by_name(&self, name: &str, namespace: &str) -> Option<&NameEntry> {
         let hash = self.hashing.pair(name, namespace);
-        self.names.find(hash, |entry| self.store.is_name(entry, hash, name, namespace))
+        self.names.find(hash, |entry| entry.hash == hash, |entry| self.store.is_name(entry, name, namespace))
     }
 
     /// Whoever is at `place`, mirror or not.

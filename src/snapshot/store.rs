@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::entry::{Kind, NameEntry, Place, UidEntry, UidKey};
+use super::entry::{NameEntry, Place, UidEntry, World};
 use crate::id::{PodUid, UidRef};
 use crate::map::Slab;
 use crate::pod::PodMeta;
 
-/// Three slabs, one for each kind of pod.
+/// Two slabs, one for each world. Static pods are marked, so that a view over them never looks at the others; a slab of
+/// their own would put a branch that cannot be foreseen into every look-up.
 pub(crate) struct Store<P> {
-    pub(crate) plain: Slab<Arc<P>>,
-    pub(crate) statics: Slab<Arc<P>>,
+    pub(crate) pods: Slab<Arc<P>>,
     pub(crate) mirrors: Slab<Mirror<P>>,
 }
 
@@ -33,89 +33,87 @@ pub(crate) enum Target {
 
 impl<P> Store<P> {
     pub(crate) fn new() -> Self {
-        Self { plain: Slab::default(), statics: Slab::default(), mirrors: Slab::default() }
+        Self { pods: Slab::default(), mirrors: Slab::default() }
     }
 
     /// Whoever is at `place`, mirror or not.
     #[inline]
     pub(crate) fn at(&self, place: Place) -> Option<&Arc<P>> {
-        match place.kind()? {
-            Kind::Plain => self.plain.get(place.number()),
-            Kind::Static => self.statics.get(place.number()),
-            Kind::Mirror => self.mirrors.get(place.number()).map(|mirror| &mirror.pod),
+        match place.pod() {
+            Some(number) => self.pods.get(number),
+            None => self.mirror_at(place).map(|mirror| &mirror.pod),
         }
     }
 
+    #[inline]
     pub(crate) fn mirror_at(&self, place: Place) -> Option<&Mirror<P>> {
-        (place.kind()? == Kind::Mirror).then(|| self.mirrors.get(place.number()))?
+        self.mirrors.get(place.mirror()?)
     }
 
     pub(crate) fn mirror_at_mut(&mut self, place: Place) -> Option<&mut Mirror<P>> {
-        (place.kind()? == Kind::Mirror).then(|| self.mirrors.get_mut(place.number()))?
+        self.mirrors.get_mut(place.mirror()?)
     }
 
     /// Whoever is at `place`, to replace.
     pub(crate) fn at_mut(&mut self, place: Place) -> Option<&mut Arc<P>> {
-        match place.kind()? {
-            Kind::Plain => self.plain.get_mut(place.number()),
-            Kind::Static => self.statics.get_mut(place.number()),
-            Kind::Mirror => self.mirrors.get_mut(place.number()).map(|mirror| &mut mirror.pod),
+        match place.pod() {
+            Some(number) => self.pods.get_mut(number),
+            None => self.mirror_at_mut(place).map(|mirror| &mut mirror.pod),
         }
     }
 
-    /// How many pods of this kind there are.
-    pub(crate) fn len(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Plain => self.plain.len(),
-            Kind::Static => self.statics.len(),
-            Kind::Mirror => self.mirrors.len(),
-        }
+    /// Whether the slab of this world takes no more.
+    pub(crate) fn is_full(&self, world: World) -> bool {
+        let len = match world {
+            World::Pods => self.pods.len(),
+            World::Mirrors => self.mirrors.len(),
+        };
+        len == Slab::<P>::MAX_LEN
     }
 
-    /// Puts a pod into the slab of its kind. Nowhere if that is full.
-    pub(crate) fn insert(&mut self, kind: Kind, pod: Arc<P>) -> Option<Place> {
-        let number = match kind {
-            Kind::Plain => self.plain.insert(pod),
-            Kind::Static => self.statics.insert(pod),
-            Kind::Mirror => self.mirrors.insert(Mirror { pod, target: Target::Itself }),
+    /// Puts a pod into the slab of its world. Nowhere if that is full.
+    pub(crate) fn insert(&mut self, world: World, pod: Arc<P>) -> Option<Place> {
+        let number = match world {
+            World::Pods => self.pods.insert(pod),
+            World::Mirrors => self.mirrors.insert(Mirror { pod, target: Target::Itself }),
         }?;
-        Some(Place::new(kind, number))
+        Some(Place::new(world, number))
+    }
+
+    /// Says whether the pod at `place` is a static one.
+    pub(crate) fn mark_static(&mut self, place: Place, is_static: bool) {
+        if let Some(number) = place.pod() {
+            self.pods.mark(number, is_static);
+        }
     }
 
     pub(crate) fn remove(&mut self, place: Place) {
-        match place.kind() {
-            Some(Kind::Plain) => drop(self.plain.remove(place.number())),
-            Some(Kind::Static) => drop(self.statics.remove(place.number())),
-            Some(Kind::Mirror) => drop(self.mirrors.remove(place.number())),
-            None => {}
+        if let Some(number) = place.pod() {
+            self.pods.remove(number);
+        } else if let Some(number) = place.mirror() {
+            self.mirrors.remove(number);
         }
     }
 }
 
 impl<P: PodMeta> Store<P> {
-    /// Whether `entry` is the one for `uid`, whose key is `key`.
+    /// Whether the pod of `entry`, whose key is that of `uid`, has this very UID.
     #[inline]
-    pub(crate) fn is_uid(&self, entry: &UidEntry, key: UidKey, uid: UidRef<'_>) -> bool {
-        entry.key == key
-            && !entry.place.is_nowhere()
-            && match uid.unusual() {
-                None => true,
-                Some(text) => self.at(entry.place).is_some_and(|pod| pod.uid() == text),
-            }
+    pub(crate) fn is_uid(&self, entry: &UidEntry, uid: UidRef<'_>) -> bool {
+        uid.usual().is_some() || self.at(entry.place()).is_some_and(|pod| pod.uid() == uid.other())
     }
 
-    /// Whether `entry` is the one for this full name, whose hash is `hash`.
+    /// Whether the pods of `entry`, whose hash is that of the full name, have this very full name.
     #[inline]
-    pub(crate) fn is_name(&self, entry: &NameEntry, hash: u64, name: &str, namespace: &str) -> bool {
-        entry.hash == hash
-            && self.at(entry.any()).is_some_and(|pod| pod.name() == name && pod.namespace() == namespace)
+    pub(crate) fn is_name(&self, entry: &NameEntry, name: &str, namespace: &str) -> bool {
+        self.at(entry.any()).is_some_and(|pod| pod.name() == name && pod.namespace() == namespace)
     }
 }
 
 // Not derived, because a derive would ask for `P: Clone`.
 impl<P> Clone for Store<P> {
     fn clone(&self) -> Self {
-        Self { plain: self.plain.clone(), statics: self.statics.clone(), mirrors: self.mirrors.clone() }
+        Self { pods: self.pods.clone(), mirrors: self.mirrors.clone() }
     }
 }
 

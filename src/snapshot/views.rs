@@ -1,6 +1,6 @@
 //! Whole-set reads: views that borrow from a snapshot and copy nothing.
 
-use std::iter::{Chain, FusedIterator, Map};
+use std::iter::{FusedIterator, Map};
 use std::sync::Arc;
 
 use super::{Mirror, Snapshot, Target};
@@ -108,7 +108,7 @@ pub struct PodsAndMirrorPods<'a, P> {
 }
 
 /// An iterator over [`Pods`].
-pub struct PodsIter<'a, P>(Chain<SlabIter<'a, Arc<P>>, SlabIter<'a, Arc<P>>>);
+pub struct PodsIter<'a, P>(SlabIter<'a, Arc<P>>);
 /// An iterator over [`StaticPods`].
 pub struct StaticPodsIter<'a, P>(SlabIter<'a, Arc<P>>);
 /// An iterator over [`MirrorPods`].
@@ -125,7 +125,7 @@ impl<'a, P: PodMeta> Pods<'a, P> {
     /// How many pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.plain.len() + self.snapshot.store.statics.len()
+        self.snapshot.store.pods.len()
     }
 
     /// Whether there are none.
@@ -137,7 +137,7 @@ impl<'a, P: PodMeta> Pods<'a, P> {
     /// The pods, one by one.
     #[must_use]
     pub fn iter(&self) -> PodsIter<'a, P> {
-        PodsIter(self.snapshot.store.statics.iter().chain(self.snapshot.store.plain.iter()))
+        PodsIter(self.snapshot.store.pods.iter())
     }
 }
 
@@ -145,7 +145,7 @@ impl<'a, P: PodMeta> StaticPods<'a, P> {
     /// How many static pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.statics.len()
+        self.snapshot.store.pods.marked_len()
     }
 
     /// Whether there are none.
@@ -157,7 +157,7 @@ impl<'a, P: PodMeta> StaticPods<'a, P> {
     /// The static pods, one by one.
     #[must_use]
     pub fn iter(&self) -> StaticPodsIter<'a, P> {
-        StaticPodsIter(self.snapshot.store.statics.iter())
+        StaticPodsIter(self.snapshot.store.pods.iter_marked())
     }
 }
 
@@ -203,7 +203,7 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
     /// How many static pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.statics.len()
+        self.snapshot.store.pods.marked_len()
     }
 
     /// Whether there are no static pods.
@@ -215,7 +215,7 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
     /// The static pods, each with the mirror that holds its full name.
     pub fn iter(&self) -> impl Iterator<Item = (&'a Arc<P>, Option<&'a Arc<P>>)> + use<'a, P> {
         let snapshot = self.snapshot;
-        snapshot.store.statics.iter().map(|pod| (pod, snapshot.mirror_pod_by_pod(pod)))
+        snapshot.store.pods.iter_marked().map(|pod| (pod, snapshot.mirror_pod_by_pod(pod)))
     }
 }
 
@@ -249,8 +249,8 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
         });
         let unmirrored = snapshot
             .store
-            .statics
-            .iter()
+            .pods
+            .iter_marked()
             .filter(|pod| snapshot.mirror_of_holder(pod).is_none())
             .map(|pod| (pod.uid().into(), None));
         mirrored.chain(unmirrored)
