@@ -68,7 +68,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(128))]
 
     #[test]
     fn every_read_after_every_step_is_what_the_model_says(history in vec(steps(), 1..100)) {
@@ -209,7 +209,7 @@ fn is_contested<'a>(pod: &TestPod, mut live: impl Iterator<Item = &'a Arc<TestPo
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(128))]
 
     #[test]
     fn on_well_formed_histories_the_index_is_the_kubelets(history in vec(well_formed_steps(), 1..100)) {
