@@ -1,1 +1,199 @@
-fn main() {}
+//! Instructions, counted by callgrind: the same in every run, on a loaded machine too, so that CI can hold them.
+//!
+//! Each bench does its work a thousand times, and fails if that takes 5 % more instructions than were counted when its
+//! line was last touched. If that is an improvement or worth its price, put the new count here.
+//!
+//! `cargo bench -p pod-index-benches --features instructions --bench instructions`
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind};
+use pod_index::{CachedReader, Operation, PodMeta, PodUid, Reader, Writer};
+use support::workload::{Pod, Workload};
+
+/// Pods in the index.
+const PODS: usize = 10_000;
+/// Repetitions in each bench.
+const TIMES: usize = 1_000;
+
+/// Fails above 105 % of `counted`.
+fn held_at(counted: u64) -> LibraryBenchmarkConfig {
+    let mut callgrind = Callgrind::default();
+    callgrind.hard_limits([(EventKind::Ir, counted + counted / 20)]);
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(callgrind);
+    config
+}
+
+/// A full index and a thousand keys.
+struct Setup<K> {
+    writer: Writer<Pod>,
+    reader: Reader<Pod>,
+    cached: CachedReader<Pod>,
+    keys: Vec<K>,
+}
+
+fn setup<K>(keys: impl FnOnce(&mut Workload) -> Vec<K>) -> Setup<K> {
+    let mut workload = Workload::new(PODS);
+    let (mut writer, reader) = pod_index::new();
+    let applied = writer.set_pods(workload.all());
+    assert!(applied.refused.is_empty(), "good pods");
+    let keys = keys(&mut workload);
+    assert_eq!(keys.len(), TIMES);
+    let mut cached = reader.cached();
+    cached.refresh();
+    // A thread's first load sets up its slots.
+    drop(reader.load());
+    Setup { writer, reader, cached, keys }
+}
+
+fn uids() -> Setup<Box<str>> {
+    setup(|workload| workload.hits(TIMES, |pod| pod.uid().into()))
+}
+
+fn parsed_uids() -> Setup<PodUid> {
+    setup(|workload| workload.hits(TIMES, |pod| pod.uid().into()))
+}
+
+fn unknown_uids() -> Setup<Box<str>> {
+    setup(|workload| workload.misses(TIMES))
+}
+
+fn mirror_uids() -> Setup<Box<str>> {
+    setup(|workload| workload.mirror_hits(TIMES, |pod| pod.uid().into()))
+}
+
+fn full_names() -> Setup<Box<str>> {
+    setup(|workload| workload.hits(TIMES, |pod| format!("{}_{}", pod.name(), pod.namespace()).into()))
+}
+
+fn names() -> Setup<(Box<str>, Box<str>)> {
+    setup(|workload| workload.hits(TIMES, |pod| (pod.namespace().into(), pod.name().into())))
+}
+
+fn updates() -> Setup<Arc<Pod>> {
+    setup(|workload| workload.hits(TIMES, Pod::renewed))
+}
+
+fn strangers() -> Setup<Arc<Pod>> {
+    setup(|workload| workload.strangers(TIMES))
+}
+
+#[library_benchmark(setup = uids, config = held_at(246_922))]
+#[bench::cached()]
+fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
+    for uid in &on.keys {
+        black_box(on.cached.pod_by_uid(black_box(&**uid)));
+    }
+    on
+}
+
+#[library_benchmark(setup = uids, config = held_at(293_855))]
+#[bench::load()]
+fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
+    for uid in &on.keys {
+        black_box(on.reader.load().pod_by_uid(black_box(&**uid)));
+    }
+    on
+}
+
+#[library_benchmark(setup = parsed_uids, config = held_at(135_691))]
+#[bench::cached()]
+fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
+    for uid in &on.keys {
+        black_box(on.cached.pod_by_uid(black_box(uid)));
+    }
+    on
+}
+
+#[library_benchmark(setup = unknown_uids, config = held_at(168_877))]
+#[bench::cached()]
+fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
+    for uid in &on.keys {
+        black_box(on.cached.pod_by_uid(black_box(&**uid)));
+    }
+    on
+}
+
+#[library_benchmark(setup = mirror_uids, config = held_at(306_888))]
+#[bench::cached()]
+fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
+    for uid in &on.keys {
+        black_box(on.cached.translate_pod_uid(black_box(&**uid)));
+    }
+    on
+}
+
+#[library_benchmark(setup = uids, config = held_at(229_730))]
+#[bench::cached()]
+fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
+    for uid in &on.keys {
+        black_box(on.cached.translate_pod_uid(black_box(&**uid)));
+    }
+    on
+}
+
+#[library_benchmark(setup = full_names, config = held_at(504_254))]
+#[bench::cached()]
+fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
+    for name in &on.keys {
+        black_box(on.cached.pod_by_full_name(black_box(name)));
+    }
+    on
+}
+
+#[library_benchmark(setup = names, config = held_at(302_496))]
+#[bench::cached()]
+fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
+    for (namespace, name) in &on.keys {
+        black_box(on.cached.pod_by_name(black_box(namespace), black_box(name)));
+    }
+    on
+}
+
+#[library_benchmark(setup = updates, config = held_at(3_242_923))]
+#[bench::one_by_one()]
+fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
+    for pod in &on.keys {
+        let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
+    }
+    on
+}
+
+#[library_benchmark(setup = updates, config = held_at(1_089_543))]
+#[bench::one_batch()]
+fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
+    let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
+    on
+}
+
+#[library_benchmark(setup = strangers, config = held_at(22_323_313))]
+#[bench::one_by_one()]
+fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
+    for pod in &on.keys {
+        let _ = black_box(on.writer.add_pod(Arc::clone(pod)));
+        black_box(on.writer.remove_pod(pod));
+    }
+    on
+}
+
+library_benchmark_group!(
+    name = hot_paths,
+    benchmarks = [
+        uid_hit,
+        uid_hit_by_load,
+        parsed_uid_hit,
+        uid_miss,
+        translate_mirror,
+        translate_pod,
+        full_name_hit,
+        name_hit,
+        update,
+        update_in_a_batch,
+        add_and_remove,
+    ]
+);
+
+main!(library_benchmark_groups = hot_paths);

@@ -1,0 +1,69 @@
+//! The performance report: runs the benches, and writes what they found to `docs/performance` and into the README.
+//!
+//! `cargo run --release -p pod-index-benches --bin report` does it all, in about eight minutes on two cores, on which
+//! nothing else should run; `-- --render` writes the report again from the figures of the last run.
+
+mod goals;
+mod machine;
+mod plots;
+mod svg;
+mod tables;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use support::figures::{self, Figure};
+
+/// The benches whose figures the report shows.
+const BENCHES: [&str; 4] = ["ratios", "memory", "contention", "latency"];
+
+/// What all benches found.
+struct Figures {
+    ratios: Vec<Figure>,
+    memory: Vec<Figure>,
+    contention: Vec<Figure>,
+    latency: Vec<Figure>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    if !env::args().any(|argument| argument == "--render") {
+        for bench in BENCHES {
+            run(bench)?;
+        }
+    }
+    let [ratios, memory, contention, latency] = BENCHES.map(figures::load);
+    let figures = Figures { ratios: ratios?, memory: memory?, contention: contention?, latency: latency? };
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = root.join("docs/performance");
+    fs::create_dir_all(&folder)?;
+    let machine = machine::describe();
+    fs::write(folder.join("README.md"), tables::report(&figures, &machine))?;
+    fs::write(folder.join("throughput.svg"), plots::throughput(&figures.contention, &machine))?;
+    fs::write(folder.join("latency.svg"), plots::latency(&figures.latency, &machine))?;
+    fill(&root.join("README.md"), &goals::section(&figures, &machine))?;
+    println!("written: docs/performance, and the README's section");
+    Ok(())
+}
+
+fn run(bench: &str) -> Result<(), Box<dyn Error>> {
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["bench", "-p", "pod-index-benches", "--features", "peers", "--bench", bench])
+        .status()?;
+    if status.success() { Ok(()) } else { Err(format!("the bench `{bench}` failed: {status}").into()) }
+}
+
+/// Puts `section` between the marks in the file.
+fn fill(file: &Path, section: &str) -> Result<(), Box<dyn Error>> {
+    const MARKS: [&str; 2] =
+        ["<!-- figures: written by `report` -->\n", "<!-- end of what `report` wrote -->"];
+    let text = fs::read_to_string(file)?;
+    let parts = text
+        .split_once(MARKS[0])
+        .and_then(|(before, rest)| Some((before, rest.split_once(MARKS[1])?.1)))
+        .ok_or_else(|| format!("{} has no marks to write between", file.display()))?;
+    fs::write(file, format!("{}{}{section}{}{}", parts.0, MARKS[0], MARKS[1], parts.1))?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The two pictures: throughput by threads, latency by percentile.
+
+use support::figures::{Figure, value};
+
+use crate::svg::{self, Line, Panel};
+use crate::tables::{CONTROL, PEERS, SITUATIONS};
+
+const N: usize = 100_000;
+
+/// Look-ups a second by how many threads look up.
+pub(crate) fn throughput(figures: &[Figure], machine: &str) -> String {
+    const THREADS: [usize; 4] = [1, 2, 4, 8];
+    let panels: Vec<_> = ["no writer", "1,000 updates/s", "a writer at full speed"]
+        .into_iter()
+        .map(|pace| Panel {
+            title: format!("{pace}, {N} pods, by threads"),
+            ticks: THREADS.map(|threads| threads.to_string()).into(),
+            lines: PEERS
+                .iter()
+                .map(|&name| Line {
+                    name,
+                    values: THREADS
+                        .iter()
+                        .map(|threads| {
+                            value(figures, N, &format!("{pace}, {threads} threads"), name).unwrap_or(f64::NAN)
+                        })
+                        .collect(),
+                })
+                .collect(),
+        })
+        .collect();
+    svg::chart("Look-ups by UID, all threads together", "million a second", machine, &panels)
+}
+
+/// How long a look-up takes, by percentile.
+pub(crate) fn latency(figures: &[Figure], machine: &str) -> String {
+    const PERCENTILES: [&str; 7] = ["50", "90", "99", "99.9", "99.99", "99.999", "100"];
+    let names = [&PEERS[1..], &[CONTROL]].concat();
+    let panels: Vec<_> = SITUATIONS
+        .into_iter()
+        .map(|(letter, situation)| Panel {
+            title: format!("({letter}) {situation}, {N} pods, by percentile"),
+            ticks: PERCENTILES.map(|p| if p == "100" { "max".to_owned() } else { p.to_owned() }).into(),
+            lines: names
+                .iter()
+                .map(|&name| Line {
+                    name,
+                    values: PERCENTILES
+                        .iter()
+                        .map(|p| value(figures, N, &format!("{letter} p{p}"), name).unwrap_or(f64::NAN))
+                        .collect(),
+                })
+                .collect(),
+        })
+        .collect();
+    svg::chart("One look-up by UID", "nanoseconds, the clock's own included", machine, &panels)
+}

@@ -1,0 +1,228 @@
+//! The report itself, in Markdown.
+
+use std::fmt::Write;
+
+use support::bare::Bare;
+use support::designs::{Cached, Design, Load, Parsed};
+use support::figures::{Figure, value};
+
+use crate::{Figures, goals};
+
+/// The designs in the order of the tables.
+pub(crate) const PEERS: [&str; 11] = [
+    Bare::NAME,
+    Cached::NAME,
+    Load::NAME,
+    Parsed::NAME,
+    "left-right",
+    "papaya",
+    "DashMap",
+    "parking_lot RwLock",
+    "std RwLock",
+    "kubelet's maps, parking_lot RwLock",
+    "kube-runtime Store",
+];
+/// What the latency bench calls the loop that only reads the clock.
+pub(crate) const CONTROL: &str = "control: only the clock";
+/// The situations of the latency bench.
+pub(crate) const SITUATIONS: [(&str, &str); 4] = [
+    ("a", "nothing else happens"),
+    ("b", "a writer at full speed"),
+    ("c", "1,000 updates/s and whole-set reads"),
+    ("d", "SetPods back to back"),
+];
+const SIZES: [usize; 5] = [110, 1_000, 10_000, 100_000, 1_000_000];
+
+pub(crate) fn report(figures: &Figures, machine: &str) -> String {
+    let mut text = format!(
+        "# Performance report\n\n\
+         Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare within a table; other \
+         machines give other figures and much the same ratios.\n\n\
+         Nine pods in ten come from the API server, one in ten is static and has a mirror. Keys are allocated apart from \
+         the maps and asked for in shuffled order. What one table compares was run interleaved, forwards and backwards \
+         in turn; figures are medians. The bare table is the limit: one flat hash table, UIDs as sixteen bytes, one \
+         multiplication to hash, no synchronisation. The others hold one map from UID to pod; the index, and the \
+         kubelet's maps, keep all five.\n\n## Goals\n\n"
+    );
+    text += &goals::table(figures);
+    for (what, title) in [("UID, hit", "Look-up by UID, found"), ("UID, miss", "Look-up by UID, not found")] {
+        text += &designs(&figures.ratios, title, "ns, and times the bare table", what);
+    }
+    text += &index_alone(&figures.ratios);
+    for (what, title) in [
+        ("update", "Update of one pod"),
+        ("add and remove", "Adding and removing a pod"),
+        ("update, in a batch of 64", "Update, in a batch of 64, a pod"),
+        ("update, in a batch of 1000", "Update, in a batch of 1,000, a pod"),
+        ("SetPods, a pod", "SetPods, a pod"),
+        ("pods and translations, a pod", "All pods and all translations, a pod"),
+        ("walk over all pods, a pod", "A walk over all pods, a pod"),
+    ] {
+        text += &designs(&figures.ratios, title, "ns, and times the bare table", what);
+    }
+    text += &designs(
+        &figures.memory,
+        "Memory",
+        "bytes a pod, pods excluded, and times the bare table",
+        "bytes a pod",
+    );
+    text += &held(&figures.memory);
+    text += &threads(&figures.contention);
+    text += "\n![Throughput by threads](throughput.svg)\n";
+    text += &latencies(&figures.latency);
+    text += "\n![Latency by percentile](latency.svg)\n";
+    text
+}
+
+/// A row for each design, a column for each size.
+fn designs(figures: &[Figure], title: &str, unit: &str, what: &str) -> String {
+    let mut names = PEERS.to_vec();
+    names.extend(["bare table, parsed UID", "kube-runtime Store, state()"]);
+    let mut text = format!("\n## {title}\n\n{unit}\n\n");
+    header(&mut text, "pods", &SIZES.map(grouped));
+    for name in names {
+        let cells = SIZES.map(|n| {
+            let Some(own) = value(figures, n, what, name) else { return String::new() };
+            let limit = value(figures, n, what, Bare::NAME).unwrap_or(f64::NAN);
+            format!("{} ({:.2})", short(own), own / limit)
+        });
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            row(&mut text, name, &cells);
+        }
+    }
+    text
+}
+
+/// What only the index can answer, beside its own look-up by UID.
+fn index_alone(figures: &[Figure]) -> String {
+    let mut text = "\n## Every other look-up of the index\n\nns, and times its own look-up by UID with the same handle\n\n"
+        .to_owned();
+    header(&mut text, "pods", &SIZES.map(grouped));
+    for (what, who) in [
+        ("UID, hit", Cached::NAME),
+        ("translate a mirror's UID", Cached::NAME),
+        ("translate a mirror's UID", Load::NAME),
+        ("translate a pod's UID", Cached::NAME),
+        ("translate a pod's UID", Load::NAME),
+        ("mirror by UID", Cached::NAME),
+        ("by (namespace, name), hit", Cached::NAME),
+        ("by (namespace, name), hit", Load::NAME),
+        ("by (namespace, name), hit", "the hash alone"),
+        ("by (namespace, name), miss", Cached::NAME),
+        ("by (namespace, name), miss", Load::NAME),
+        ("by full name, hit", Cached::NAME),
+        ("by full name, hit", Load::NAME),
+        ("pod by its mirror", Cached::NAME),
+        ("mirror by its pod", Cached::NAME),
+        ("pod and mirror", Cached::NAME),
+        ("obtain pods()", Cached::NAME),
+        ("obtain uid_translations()", Cached::NAME),
+    ] {
+        let base = if who == Load::NAME { who } else { Cached::NAME };
+        let cells = SIZES.map(|n| {
+            let Some(own) = value(figures, n, what, who) else { return String::new() };
+            format!("{} ({:.2})", short(own), own / value(figures, n, "UID, hit", base).unwrap_or(f64::NAN))
+        });
+        row(&mut text, &format!("{what}: {who}"), &cells);
+    }
+    text
+}
+
+fn held(figures: &[Figure]) -> String {
+    let mut text =
+        "\n### What a snapshot costs that somebody holds on to\n\nkB that stay allocated for its sake\n\n"
+            .to_owned();
+    header(&mut text, "pods", &SIZES.map(grouped));
+    for what in ["1,000 updates", "1,000 updates in one batch"] {
+        let cells = SIZES.map(|n| {
+            let what = format!("bytes of a snapshot held over {what}");
+            value(figures, n, &what, Cached::NAME).map_or_else(String::new, |bytes| short(bytes / 1e3))
+        });
+        row(&mut text, &format!("after {what}"), &cells);
+    }
+    text
+}
+
+fn threads(figures: &[Figure]) -> String {
+    let mut text = "\n## Threads\n\nmillion look-ups a second, all threads together\n".to_owned();
+    for n in [1_000, 100_000] {
+        let _ = write!(text, "\n### {} pods\n\n", grouped(n));
+        let columns: Vec<String> = ["no writer", "1,000 updates/s", "a writer at full speed"]
+            .iter()
+            .flat_map(|pace| [1, 2, 4, 8].map(|threads| format!("{pace}, {threads} threads")))
+            .collect();
+        header(&mut text, "", &columns);
+        for name in PEERS {
+            let cells: Vec<_> = columns
+                .iter()
+                .map(|what| value(figures, n, what, name).map_or_else(String::new, short))
+                .collect();
+            row(&mut text, name, &cells);
+        }
+    }
+    text
+}
+
+fn latencies(figures: &[Figure]) -> String {
+    let mut text =
+        "\n## Latency\n\nns for one look-up, the clock's own included; the control is the same loop around \
+                    nothing, beside the same threads\n"
+            .to_owned();
+    for n in [1_000, 100_000] {
+        for (letter, situation) in SITUATIONS {
+            let _ = write!(text, "\n### ({letter}) {situation}, {} pods\n\n", grouped(n));
+            header(&mut text, "", &["p50", "p99", "p99.9", "p99.99", "max"]);
+            for name in [&PEERS[1..], &[CONTROL]].concat() {
+                let cells = ["50", "99", "99.9", "99.99", "100"].map(|p| {
+                    value(figures, n, &format!("{letter} p{p}"), name).map_or_else(String::new, short)
+                });
+                row(&mut text, name, &cells);
+            }
+        }
+    }
+    text
+}
+
+pub(crate) fn header(text: &mut String, first: &str, columns: &[impl AsRef<str>]) {
+    row(text, first, columns);
+    let _ = writeln!(text, "|---|{}", "---:|".repeat(columns.len()));
+}
+
+pub(crate) fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
+    let _ = write!(text, "| {first} |");
+    for cell in cells {
+        let _ = write!(text, " {} |", cell.as_ref());
+    }
+    text.push('\n');
+}
+
+/// Three digits that count.
+pub(crate) fn short(value: f64) -> String {
+    match value {
+        _ if !value.is_finite() => "–".to_owned(),
+        _ if value.abs() < 10.0 => format!("{value:.2}"),
+        _ if value.abs() < 100.0 => format!("{value:.1}"),
+        _ => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is a positive figure"
+            )]
+            let whole = value.round().abs() as usize;
+            grouped(whole)
+        }
+    }
+}
+
+/// `100,000` instead of `100000`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
