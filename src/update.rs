@@ -104,10 +104,10 @@ impl<P: PodMeta> Snapshot<P> {
         let key = UidKey::new(UidRef::from(pod.uid()), &self.hashing);
         self.uids.insert(UidEntry::new(key, place), &self.hashing);
 
-        let previous = self.set_holder(world, place, pod);
+        let (previous, other) = self.set_holder(world, place, pod);
         match world {
-            World::Pods => self.translate_mirror_to(pod),
-            World::Mirrors => self.link_mirror(place, previous, pod),
+            World::Pods => self.translate(other, pod),
+            World::Mirrors => self.link_mirror(place, previous, other),
         }
         if let Some(previous) = self.at(previous)
             && let Some(shadowed) = Shadowed::new(world, &**previous)
@@ -161,8 +161,9 @@ impl<P: PodMeta> Snapshot<P> {
                 .is_some_and(|entry| entry.pod == place || entry.mirror == place)
     }
 
-    /// Makes `place` the holder of the full name of `pod`; returns who held it until now.
-    fn set_holder(&mut self, world: World, place: Place, pod: &P) -> Place {
+    /// Makes `place` the holder of the full name of `pod`; returns who held it until now, and who holds it in the other
+    /// world.
+    fn set_holder(&mut self, world: World, place: Place, pod: &P) -> (Place, Place) {
         let (name, namespace) = (pod.name(), pod.namespace());
         let hash = self.hashing.pair(name, namespace);
         let store = &self.store;
@@ -171,12 +172,13 @@ impl<P: PodMeta> Snapshot<P> {
             |entry| entry.hash == hash,
             |entry| store.is_name(entry, name, namespace),
         ) {
-            return std::mem::replace(entry.holder(world), place);
+            let previous = std::mem::replace(entry.holder(world), place);
+            return (previous, *entry.holder(world.other()));
         }
         let mut entry = NameEntry { hash, pod: Place::NOWHERE, mirror: Place::NOWHERE };
         *entry.holder(world) = place;
         self.names.insert(entry, &self.hashing);
-        Place::NOWHERE
+        (Place::NOWHERE, Place::NOWHERE)
     }
 
     /// Of those who bear the full name of `pod` without holding it, the one with the smallest UID.
@@ -197,10 +199,10 @@ impl<P: PodMeta> Snapshot<P> {
         if let Some(shadowed) = Shadowed::new(world, &*heir) {
             self.shadowed.remove(&shadowed);
         }
-        self.set_holder(world, successor, pod);
+        let (_, other) = self.set_holder(world, successor, pod);
         match world {
-            World::Pods => self.translate_mirror_to(&*heir),
-            World::Mirrors => self.link_mirror(successor, place, &*heir),
+            World::Pods => self.translate(other, &*heir),
+            World::Mirrors => self.link_mirror(successor, place, other),
         }
     }
 
@@ -233,22 +235,21 @@ impl<P: PodMeta> Snapshot<P> {
 
 /// What mirrors translate to. Only the mirror that holds a full name keeps a target; the others follow it.
 impl<P: PodMeta> Snapshot<P> {
-    /// The mirror that holds the full name of `pod`, which holds it too, translates to `pod` from now on.
-    fn translate_mirror_to(&mut self, pod: &P) {
-        let mirror = self.entry_by_name(pod.name(), pod.namespace()).map(|entry| entry.mirror);
-        if let Some(mirror) = mirror.filter(|mirror| !mirror.is_nowhere()) {
+    /// The mirror at `mirror`, if there is one, translates to `pod` from now on. Both hold the same full name.
+    fn translate(&mut self, mirror: Place, pod: &P) {
+        if !mirror.is_nowhere() {
             self.set_target(mirror, Target::Pod(PodUid::from(pod.uid())));
         }
     }
 
-    /// The mirror at `place`, which holds its full name from now on, takes over what `previous` translated to.
-    fn link_mirror(&mut self, place: Place, previous: Place, mirror: &P) {
+    /// The mirror at `place`, which holds its full name from now on, translates to the pod that holds it or, if there is
+    /// none, to what the mirror at `previous` translated to.
+    fn link_mirror(&mut self, place: Place, previous: Place, pod: Place) {
         let inherited = self
             .store
             .mirror_at_mut(previous)
             .map(|previous| std::mem::replace(&mut previous.target, Target::AsHolder));
-        let pod = self.entry_by_name(mirror.name(), mirror.namespace()).and_then(|entry| self.at(entry.pod));
-        let target = match pod {
+        let target = match self.at(pod) {
             Some(pod) => Target::Pod(PodUid::from(pod.uid())),
             None => inherited.unwrap_or(Target::Itself),
         };

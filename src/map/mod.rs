@@ -13,5 +13,5 @@ mod table;
 
 pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
-pub(crate) use slab::{Iter as SlabIter, Slab};
+pub(crate) use slab::{Iter as SlabIter, Slab, Value};
 pub(crate) use table::{Entry, Table};

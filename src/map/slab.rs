@@ -5,21 +5,29 @@
 //!
 //! Each value carries a mark, and the marked ones can be walked over without a look at the others.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
-/// Values in a leaf, children of a branch.
-const WIDTH_BITS: u32 = 4;
-const WIDTH: usize = 1 << WIDTH_BITS;
-/// The most branches on the way to a value: numbers have 28 bits, of which the leaf takes the last.
-const DEPTH: usize = (28 / WIDTH_BITS) as usize;
-/// Every slot of a page taken.
-const FULL: u16 = u16::MAX;
+/// The values of a leaf. Few: to copy them counts references that are scattered over all pods.
+const LEAF_BITS: u32 = 3;
+const LEAF: usize = 1 << LEAF_BITS;
+/// The children of a branch.
+const FAN_BITS: u32 = 4;
+const FAN: usize = 1 << FAN_BITS;
+/// Numbers have this many bits.
+const NUMBER_BITS: u32 = 28;
+/// The most pages on the way to a value.
+const DEPTH: usize = 1 + (NUMBER_BITS - LEAF_BITS).div_ceil(FAN_BITS) as usize;
+/// Every child of a branch full, or every slot to be visited.
+const ALL: u16 = u16::MAX;
 
 #[derive(Clone)]
 pub(crate) struct Slab<T> {
     root: Option<Arc<Node<T>>>,
     /// How far a number is shifted to the right to index the root: 0 if the root is a leaf.
     shift: u32,
+    /// The numbers below this one have a place in the tree as tall as it is.
+    capacity: u32,
     len: usize,
     marked: usize,
 }
@@ -29,26 +37,26 @@ enum Node<T> {
     Leaf {
         /// Bit i: value i is marked.
         marked: u16,
-        values: [Option<T>; WIDTH],
+        values: [Option<T>; LEAF],
     },
     Branch {
         /// Bit i: no room is left below child i.
         full: u16,
         /// Bit i: something below child i is marked.
         marked: u16,
-        children: [Option<Arc<Node<T>>>; WIDTH],
+        children: [Option<Arc<Node<T>>>; FAN],
     },
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { root: None, shift: 0, len: 0, marked: 0 }
+        Self { root: None, shift: 0, capacity: 1 << LEAF_BITS, len: 0, marked: 0 }
     }
 }
 
 impl<T> Slab<T> {
     /// The most values that a slab numbers.
-    pub(crate) const MAX_LEN: usize = 1 << 28;
+    pub(crate) const MAX_LEN: usize = 1 << NUMBER_BITS;
 
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -61,18 +69,18 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
-        let mut shift = self.shift;
-        if number >> shift >> WIDTH_BITS != 0 {
+        if number >= self.capacity {
             return None;
         }
+        let mut shift = self.shift;
         let mut node = self.root.as_deref()?;
         loop {
             match node {
                 Node::Branch { children, .. } => {
-                    node = children[slot(number, shift)].as_deref()?;
-                    shift = shift.wrapping_sub(WIDTH_BITS);
+                    node = children[child_slot(number, shift)].as_deref()?;
+                    shift = below(shift);
                 }
-                Node::Leaf { values, .. } => return values[slot(number, 0)].as_ref(),
+                Node::Leaf { values, .. } => return values[leaf_slot(number)].as_ref(),
             }
         }
     }
@@ -88,7 +96,7 @@ impl<T> Slab<T> {
     }
 }
 
-impl<T: Clone> Slab<T> {
+impl<T: Value> Slab<T> {
     /// Stores `value`, unmarked, under the smallest free number. Nothing is stored if the slab is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if self.len == Self::MAX_LEN {
@@ -99,11 +107,12 @@ impl<T: Clone> Slab<T> {
             Some(root) if root.is_full() => {
                 let root = Node::branch(self.root.take());
                 self.root = Some(Arc::new(root));
-                self.shift += WIDTH_BITS;
+                self.shift = if self.shift == 0 { LEAF_BITS } else { self.shift + FAN_BITS };
+                self.capacity <<= FAN_BITS;
             }
             Some(_) => {}
         }
-        let number = Arc::make_mut(self.root.as_mut()?).insert(self.shift, value);
+        let number = own(self.root.as_mut()?).insert(self.shift, value);
         self.len += 1;
         Some(number)
     }
@@ -113,14 +122,14 @@ impl<T: Clone> Slab<T> {
         // A miss must not copy the path.
         self.get(number)?;
         let mut shift = self.shift;
-        let mut node = Arc::make_mut(self.root.as_mut()?);
+        let mut node = own(self.root.as_mut()?);
         loop {
             match node {
                 Node::Branch { children, .. } => {
-                    node = Arc::make_mut(children[slot(number, shift)].as_mut()?);
-                    shift = shift.wrapping_sub(WIDTH_BITS);
+                    node = own(children[child_slot(number, shift)].as_mut()?);
+                    shift = below(shift);
                 }
-                Node::Leaf { values, .. } => return values[slot(number, 0)].as_mut(),
+                Node::Leaf { values, .. } => return values[leaf_slot(number)].as_mut(),
             }
         }
     }
@@ -132,7 +141,7 @@ impl<T: Clone> Slab<T> {
             return;
         }
         if let Some(root) = &mut self.root {
-            Arc::make_mut(root).mark(number, self.shift, mark);
+            own(root).mark(number, self.shift, mark);
             self.marked = if mark { self.marked + 1 } else { self.marked - 1 };
         }
     }
@@ -141,17 +150,17 @@ impl<T: Clone> Slab<T> {
         let mut shift = self.shift;
         let mut node = self.root.as_deref();
         while let Some(Node::Branch { children, .. }) = node {
-            node = children[slot(number, shift)].as_deref();
-            shift -= WIDTH_BITS;
+            node = children[child_slot(number, shift)].as_deref();
+            shift = below(shift);
         }
-        matches!(node, Some(Node::Leaf { marked, .. }) if marked & 1 << slot(number, 0) != 0)
+        matches!(node, Some(Node::Leaf { marked, .. }) if marked & 1 << leaf_slot(number) != 0)
     }
 
     /// Takes the value under `number` out; pages that are empty then go.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         self.get(number)?;
         self.mark(number, false);
-        let root = Arc::make_mut(self.root.as_mut()?);
+        let root = own(self.root.as_mut()?);
         let value = root.remove(number, self.shift);
         self.len -= 1;
         if root.is_empty() {
@@ -171,21 +180,58 @@ impl<T: Clone> Slab<T> {
     }
 }
 
-/// Which slot of a page that is `shift` bits above the values `number` belongs to.
+/// What a [`Slab`] stores.
+pub(crate) trait Value: Clone {
+    /// Reads the memory that cloning will write.
+    fn touch(&self) -> usize;
+}
+
+impl<T> Value for Arc<T> {
+    fn touch(&self) -> usize {
+        Arc::strong_count(self)
+    }
+}
+
+/// The page, to change: this one if nobody shares it, else a copy.
+///
+/// A copy counts one reference for each slot, all over memory, and a processor does such counts one after the other,
+/// each waiting for its cache line. So the lines are fetched first, all at once, by looking at the counts.
+fn own<T: Value>(node: &mut Arc<Node<T>>) -> &mut Node<T> {
+    if Arc::strong_count(node) > 1 {
+        black_box(match &**node {
+            Node::Leaf { values, .. } => values.iter().flatten().map(Value::touch).sum::<usize>(),
+            Node::Branch { children, .. } => children.iter().flatten().map(Value::touch).sum(),
+        });
+    }
+    Arc::make_mut(node)
+}
+
 #[inline]
-fn slot(number: u32, shift: u32) -> usize {
-    (number >> shift) as usize % WIDTH
+fn leaf_slot(number: u32) -> usize {
+    number as usize % LEAF
+}
+
+/// Which child of a branch that is `shift` bits above the values `number` belongs to.
+#[inline]
+fn child_slot(number: u32, shift: u32) -> usize {
+    (number >> shift) as usize % FAN
+}
+
+/// How far the children of a branch are above the values.
+#[inline]
+fn below(shift: u32) -> u32 {
+    shift.saturating_sub(FAN_BITS)
 }
 
 impl<T> Node<T> {
     fn leaf() -> Self {
-        Self::Leaf { marked: 0, values: [const { None }; WIDTH] }
+        Self::Leaf { marked: 0, values: [const { None }; LEAF] }
     }
 
     fn branch(first: Option<Arc<Self>>) -> Self {
         let full = u16::from(first.as_ref().is_some_and(|first| first.is_full()));
         let marked = u16::from(first.as_ref().is_some_and(|first| first.has_marks()));
-        let mut children = [const { None }; WIDTH];
+        let mut children = [const { None }; FAN];
         children[0] = first;
         Self::Branch { full, marked, children }
     }
@@ -193,7 +239,7 @@ impl<T> Node<T> {
     fn is_full(&self) -> bool {
         match self {
             Self::Leaf { values, .. } => values.iter().all(Option::is_some),
-            Self::Branch { full, .. } => *full == FULL,
+            Self::Branch { full, .. } => *full == ALL,
         }
     }
 
@@ -211,7 +257,7 @@ impl<T> Node<T> {
     }
 }
 
-impl<T: Clone> Node<T> {
+impl<T: Value> Node<T> {
     /// Stores `value` in the first free slot below; there must be one.
     fn insert(&mut self, shift: u32, value: T) -> u32 {
         match self {
@@ -222,11 +268,11 @@ impl<T: Clone> Node<T> {
             }
             Self::Branch { full, children, .. } => {
                 let at = full.trailing_ones();
-                let below = shift.wrapping_sub(WIDTH_BITS);
-                let child = children[at as usize % WIDTH].get_or_insert_with(|| {
+                let below = below(shift);
+                let child = children[at as usize % FAN].get_or_insert_with(|| {
                     Arc::new(if below == 0 { Self::leaf() } else { Self::branch(None) })
                 });
-                let child = Arc::make_mut(child);
+                let child = own(child);
                 let number = child.insert(below, value);
                 if child.is_full() {
                     *full |= 1 << at;
@@ -237,26 +283,26 @@ impl<T: Clone> Node<T> {
     }
 
     fn mark(&mut self, number: u32, shift: u32, mark: bool) {
-        let at = slot(number, shift);
-        let (marks, has_marks) = match self {
-            Self::Leaf { marked, .. } => (marked, mark),
+        let (marks, at, has_marks) = match self {
+            Self::Leaf { marked, .. } => (marked, leaf_slot(number), mark),
             Self::Branch { marked, children, .. } => {
+                let at = child_slot(number, shift);
                 let Some(child) = &mut children[at] else { return };
-                let child = Arc::make_mut(child);
-                child.mark(number, shift.wrapping_sub(WIDTH_BITS), mark);
-                (marked, child.has_marks())
+                let child = own(child);
+                child.mark(number, below(shift), mark);
+                (marked, at, child.has_marks())
             }
         };
         *marks = *marks & !(1 << at) | u16::from(has_marks) << at;
     }
 
     fn remove(&mut self, number: u32, shift: u32) -> Option<T> {
-        let at = slot(number, shift);
         match self {
-            Self::Leaf { values, .. } => values[at].take(),
+            Self::Leaf { values, .. } => values[leaf_slot(number)].take(),
             Self::Branch { full, children, .. } => {
-                let child = Arc::make_mut(children[at].as_mut()?);
-                let value = child.remove(number, shift.wrapping_sub(WIDTH_BITS));
+                let at = child_slot(number, shift);
+                let child = own(children[at].as_mut()?);
+                let value = child.remove(number, below(shift));
                 *full &= !(1 << at);
                 if child.is_empty() {
                     children[at] = None;
@@ -281,15 +327,17 @@ fn compare<'a, T>(old: At<'a, T>, new: At<'a, T>, differs: &mut impl FnMut(Optio
     }
     // A slab grows at the root: what was the root is child 0 of the taller one.
     let shift = old.1.max(new.1);
-    for at in 0..WIDTH {
-        if shift == 0 {
+    if shift == 0 {
+        for at in 0..LEAF {
             let (old, new) = (value_at(old.0, at), value_at(new.0, at));
             if old.is_some() || new.is_some() {
                 differs(old, new);
             }
-        } else {
-            compare(child_at(old, at, shift), child_at(new, at, shift), differs);
         }
+        return;
+    }
+    for at in 0..FAN {
+        compare(child_at(old, at, shift), child_at(new, at, shift), differs);
     }
 }
 
@@ -308,7 +356,7 @@ fn child_at<T>((node, own): At<'_, T>, at: usize, shift: u32) -> At<'_, T> {
         Some(Node::Branch { children, .. }) => children[at].as_ref(),
         _ => None,
     };
-    (child, shift - WIDTH_BITS)
+    (child, below(shift))
 }
 
 /// Some values of a slab, by ascending number: all, or the marked ones.
@@ -340,7 +388,7 @@ impl<'a, T> Iter<'a, T> {
     fn enter(&mut self, node: &'a Node<T>) {
         let (Node::Leaf { marked, .. } | Node::Branch { marked, .. }) = node;
         if let Some(level) = self.path.get_mut(self.depth) {
-            *level = Level { node: Some(node), slots: if self.marked_only { *marked } else { FULL } };
+            *level = Level { node: Some(node), slots: if self.marked_only { *marked } else { ALL } };
             self.depth += 1;
         }
     }
@@ -356,13 +404,13 @@ impl<'a, T> Iterator for Iter<'a, T> {
             // The lowest bit goes; 0 stays 0.
             level.slots &= level.slots.wrapping_sub(1);
             match level.node {
-                Some(Node::Leaf { values, .. }) if at < WIDTH => {
+                Some(Node::Leaf { values, .. }) if at < LEAF => {
                     if let Some(value) = &values[at] {
                         self.left = self.left.saturating_sub(1);
                         return Some(value);
                     }
                 }
-                Some(Node::Branch { children, .. }) if at < WIDTH => {
+                Some(Node::Branch { children, .. }) if at < FAN => {
                     if let Some(child) = &children[at] {
                         self.enter(child);
                     }

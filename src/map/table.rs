@@ -55,9 +55,9 @@ enum Node<E, const LINE: usize> {
 #[repr(align(64))]
 struct Bucket<E, const LINE: usize>([E; LINE]);
 
-/// An entry is in the bucket that its hash names or, if that was full, in the next one with room. At most half of the
-/// places are taken, so that few searches go on to a second bucket: to foresee that is beyond a processor, and a wrong
-/// guess costs it more than the second line.
+/// An entry is in the bucket that its hash names or, if that was full, in the next one with room. At most two
+/// thirds of the places are taken: with more, too many searches would go on to a second bucket, which a processor cannot
+/// foresee; with less, the table would not stay in its caches.
 struct Page<E, const LINE: usize> {
     /// As many as a power of two.
     buckets: Arc<[Bucket<E, LINE>]>,
@@ -221,7 +221,7 @@ impl<E: Entry, const LINE: usize> Bucket<E, LINE> {
 impl<E: Entry, const LINE: usize> Page<E, LINE> {
     /// An empty page for `entries` entries.
     fn new(entries: usize) -> Self {
-        let buckets = (entries * 2).div_ceil(LINE).max(MIN_PAGE).next_power_of_two();
+        let buckets = (entries * 3).div_ceil(LINE * 2).max(MIN_PAGE).next_power_of_two();
         Self { buckets: iter::repeat_n(Bucket([E::VACANT; LINE]), buckets).collect(), taken: 0 }
     }
 
@@ -270,7 +270,7 @@ impl<E: Entry, const LINE: usize> Page<E, LINE> {
 
     /// Whether one more entry would leave too few free places.
     fn is_full(&self) -> bool {
-        self.taken * 2 >= self.buckets.len() * LINE
+        self.taken * 3 >= self.buckets.len() * LINE * 2
     }
 
     fn entries(&self) -> impl Iterator<Item = E> {

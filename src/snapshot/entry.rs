@@ -12,6 +12,15 @@ pub(crate) enum World {
     Mirrors,
 }
 
+impl World {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Pods => Self::Mirrors,
+            Self::Mirrors => Self::Pods,
+        }
+    }
+}
+
 /// Where a pod is: its world and its number in that world's slab, in one word. Zero is nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(u32);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::entry::{NameEntry, Place, UidEntry, World};
 use crate::id::{PodUid, UidRef};
-use crate::map::Slab;
+use crate::map::{Slab, Value};
 use crate::pod::PodMeta;
 
 /// Two slabs, one for each world. Static pods are marked, so that a view over them never looks at the others; a slab of
@@ -120,5 +120,11 @@ impl<P> Clone for Store<P> {
 impl<P> Clone for Mirror<P> {
     fn clone(&self) -> Self {
         Self { pod: Arc::clone(&self.pod), target: self.target.clone() }
+    }
+}
+
+impl<P> Value for Mirror<P> {
+    fn touch(&self) -> usize {
+        self.pod.touch()
     }
 }
