@@ -246,9 +246,13 @@ async fn every_failure_keeps_the_pods_and_says_why() {
         (Answer::Stall(Vec::new()), "no whole answer within 300ms"),
     ] {
         server.then(bad);
-        let message = problem(&mut source).await;
-        assert!(message.contains(wanted), "{message:?} should say {wanted:?}");
-        assert_eq!(source.status().borrow().pods, 1);
+        let wrong =
+            |status: &SourceStatus| status.problems.iter().any(|problem| problem.message().contains(wanted));
+        let checks = until_status(&mut source, wrong).await.checks;
+        // And it stays wrong as long as the answer does.
+        let status = until_status(&mut source, |status| status.checks > checks + 1).await;
+        assert!(wrong(&status), "{wanted:?} is not among {:?}", status.problems);
+        assert_eq!(status.pods, 1);
         // Good again, and as it was: nobody needs to hear of it.
         server.then(good.clone());
         until_status(&mut source, |status| status.problems.is_empty()).await;
@@ -350,6 +354,15 @@ async fn redirects_are_followed_and_secrets_stay_with_their_host() {
     let direct = Server::start([ok(&manifest("web"))]).await;
     let mut direct = self::source(self::config(&direct.url("/")));
     assert_ne!(next(&mut direct).await[0].uid(), pods[0].uid());
+}
+
+#[tokio::test]
+async fn redirects_that_lead_nowhere_end() {
+    let server = Server::start([redirect("307 Temporary Redirect", "/again")]).await;
+    let mut source = source(config(&server.url("/")).period(DEADLINE));
+    let message = problem(&mut source).await;
+    assert_eq!(message, "stopped after 10 redirects");
+    assert_eq!(server.requests().len(), 11);
 }
 
 #[test]

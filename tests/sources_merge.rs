@@ -221,6 +221,19 @@ fn nothing_is_removed_before_all_sources_are_seen() {
 }
 
 #[test]
+fn a_pod_that_comes_back_before_all_sources_are_seen_has_never_been_away() {
+    let mut merge = Merge::new([Source::File, Source::Http]);
+    let same = Arc::new(pod("1", "a"));
+    let set_of = |pods: &[&Arc<Pod>]| SourceUpdate::Set(pods.iter().copied().map(Arc::clone).collect());
+    // Marked already, so that it stays the very same object.
+    let same = Arc::clone(&merge.update(Source::File, set_of(&[&same])).added[0]);
+    assert_eq!(told(&merge.update(Source::File, set([]))), "||||");
+    assert_eq!(told(&merge.update(Source::File, set_of(&[&same]))), "||||");
+    assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
+    assert_eq!(merge.pod_count(Source::File), 1);
+}
+
+#[test]
 fn an_empty_first_set_marks_its_source_seen() {
     let mut merge = Merge::<Pod>::new([Source::File]);
     assert!(!merge.all_sources_seen());

@@ -12,6 +12,40 @@
 //! api  ─┘
 //! ```
 //!
+//! # From sources to an index
+//! ```
+//! use futures_util::StreamExt;
+//! use futures_util::stream::select;
+//! use pod_index::sources::file::FileSource;
+//! use pod_index::sources::http::{HttpConfig, HttpSource};
+//! use pod_index::sources::{Merge, NodeName, Source};
+//!
+//! # fn main() -> Result<(), pod_index::sources::Problem> {
+//! let node = NodeName::new("node-1");
+//! let files = FileSource::new("/etc/kubernetes/manifests", node.clone());
+//! let url = HttpSource::new(HttpConfig::new("http://localhost:8000/pods")?, node)?;
+//! let mut updates = select(
+//!     files.map(|update| (Source::File, update)),
+//!     url.map(|update| (Source::Http, update)),
+//! );
+//!
+//! let mut merge = Merge::new([Source::File, Source::Http]);
+//! let (mut writer, _reader) = pod_index::new();
+//! let follow = async move {
+//!     while let Some((source, update)) = updates.next().await {
+//!         let merged = merge.update(source, update);
+//!         for problem in &merged.problems {
+//!             eprintln!("{problem}");
+//!         }
+//!         let applied = writer.apply(merged.into_operations());
+//!         println!("generation {}, ready: {}", applied.generation, merge.all_sources_seen());
+//!     }
+//! };
+//! # drop(follow);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What a static pod becomes
 //! A manifest is read as the kubelet reads it (`pkg/kubelet/config/common.go`); [`manifest`] lists each default.
 //! One thing cannot be the same: a UID that the manifest does not give. The kubelet hashes Go's in-memory form of the

@@ -8,6 +8,9 @@
 //! `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are ignored, `<<`
 //! merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two equal keys counts.
 //!
+//! It is more lenient than the kubelet in one thing: where YAML has a bare number or word and the field is a string
+//! (`value: 1`), the kubelet refuses the pod, and here the text is taken as it stands.
+//!
 //! # Defaults
 //! | field | becomes |
 //! |---|---|
