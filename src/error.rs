@@ -114,6 +114,22 @@ pub(crate) fn shorten(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
+/// An error and what lies behind it, each part once.
+#[cfg(feature = "kube")]
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::shorten;

@@ -86,10 +86,14 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "kube")]
+mod backoff;
 mod error;
 mod id;
 mod manager;
 mod map;
+#[cfg(feature = "kube")]
+pub mod mirror;
 mod pod;
 mod reader;
 mod snapshot;

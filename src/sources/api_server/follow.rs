@@ -3,7 +3,6 @@
 //! This file knows events, versions and failures. It must not know HTTP.
 
 use std::collections::{HashMap, VecDeque};
-use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::backoff::Backoff;
+use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{Problem, ProblemKind, SourceUpdate};
 use crate::{API_SERVER_SOURCE, CONFIG_SOURCE_ANNOTATION, PodUid};
@@ -237,15 +236,17 @@ where
         use watcher::Error::{WatchFailed, WatchStartFailed};
         match error {
             // The watcher would ask for the version that is gone until the end of days.
-            WatchStartFailed(Api(status)) if status.code == 410 => self.report(chain(error), Then::Relist),
+            WatchStartFailed(Api(status)) if status.code == 410 => {
+                self.report(crate::error::chain(error), Then::Relist)
+            }
             // The connection is broken: no event is lost, the watch goes on from the last one.
-            WatchFailed(ReadEvents(_)) => self.report(chain(error), Then::Wait),
+            WatchFailed(ReadEvents(_)) => self.report(crate::error::chain(error), Then::Wait),
             // An event that cannot be read, which the client takes for an empty status, is an event lost.
             WatchFailed(Api(status)) if status.code == 0 => {
                 self.report("an event of the watch could not be read".to_owned(), Then::Relist)
             }
-            WatchFailed(_) => self.report(chain(error), Then::Relist),
-            _ => self.report(chain(error), Then::Wait),
+            WatchFailed(_) => self.report(crate::error::chain(error), Then::Relist),
+            _ => self.report(crate::error::chain(error), Then::Wait),
         }
     }
 
@@ -278,19 +279,4 @@ fn settled<K: ResourceExt>(mut pod: K) -> K {
         API_SERVER_SOURCE.clone_into(source);
     }
     pod
-}
-
-/// An error and what lies behind it, each part once.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        cause = error.source();
-    }
-    text
 }

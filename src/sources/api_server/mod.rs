@@ -22,7 +22,6 @@
 //! promises both. Where the order is seen to be broken, the source lists anew. A server whose versions went back (etcd
 //! restored from a backup) is found out by any pod older than it was, and believed from scratch.
 
-mod backoff;
 mod connect;
 mod follow;
 mod metadata;

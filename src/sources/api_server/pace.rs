@@ -14,7 +14,7 @@ use kube::client::Body;
 use tokio::time;
 use tower::{BoxError, service_fn};
 
-use super::backoff::Backoff;
+use crate::backoff::Backoff;
 
 /// A watch that ended sooner than this was no watch. client-go's "very short watch".
 const SHORT: Duration = Duration::from_secs(1);

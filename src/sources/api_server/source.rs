@@ -15,9 +15,9 @@ use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::backoff::Backoff;
 use super::follow::Follow;
 use super::pace::paced;
+use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Source, SourceStatus, SourceUpdate};
 

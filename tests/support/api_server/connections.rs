@@ -17,7 +17,7 @@ type Connections = Arc<Mutex<JoinSet<()>>>;
 /// An open port. Dropping it closes it, and every connection that came through it.
 pub(super) struct Listener {
     address: SocketAddr,
-    accepting: JoinHandle<()>,
+    accepting: Option<JoinHandle<()>>,
     connections: Connections,
 }
 
@@ -27,11 +27,18 @@ impl Listener {
         let address = listener.local_addr().unwrap();
         let connections = Connections::default();
         let accepting = tokio::spawn(accept(listener, Arc::clone(&connections), shared));
-        Self { address, accepting, connections }
+        Self { address, accepting: Some(accepting), connections }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Closes the port, and every connection; what is returned ends when the port is free.
+    pub(super) fn close(mut self) -> JoinHandle<()> {
+        let accepting = self.accepting.take().expect("taken here alone");
+        accepting.abort();
+        accepting
     }
 
     pub(super) fn cut_connections(&self) {
@@ -41,7 +48,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.accepting.abort();
+        if let Some(accepting) = &self.accepting {
+            accepting.abort();
+        }
         self.cut_connections();
     }
 }

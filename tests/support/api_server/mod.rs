@@ -33,6 +33,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch as channel;
+use tokio::task::JoinHandle;
 
 pub use fault::Fault;
 pub use request::Verb;
@@ -48,6 +49,8 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub struct ApiServer {
     shared: Arc<Shared>,
     listener: Mutex<Option<Listener>>,
+    /// What is left of a listener that was told to close.
+    closing: Mutex<Option<JoinHandle<()>>>,
     address: SocketAddr,
 }
 
@@ -108,7 +111,7 @@ impl ApiServer {
         });
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Arc::clone(&shared)).await;
         let address = listener.address();
-        Self { shared, listener: Mutex::new(Some(listener)), address }
+        Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), address }
     }
 
     /// A client of it, as an agent has one. Must be called within a runtime, as every client must.
@@ -257,13 +260,28 @@ impl ApiServer {
 
     /// Closes the port: connections are cut, new ones refused, until [`accept`](Self::accept).
     pub fn refuse(&self) {
-        drop(self.listener.lock().unwrap().take());
+        if let Some(listener) = self.listener.lock().unwrap().take() {
+            *self.closing.lock().unwrap() = Some(listener.close());
+        }
     }
 
     /// Opens the port again.
     pub async fn accept(&self) {
+        let closing = self.closing.lock().unwrap().take();
+        if let Some(closing) = closing {
+            // The port is free when the task that held it is gone: it was told to end, and ends in that error.
+            let _ = closing.await;
+        }
         let listener = Listener::bind(self.address, Arc::clone(&self.shared)).await;
         *self.listener.lock().unwrap() = Some(listener);
+    }
+
+    /// Opens the port again, unless it is open.
+    pub async fn accept_again(&self) {
+        let is_open = self.listener.lock().unwrap().is_some();
+        if !is_open {
+            self.accept().await;
+        }
     }
 
     /// Every request comes from this node, and is held to what a node may do.

@@ -1,4 +1,4 @@
-//! How long to wait after a failure.
+//! How long to wait after a failure: for everything that talks to an API server.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ const FORGET: Duration = Duration::from_secs(120);
 
 /// Waits that double from the least to the most, each shortened at random by up to a half.
 #[derive(Clone, Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     least: Duration,
     most: Duration,
     next: Duration,
@@ -16,12 +16,12 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn new(least: Duration, most: Duration) -> Self {
+    pub(crate) fn new(least: Duration, most: Duration) -> Self {
         Self { least, most: most.max(least), next: least, last: None }
     }
 
     /// The wait that a failure at `now` is answered with.
-    pub(super) fn wait(&mut self, now: Instant) -> Duration {
+    pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         // A success in between is not enough: a server that lists and cannot watch would be listed without a pause.
         if self.last.is_some_and(|last| now.saturating_duration_since(last) > FORGET) {
             self.next = self.least;

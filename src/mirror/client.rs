@@ -1,0 +1,142 @@
+//! What makes and deletes mirror pods: the trait, its errors, and the one that does nothing.
+
+use std::error::Error;
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::MirrorPodUid;
+
+/// Creates and deletes mirror pods.
+///
+/// Kubelet: `MirrorClient` (`pkg/kubelet/pod/mirror_client.go`).
+pub trait MirrorClient: Send + Sync {
+    /// Creates the mirror of a static pod.
+    ///
+    /// That it exists is no error if it is the mirror of this very version of the pod.
+    ///
+    /// # Errors
+    /// If the node is unknown, has no UID or is being deleted; if a pod that is no mirror of this one bears the name; if the
+    /// API server refuses or cannot be reached.
+    ///
+    /// Kubelet: `CreateMirrorPod`.
+    #[doc(alias = "CreateMirrorPod")]
+    fn create_mirror_pod(&self, pod: &Pod) -> impl Future<Output = Result<Mirrored, MirrorError>> + Send;
+
+    /// Deletes a mirror pod at once, and says whether it did. With a UID, only if it is still the pod of that UID.
+    ///
+    /// That there is none, or that it has another UID, is no error: nothing was deleted.
+    ///
+    /// # Errors
+    /// If the full name is none; if the API server refuses or cannot be reached.
+    ///
+    /// Kubelet: `DeleteMirrorPod`.
+    #[doc(alias = "DeleteMirrorPod")]
+    fn delete_mirror_pod(
+        &self,
+        full_name: &str,
+        uid: Option<&MirrorPodUid>,
+    ) -> impl Future<Output = Result<bool, MirrorError>> + Send;
+}
+
+/// What became of a creation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mirrored {
+    /// It was created, and has this UID.
+    Created(MirrorPodUid),
+    /// It was there already, and has this UID.
+    Existed(MirrorPodUid),
+    /// There is no API server to create it on.
+    Nowhere,
+}
+
+/// The client of a node without an API server: it does nothing, and says so.
+///
+/// # Examples
+/// ```
+/// use pod_index::mirror::{MirrorClient, Mirrored, NoMirrorClient};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let pod = k8s_openapi::api::core::v1::Pod::default();
+/// assert_eq!(NoMirrorClient.create_mirror_pod(&pod).await, Ok(Mirrored::Nowhere));
+/// assert_eq!(NoMirrorClient.delete_mirror_pod("web_default", None).await, Ok(false));
+/// # });
+/// ```
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NoMirrorClient;
+
+impl MirrorClient for NoMirrorClient {
+    async fn create_mirror_pod(&self, _pod: &Pod) -> Result<Mirrored, MirrorError> {
+        Ok(Mirrored::Nowhere)
+    }
+
+    async fn delete_mirror_pod(
+        &self,
+        _full_name: &str,
+        _uid: Option<&MirrorPodUid>,
+    ) -> Result<bool, MirrorError> {
+        Ok(false)
+    }
+}
+
+/// Why a mirror pod could not be created or deleted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MirrorError {
+    kind: MirrorErrorKind,
+    pod: String,
+    message: String,
+}
+
+/// The kinds of [`MirrorError`]s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum MirrorErrorKind {
+    /// The full name is not `name_namespace`, or the pod has none.
+    Name,
+    /// The node is unknown, has no UID, or is being deleted.
+    Node,
+    /// A pod that is no mirror of this one bears its name.
+    Taken,
+    /// The API server refused, or could not be reached.
+    Request,
+}
+
+impl MirrorErrorKind {
+    /// A short word for the kind, for labels of metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Node => "node",
+            Self::Taken => "taken",
+            Self::Request => "request",
+        }
+    }
+}
+
+impl MirrorError {
+    /// An error of a [`MirrorClient`]: what kind, about which pod (its full name), and what is wrong.
+    pub fn new(kind: MirrorErrorKind, pod: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind, pod: pod.into(), message: message.into() }
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> MirrorErrorKind {
+        self.kind
+    }
+
+    /// The full name of the pod it is about.
+    #[must_use]
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+}
+
+impl fmt::Display for MirrorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mirror of {:?}: {}", self.pod, self.message)
+    }
+}
+
+impl Error for MirrorError {}
