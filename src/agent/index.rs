@@ -111,7 +111,7 @@ impl Work {
         }
         if applied.published {
             let pods = self.writer.snapshot().pods().len();
-            tracing::info!(generation = applied.generation, operations, pods, "published");
+            tracing::debug!(generation = applied.generation, operations, pods, "published");
         }
         self.board.indexed(sources);
         if self.merge.all_sources_seen() {

@@ -8,8 +8,6 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::Snapshot;
-
 /// How much is written before it is sent.
 const CHUNK: usize = 32 * 1024;
 
@@ -28,9 +26,9 @@ enum State {
 }
 
 impl PodList {
-    /// The pods of one snapshot, which is not held on to.
-    pub(super) fn new(snapshot: &Snapshot<Pod>) -> Self {
-        let pods: Vec<_> = snapshot.pods().iter().cloned().collect();
+    /// These pods. Their snapshot is not held on to.
+    pub(super) fn new<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Self {
+        let pods: Vec<_> = pods.into_iter().cloned().collect();
         Self { pods: pods.into_iter(), state: State::Head }
     }
 
@@ -93,7 +91,7 @@ mod tests {
             pod.metadata.namespace = Some("default".to_owned());
             pod
         }));
-        let mut list = PodList::new(&reader.load());
+        let mut list = PodList::new(reader.load().pods());
         let bytes: Vec<u8> = std::iter::from_fn(|| list.chunk()).flatten().collect();
         serde_json::from_slice(&bytes).unwrap()
     }

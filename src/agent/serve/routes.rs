@@ -17,6 +17,7 @@ pub(super) fn router(app: App) -> Router {
         .route("/pods", get(pods))
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
+        .route("/mirrors", get(mirrors))
         .route("/translate/{uid}", get(translate))
         .route("/sources", get(sources))
         .route("/healthz", get(async || "ok"))
@@ -27,7 +28,15 @@ pub(super) fn router(app: App) -> Router {
 
 /// All pods, mirrors excluded, as the kubelet's `/pods`.
 async fn pods(State(app): State<App>) -> Response {
-    let list = PodList::new(&app.reader.load());
+    list(PodList::new(app.reader.load().pods()))
+}
+
+/// All mirror pods.
+async fn mirrors(State(app): State<App>) -> Response {
+    list(PodList::new(app.reader.load().mirror_pods()))
+}
+
+fn list(list: PodList) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::new(list)).into_response()
 }
 
