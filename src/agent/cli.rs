@@ -48,11 +48,12 @@ pub(super) enum Query {
 
 /// Where the pods come from, and what to do with them.
 #[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct RunArgs {
     /// A YAML file with the kubelet's keys staticPodPath, staticPodURL, staticPodURLHeader, fileCheckFrequency and
-    /// httpCheckFrequency, and with hostnameOverride, address, port, logLevel and logFormat. What is given on the command
-    /// line or in the environment counts instead.
-    #[arg(long, env = "POD_INDEX_CONFIG", value_name = "FILE", verbatim_doc_comment)]
+    /// httpCheckFrequency, and for the other settings keys like their flags, such as hostnameOverride. What is given on
+    /// the command line or in the environment counts instead.
+    #[arg(long, env = "POD_INDEX_CONFIG", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
     /// A directory of static pod manifests, or one manifest.
@@ -75,6 +76,18 @@ pub(super) struct RunArgs {
     /// How often to ask the URL [default: 20s].
     #[arg(long, env = "POD_INDEX_HTTP_CHECK_FREQUENCY", value_name = "DURATION")]
     pub(super) http_check_frequency: Option<GoDuration>,
+
+    /// Follow the API server that this file names.
+    #[arg(long, env = "POD_INDEX_KUBECONFIG", value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+
+    /// Follow the API server of $KUBECONFIG, of ~/.kube/config or, in a pod, of its service account.
+    #[arg(long, env = "POD_INDEX_API_SERVER")]
+    pub(super) api_server: bool,
+
+    /// Follow the API server's pods of all nodes, not of this one alone.
+    #[arg(long, env = "POD_INDEX_ALL_NODES")]
+    pub(super) all_nodes: bool,
 
     /// The node's name, instead of the host's.
     #[arg(long, env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]

@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use super::board::Board;
 use super::exit::Failure;
 use super::index::Report;
-use super::settings::{FileSettings, Settings};
+use super::settings::{ApiSettings, FileSettings, Settings};
+use crate::sources::api_server::{ApiServer, connect};
 use crate::sources::file::FileSource;
 use crate::sources::http::HttpSource;
 use crate::sources::{Problem, Source, SourceUpdate};
@@ -24,11 +25,12 @@ const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 pub(super) fn configured(settings: &Settings) -> Vec<Source> {
     let file = settings.file.as_ref().map(|_| Source::File);
     let http = settings.http.as_ref().map(|_| Source::Http);
-    file.into_iter().chain(http).collect()
+    let api = settings.api.as_ref().map(|_| Source::Api);
+    file.into_iter().chain(http).chain(api).collect()
 }
 
 /// Starts every source that `settings` names. They end when nobody listens any more.
-pub(super) fn start(
+pub(super) async fn start(
     settings: &Settings,
     board: &Arc<Board>,
     reports: &Sender<Report>,
@@ -46,6 +48,17 @@ pub(super) fn start(
         keep_running(Source::Http, reports.clone(), move || {
             let source = HttpSource::new(config.clone(), node.clone())?;
             board.join(Source::Http, source.status());
+            Ok(source)
+        })?;
+    }
+    if let Some(ApiSettings { kubeconfig, all_nodes }) = settings.api.clone() {
+        let client = connect(kubeconfig.as_deref()).await;
+        let client = client.map_err(|problem| Failure::Usage(problem.to_string()))?;
+        let (node, board) = (settings.node.clone(), Arc::clone(board));
+        keep_running(Source::Api, reports.clone(), move || {
+            let server = ApiServer::new(client.clone());
+            let source = if all_nodes { server } else { server.node(&node) }.pods();
+            board.join(Source::Api, source.status());
             Ok(source)
         })?;
     }

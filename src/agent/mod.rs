@@ -3,9 +3,9 @@
 //! This room ties the others together, and is the only one that may. It must not know how any of them does its work.
 //!
 //! ```text
-//! file ─┐                                                             ┌─> HTTP
-//!       ├─> bounded channel ─> the one writer thread (merge) ─> Reader ─┤
-//! http ─┘                                                             └─> the table
+//! file ─┐                                                               ┌─> HTTP
+//! http ─┼─> bounded channel ─> the one writer thread (merge) ─> Reader ─┤
+//! api  ─┘                                                               └─> the table
 //! ```
 //!
 //! # Exit codes

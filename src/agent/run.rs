@@ -38,7 +38,7 @@ async fn live(settings: Settings) -> Result<(), Failure> {
     let board = Arc::new(Board::new());
     let (mut index, reports) = Index::start(writer, &feeds::configured(&settings), Arc::clone(&board))
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
-    feeds::start(&settings, &board, &reports)?;
+    feeds::start(&settings, &board, &reports).await?;
 
     let done = tokio::select! {
         () = index.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),

@@ -1,5 +1,8 @@
 //! The agent as its users meet it: the real binary, real files, real sockets.
 
+mod api;
+#[path = "../support/api_server/mod.rs"]
+mod api_server;
 mod config;
 mod hostile;
 mod life;

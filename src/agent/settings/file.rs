@@ -22,6 +22,9 @@ pub(super) struct ConfigFile {
     pub(super) static_pod_url_header: BTreeMap<String, Vec<String>>,
     pub(super) file_check_frequency: Option<GoDuration>,
     pub(super) http_check_frequency: Option<GoDuration>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) api_server: bool,
+    pub(super) all_nodes: bool,
     pub(super) hostname_override: Option<String>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
@@ -38,8 +41,10 @@ impl ConfigFile {
             let line = line.map(|line| format!("{line}:")).unwrap_or_default();
             Failure::Usage(format!("{}:{line} {message}", path.display()))
         })?;
-        if let (Some(static_pod_path), Some(directory)) = (&mut config.static_pod_path, path.parent()) {
-            *static_pod_path = directory.join(&*static_pod_path);
+        if let Some(directory) = path.parent() {
+            for relative in [&mut config.static_pod_path, &mut config.kubeconfig].into_iter().flatten() {
+                *relative = directory.join(&*relative);
+            }
         }
         Ok(config)
     }

@@ -31,6 +31,7 @@ pub(super) struct Settings {
     pub(super) node: NodeName,
     pub(super) file: Option<FileSettings>,
     pub(super) http: Option<HttpConfig>,
+    pub(super) api: Option<ApiSettings>,
     pub(super) address: SocketAddr,
     pub(super) once: bool,
     pub(super) output: Output,
@@ -45,6 +46,14 @@ pub(super) struct Settings {
 pub(super) struct FileSettings {
     pub(super) path: PathBuf,
     pub(super) period: Duration,
+}
+
+/// The API server as a source.
+#[derive(Clone, Debug)]
+pub(super) struct ApiSettings {
+    /// Nothing: found out from the surroundings.
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) all_nodes: bool,
 }
 
 impl Settings {
@@ -78,9 +87,13 @@ impl Settings {
         };
         let node = node_name(args.hostname_override.or(config.hostname_override))?;
         let http = url.as_deref().map(|url| http(url, &headers, http_period, &node)).transpose()?;
-        if file.is_none() && http.is_none() {
+        let kubeconfig = args.kubeconfig.or(config.kubeconfig);
+        let all_nodes = args.all_nodes || config.all_nodes;
+        let api = (kubeconfig.is_some() || args.api_server || config.api_server)
+            .then_some(ApiSettings { kubeconfig, all_nodes });
+        if file.is_none() && http.is_none() && api.is_none() {
             let message =
-                "no pods to read: give --pod-manifest-path PATH or --manifest-url URL (--help tells more)";
+                "no pods to read: give --pod-manifest-path, --manifest-url, --kubeconfig or --api-server";
             return Err(Failure::Usage(message.to_owned()));
         }
 
@@ -92,11 +105,17 @@ impl Settings {
             let headers = headers.len();
             summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
         }
+        if let Some(ApiSettings { kubeconfig, all_nodes }) = &api {
+            let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
+            let nodes = if *all_nodes { "all nodes" } else { "this node" };
+            summary.push(["api".to_owned(), format!("{server}, pods of {nodes}")]);
+        }
         summary.push(["address".to_owned(), address.to_string()]);
         Ok(Self {
             node,
             file,
             http,
+            api,
             address,
             once: args.once,
             output,
