@@ -88,6 +88,7 @@
 pub mod agent;
 #[cfg(feature = "kube")]
 mod backoff;
+pub mod docs;
 mod error;
 mod id;
 mod manager;
