@@ -8,6 +8,7 @@ mod api_server;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use api_server::{ApiServer, DEADLINE, Fault, Verb};
@@ -15,6 +16,7 @@ use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::mirror::{
     KubeMirrorClient, MirrorClient, MirrorErrorKind, MirrorState, Mirrored, Mirrors, MirrorsStatus,
+    has_live_kubelet,
 };
 use pod_index::sources::api_server::ApiServer as PodsOfServer;
 use pod_index::sources::manifest::{self, Origin};
@@ -405,6 +407,29 @@ async fn a_static_pod_that_has_ended_gets_no_new_mirror() {
 }
 
 #[tokio::test]
+async fn the_mirror_of_a_pod_that_is_still_ending_stays_until_it_has_ended() {
+    let server = server().await;
+    let mut mirror = plain(&on_server("web"), NODE);
+    mirror["metadata"]["annotations"] = json!({ CONFIG_MIRROR_ANNOTATION: "hash" });
+    let mirror = server.put("pods", &mirror);
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(serde_json::from_value::<Pod>(mirror.value.clone()).unwrap()).unwrap();
+    let ending = Arc::new(AtomicBool::new(true));
+    let is_ending = Arc::clone(&ending);
+    let mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE)
+        .keep_while(move |name| name.as_str() == "web-n1_default" && is_ending.load(Relaxed));
+    let mut status = mirrors.status();
+    let (_seen, sources_seen) = watch::channel(true);
+    let keep = tokio::spawn(mirrors.run(reader, sources_seen, stream::pending()));
+    status.wait_for(|status| status.passes >= 2).await.unwrap();
+    assert_eq!(server.requests(Verb::Delete), 0);
+    ending.store(false, Relaxed);
+    status.wait_for(|status| status.deleted == 1).await.unwrap();
+    assert_eq!(server.objects("pods"), Vec::<Value>::new());
+    keep.abort();
+}
+
+#[tokio::test]
 async fn a_node_that_is_unknown_is_waited_for_and_one_registered_anew_is_believed() {
     let server = ApiServer::start().await;
     server.restrict_to_node(NODE);
@@ -455,6 +480,25 @@ async fn the_client_says_what_became_of_each_request() {
     server.fail(Verb::Delete, Fault::Status(500));
     let failed = client.delete_mirror_pod("web-n1_default", None).await.unwrap_err();
     assert_eq!((failed.kind(), failed.pod()), (MirrorErrorKind::Request, "web-n1_default"));
+}
+
+#[tokio::test]
+async fn a_kubelet_that_renews_its_lease_is_seen() {
+    let server = ApiServer::start().await;
+    let client = server.client();
+    assert!(!has_live_kubelet(&client, NODE).await.unwrap(), "no lease");
+    let lease = |renewed: &str| {
+        json!({
+            "metadata": { "namespace": "kube-node-lease", "name": NODE },
+            "spec": { "holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": renewed },
+        })
+    };
+    server.put("leases", &lease("2020-01-01T00:00:00.000000Z"));
+    assert!(!has_live_kubelet(&client, NODE).await.unwrap(), "long over");
+    server.put("leases", &lease("2999-01-01T00:00:00.000000Z"));
+    assert!(has_live_kubelet(&client, NODE).await.unwrap());
+    server.fail(Verb::Get, Fault::Status(403));
+    assert!(has_live_kubelet(&client, NODE).await.is_err());
 }
 
 /// A generator of numbers that look random: the same ones for the same seed.

@@ -14,15 +14,31 @@
 //! * Only mirrors of the agent's own node are ever deleted, and only with their UID as the precondition: what took a
 //!   mirror's name meanwhile stays.
 //! * A pod that is no mirror is never touched. One that bears a static pod's name is reported.
+//!
+//! # Rights
+//! What a node has by itself, and no more. For other credentials, this and nothing else:
+//!
+//! ```yaml
+//! apiVersion: rbac.authorization.k8s.io/v1
+//! kind: ClusterRole
+//! metadata: {name: pod-index-mirrors}
+//! rules:
+//! - {apiGroups: [""], resources: [pods], verbs: [get, list, watch, create, delete]}
+//! - {apiGroups: [""], resources: [nodes], verbs: [get]}
+//! # To see whether a kubelet runs on the node, see `has_live_kubelet`.
+//! - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
+//! ```
 
 mod client;
 mod kube;
+mod lease;
 mod plan;
 mod reconcile;
 mod status;
 
 pub use client::{MirrorClient, MirrorError, MirrorErrorKind, Mirrored, NoMirrorClient};
 pub use kube::KubeMirrorClient;
+pub use lease::has_live_kubelet;
 pub use plan::{MirrorState, Planned, plan};
 pub use reconcile::Mirrors;
 pub use status::{MirrorStatus, MirrorsStatus};
