@@ -10,7 +10,8 @@
 //!   is removed, and nothing else is missing for a moment.
 //! * A broken watch goes on from the last resource version. What a failure made doubtful is listed anew.
 //! * Failures wait, longer each time, with jitter, so that a thousand agents do not come back as one. That goes for watches
-//!   that the server closes as soon as they are open, too. `Retry-After` is obeyed.
+//!   that the server closes as soon as they are open, too. `Retry-After` is obeyed, up to the
+//!   [`patience`](ApiServer::patience).
 //! * While the server is away, what it said last stands.
 //!
 //! # Memory
