@@ -104,7 +104,9 @@ impl Latency {
     fn cell(&mut self, situation: &'static str, who: &'static str) -> &mut Histogram<u64> {
         let at =
             self.cells.iter().position(|cell| cell.0 == situation && cell.1 == who).unwrap_or_else(|| {
-                let histogram = Histogram::new(3).expect("three digits are possible");
+                // Up to a minute: a histogram without bounds would put every longer wait at its first bound.
+                let histogram =
+                    Histogram::new_with_max(60_000_000_000, 3).expect("three digits are possible");
                 self.cells.push((situation, who, histogram));
                 self.cells.len() - 1
             });
