@@ -125,9 +125,10 @@ fn measure<K>(
     let begin = clock.raw();
     let limit = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     for key in keys.iter().cycle() {
-        let before = clock.raw();
+        // Ordered with the look-up: bare stamps would not wait for loads that are still under way.
+        let before = clock.start();
         look_up(key);
-        let after = clock.raw();
+        let after = clock.end();
         histogram.saturating_record(clock.delta_as_nanos(before, after));
         if clock.delta_as_nanos(begin, after) > limit {
             break;

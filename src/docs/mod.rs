@@ -4,3 +4,8 @@
 pub mod verification {
     #![doc = include_str!("verification.md")]
 }
+
+/// What look-ups and writes cost, where the time goes, and how to measure it.
+pub mod performance {
+    #![doc = include_str!("performance.md")]
+}
