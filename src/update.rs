@@ -48,7 +48,7 @@ impl<P: PodMeta> Snapshot<P> {
         }
         // One path for all that is not a plain replacement: whatever the old object's name or world, it is taken
         // out, and the new one is filed as if it were new.
-        let old = place.and_then(|place| self.take(place));
+        let old = place.and_then(|place| self.take(place, UidRef::from(pod.uid())));
         self.insert(world, &pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
@@ -79,7 +79,7 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// Takes out whoever has this UID.
     pub(crate) fn remove(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
-        self.take(self.place_by_uid(uid)?)
+        self.take(self.place_by_uid(uid)?, uid)
     }
 
     /// Puts `pod` where an object of the same UID, name and world is. Touches one slab and no map.
@@ -116,8 +116,10 @@ impl<P: PodMeta> Snapshot<P> {
         }
     }
 
-    /// Takes out whoever is at `place`, and passes on what it held.
-    fn take(&mut self, place: Place) -> Option<Arc<P>> {
+    /// Takes out whoever is at `place`, filed under `uid`, and passes on what it held.
+    ///
+    /// The entries that go are those that lead to `place`, whatever the pod says of itself by now.
+    fn take(&mut self, place: Place, uid: UidRef<'_>) -> Option<Arc<P>> {
         let pod = Arc::clone(self.at(place)?);
         let world = place.world();
         if self.holds(place, &*pod) {
@@ -128,15 +130,9 @@ impl<P: PodMeta> Snapshot<P> {
         } else if let Some(shadowed) = Shadowed::new(world, &*pod) {
             self.shadowed.remove(&shadowed);
         }
-        let uid = UidRef::from(pod.uid());
-        let key = UidKey::new(uid, &self.hashing);
-        let (store, hashing) = (&self.store, &self.hashing);
-        self.uids.remove(
-            key.hash(hashing),
-            |entry| entry.has(key),
-            |entry| store.is_uid(entry, uid),
-            hashing,
-        );
+        let hashing = &self.hashing;
+        let key = UidKey::new(uid, hashing);
+        self.uids.remove(key.hash(hashing), |entry| entry.has(key), |entry| entry.place() == place, hashing);
         self.store.remove(place);
         self.count(world, &*pod, usize::wrapping_sub);
         Some(pod)
@@ -212,6 +208,9 @@ impl<P: PodMeta> Snapshot<P> {
         let Some(&entry) = self.entry_by_name(name, namespace) else { return };
         if place == entry.mirror {
             self.set_target(place, Target::Itself);
+        } else if place != entry.pod {
+            // Its name was another when it was filed: this entry is somebody else's.
+            return;
         } else if !entry.mirror.is_nowhere()
             && let Ok(full_name) = FullName::new(name, namespace)
         {

@@ -1,0 +1,173 @@
+//! Pods that break their promises: whose answers change while they are in the index, or whose methods panic.
+
+mod support;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pod_index::{Operation, PodManager, PodMeta};
+use support::TestPod;
+
+/// A pod that one day calls itself something else.
+struct Fickle {
+    uid: [&'static str; 2],
+    name: [&'static str; 2],
+    turned: AtomicBool,
+}
+
+impl Fickle {
+    fn new(uid: [&'static str; 2], name: [&'static str; 2]) -> Arc<Self> {
+        Arc::new(Self { uid, name, turned: AtomicBool::new(false) })
+    }
+
+    fn steady(uid: &'static str, name: &'static str) -> Arc<Self> {
+        Self::new([uid; 2], [name; 2])
+    }
+
+    fn now(&self) -> usize {
+        usize::from(self.turned.load(Ordering::Relaxed))
+    }
+}
+
+impl PodMeta for Fickle {
+    fn uid(&self) -> &str {
+        self.uid[self.now()]
+    }
+    fn name(&self) -> &str {
+        self.name[self.now()]
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+const U1: &str = "11111111-1111-1111-1111-111111111111";
+const U2: &str = "22222222-2222-2222-2222-222222222222";
+const U3: &str = "33333333-3333-3333-3333-333333333333";
+
+#[test]
+fn a_pod_whose_uid_changes_takes_no_other_pod_with_it() {
+    let (mut writer, reader) = pod_index::new();
+    let (fickle, other, third) =
+        (Fickle::new([U1, U2], ["a"; 2]), Fickle::steady(U2, "b"), Fickle::steady(U3, "c"));
+    let _ = writer.apply([Operation::Add(Arc::clone(&fickle)), Operation::Add(Arc::clone(&other))]);
+    fickle.turned.store(true, Ordering::Relaxed);
+
+    assert!(Arc::ptr_eq(&writer.remove_pod_by_uid(U1).expect("filed under its first UID"), &fickle));
+    assert!(Arc::ptr_eq(&reader.pod_by_uid(U2).expect("still there"), &other));
+    writer.add_pod(third).expect("a good pod");
+    assert!(reader.pod_by_uid(U1).is_none(), "nobody inherits a UID");
+    assert!(writer.remove_pod_by_uid(U2).is_some());
+    assert!(writer.remove_pod_by_uid(U3).is_some());
+    assert!(reader.load().pods().is_empty());
+}
+
+#[test]
+fn a_pod_whose_name_changes_takes_no_other_pods_name_with_it() {
+    let (mut writer, reader) = pod_index::new();
+    let (fickle, other) = (Fickle::new([U1; 2], ["a", "b"]), Fickle::steady(U2, "b"));
+    let _ = writer.apply([Operation::Add(Arc::clone(&fickle)), Operation::Add(Arc::clone(&other))]);
+    fickle.turned.store(true, Ordering::Relaxed);
+
+    assert!(writer.remove_pod_by_uid(U1).is_some());
+    assert!(Arc::ptr_eq(&reader.pod_by_full_name("b_default").expect("still there"), &other));
+    writer.add_pod(Fickle::steady(U3, "c")).expect("a good pod");
+    assert!(reader.pod_by_full_name("a_default").is_none());
+}
+
+thread_local! {
+    /// How many more questions a [`Trap`] answers before it panics.
+    static ANSWERS: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A pod that panics in the middle of whatever is asked of it.
+struct Trap(Arc<TestPod>);
+
+impl Trap {
+    fn spring() {
+        let left = ANSWERS.get();
+        if left == 0 {
+            // Without the noise of the panic hook.
+            resume_unwind(Box::new("sprung"));
+        }
+        ANSWERS.set(left - 1);
+    }
+}
+
+impl PodMeta for Trap {
+    fn uid(&self) -> &str {
+        Self::spring();
+        self.0.uid()
+    }
+    fn name(&self) -> &str {
+        Self::spring();
+        self.0.name()
+    }
+    fn namespace(&self) -> &str {
+        Self::spring();
+        self.0.namespace()
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        Self::spring();
+        self.0.annotation(key)
+    }
+    fn ephemeral_container_count(&self) -> usize {
+        Self::spring();
+        self.0.ephemeral_container_count()
+    }
+}
+
+fn uids(manager: &PodManager<Trap>) -> Vec<String> {
+    let snapshot = manager.load();
+    support::invariants::check(&snapshot);
+    let all = snapshot.pods().iter().chain(snapshot.mirror_pods());
+    let mut all: Vec<_> = all.map(|pod| pod.uid().to_owned()).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_panic_at_any_moment_of_a_write_leaves_the_index_whole_and_writable() {
+    let writes: [fn(&PodManager<Trap>); 4] = [
+        |manager| drop(manager.add_pod(Trap(TestPod::fixed("s2", "web")))),
+        |manager| drop(manager.update_pod(Trap(TestPod::fixed("s", "other")))),
+        |manager| drop(manager.remove_pod_by_uid("s")),
+        |manager| {
+            let _ =
+                manager.set_pods([TestPod::mirror("m", "web", "s"), TestPod::plain("p", "web")].map(Trap));
+        },
+    ];
+    for write in writes {
+        for answers in 0.. {
+            let manager = PodManager::new();
+            for pod in [
+                TestPod::mirror("m", "web", "s"),
+                TestPod::plain("z", "web").with_ephemeral(2),
+                TestPod::fixed("s", "web"),
+            ] {
+                manager.add_pod(Trap(pod)).expect("a good pod");
+            }
+            let before = manager.load().generation();
+
+            ANSWERS.set(answers);
+            let finished = catch_unwind(AssertUnwindSafe(|| write(&manager))).is_ok();
+            ANSWERS.set(usize::MAX);
+
+            if finished {
+                assert_eq!(manager.load().generation(), before + 1);
+                assert!(answers > 5, "the trap was never sprung");
+                break;
+            }
+            assert_eq!(manager.load().generation(), before, "nothing half done is published");
+            assert_eq!(uids(&manager), ["m", "s", "z"]);
+            write(&manager);
+            assert_eq!(manager.load().generation(), before + 1);
+            uids(&manager);
+        }
+    }
+}
