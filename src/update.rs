@@ -58,16 +58,16 @@ impl<P: PodMeta> Snapshot<P> {
     pub(crate) fn set(&self, pods: impl IntoIterator<Item = Arc<P>>) -> (Option<Self>, Vec<(usize, Error)>) {
         let mut next = Self::with_hashing(self.hashing.clone());
         let mut refused = Vec::new();
-        let mut all_known = true;
         for (position, pod) in pods.into_iter().enumerate() {
-            all_known = all_known && self.has(&pod);
             if let Err(error) = next.upsert(pod) {
                 refused.push((position, error));
             }
         }
         // Who is shadowed, and what a mirror translates to without a pod, is history that a set does not keep.
-        let no_history = self.shadowed.is_empty() && self.departed.is_empty() && next.shadowed.is_empty();
-        let same = all_known && no_history && next.uids.len() == self.uids.len();
+        let same = self.departed.is_empty()
+            && next.shadowed == self.shadowed
+            && next.uids.len() == self.uids.len()
+            && next.pods().iter().chain(next.mirror_pods()).all(|pod| self.has(pod));
         ((!same).then_some(next), refused)
     }
 

@@ -388,3 +388,24 @@ fn a_set_of_the_same_pods_still_ends_the_translation_to_a_gone_static_pod() {
     assert!(writer.set_pods([mirror]).published);
     assert_eq!(translated(&reader, "m"), "m");
 }
+
+#[test]
+fn a_set_that_says_the_same_publishes_nothing_though_it_repeats_refuses_and_shares_names() {
+    let (mut writer, reader) = index();
+    let web = TestPod::plain("u1", "web");
+    let pods = [
+        TestPod::plain("u1", "old"),
+        Arc::clone(&web),
+        TestPod::plain("", "bad"),
+        TestPod::plain("u2", "web"),
+    ];
+    assert!(writer.set_pods(pods.clone()).published);
+    let again = writer.set_pods(pods.clone());
+    assert!(!again.published);
+    assert_eq!(again.refused.len(), 1, "refused every time");
+    assert_eq!(reader.load().generation(), 1);
+
+    let turned = writer.set_pods([&pods[3], &pods[1]].map(Arc::clone));
+    assert!(turned.published, "another order gives the name to another pod");
+    assert_eq!(reader.pod_by_full_name("web_default").expect("held by the last").uid, "u1");
+}
