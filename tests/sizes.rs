@@ -136,3 +136,23 @@ fn what_is_added_is_found_and_what_is_removed_is_not_at_every_size() {
 fn twenty_thousand_pods_come_in_batches_go_and_come_again() {
     up_and_down(&[20_000, 0, 5_000, 1_000, 9_000, 0], 64);
 }
+
+#[test]
+fn the_retire_queue_is_empty_again_some_publications_after_readers_let_go() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut publish = |times: u64| {
+        for version in 0..times {
+            writer.update_pod(pod(0, version)).expect("a good pod");
+        }
+        writer.retired_snapshots()
+    };
+    assert_eq!(publish(100), 0, "nobody holds anything");
+    let mut held = Vec::new();
+    for _ in 0..50 {
+        held.push(reader.snapshot());
+        publish(1);
+    }
+    assert!(publish(10) >= 50, "what is held is kept");
+    drop(held);
+    assert_eq!(publish(50), 0, "publications alone free what was held");
+}
