@@ -81,7 +81,7 @@ fn strangers() -> Setup<Arc<Pod>> {
     setup(|workload| workload.strangers(TIMES))
 }
 
-#[library_benchmark(setup = uids, config = held_at(246_922))]
+#[library_benchmark(setup = uids, config = held_at(246_132))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -90,7 +90,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(293_855))]
+#[library_benchmark(setup = uids, config = held_at(293_359))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -99,7 +99,7 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(135_691))]
+#[library_benchmark(setup = parsed_uids, config = held_at(143_051))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
@@ -108,7 +108,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(168_877))]
+#[library_benchmark(setup = unknown_uids, config = held_at(172_050))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -117,7 +117,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(306_888))]
+#[library_benchmark(setup = mirror_uids, config = held_at(304_093))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -126,7 +126,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(229_730))]
+#[library_benchmark(setup = uids, config = held_at(230_444))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -135,7 +135,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(504_254))]
+#[library_benchmark(setup = full_names, config = held_at(494_947))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -144,7 +144,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(302_496))]
+#[library_benchmark(setup = names, config = held_at(300_139))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -153,7 +153,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(3_242_923))]
+#[library_benchmark(setup = updates, config = held_at(3_442_177))]
 #[bench::one_by_one()]
 fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -162,14 +162,14 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(1_089_543))]
+#[library_benchmark(setup = updates, config = held_at(1_190_466))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(22_323_313))]
+#[library_benchmark(setup = strangers, config = held_at(24_331_198))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
