@@ -146,6 +146,8 @@ impl<P> Deref for Guard<P> {
 /// It remembers the snapshot it saw last; each look-up asks, with one relaxed atomic load, whether that is still the
 /// current one, and writes to nothing that another thread reads. Give each thread its own.
 ///
+/// Two answers at once need one snapshot: borrow it with [`snapshot`](Self::snapshot), and ask that.
+///
 /// An idle one goes on holding the snapshot it saw last, and with it the memory of that state. Drop it, or
 /// [`refresh`](Self::refresh) it now and then.
 ///

@@ -37,6 +37,10 @@ pub const API_SERVER_SOURCE: &str = "api";
 /// Implement it for whatever your agent stores: the full Kubernetes object, its metadata alone, or a slim
 /// struct of your own. The index asks for nothing else.
 ///
+/// Of the annotations, the index asks for [`CONFIG_SOURCE_ANNOTATION`] and [`CONFIG_MIRROR_ANNOTATION`], and
+/// [`is_mirror_pod_of`] for [`CONFIG_HASH_ANNOTATION`] as well: a type that answers `None` to all has neither static nor
+/// mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
+///
 /// The answers must not change while the pod is in the index. If they do, look-ups may miss that pod; nothing
 /// panics and nothing else is affected, as with a key that changes inside a [`HashMap`](std::collections::HashMap).
 ///

@@ -40,8 +40,8 @@ use crate::pod::{PodMeta, is_mirror_pod};
 /// what was published since is seen in the next snapshot.
 ///
 /// # Complexity
-/// Point look-ups are O(1) expected, with a depth that grows with log₃₂ of the number of pods; they allocate nothing and
-/// write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
+/// Point look-ups are O(1) expected, through two shallow trees whose depth grows with log₃₂ and log₁₆ of the number of
+/// pods; they allocate nothing and write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
 ///
 /// # Examples
 /// ```

@@ -24,6 +24,9 @@
 //! | annotation `kubernetes.io/config.source` | `file` or `http` |
 //! | annotation `kubernetes.io/config.seen` | the time of reading, RFC 3339 |
 //!
+//! Unlike the kubelet, the API's own defaults (`restartPolicy`, `dnsPolicy`, `imagePullPolicy` and so on) are not filled
+//! in: nothing here runs the pod, and they would only hide what the manifest says.
+//!
 //! # Refused
 //! What the API server's validation would refuse of names, labels, annotations, containers, ports and volumes;
 //! every reference to an object of the API server; and, unlike the kubelet, a manifest that calls itself a mirror
