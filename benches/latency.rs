@@ -18,6 +18,7 @@ use support::background::{Background, Pace, Versions};
 use support::designs::{self, Cached, Design, Read, Visit};
 use support::figures::{self, Figure};
 use support::sizes;
+use support::stamp;
 use support::workload::Workload;
 
 /// A situation: its letter, how busy the writer is, and whether somebody reads whole sets.
@@ -125,10 +126,9 @@ fn measure<K>(
     let begin = clock.raw();
     let limit = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     for key in keys.iter().cycle() {
-        // Ordered with the look-up: bare stamps would not wait for loads that are still under way.
-        let before = clock.start();
+        let before = stamp::ordered(clock);
         look_up(key);
-        let after = clock.end();
+        let after = stamp::ordered(clock);
         histogram.saturating_record(clock.delta_as_nanos(before, after));
         if clock.delta_as_nanos(begin, after) > limit {
             break;

@@ -12,4 +12,5 @@ pub mod memory;
 pub mod profiler;
 pub mod rounds;
 pub mod sizes;
+pub mod stamp;
 pub mod workload;

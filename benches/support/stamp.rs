@@ -1,0 +1,27 @@
+//! Time stamps that wait for the work they are to time.
+
+use quanta::Clock;
+
+/// The processor's time stamp, read once everything before it is done and before anything after it begins.
+///
+/// A bare stamp does not wait for loads that are still under way, and so tells little of a look-up that misses the
+/// caches.
+#[inline]
+#[must_use]
+pub fn ordered(clock: &Clock) -> u64 {
+    fence();
+    let stamp = clock.raw();
+    fence();
+    stamp
+}
+
+#[inline]
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: needs SSE2, which every x86-64 processor has.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
