@@ -144,7 +144,10 @@ impl fmt::Display for UidRef<'_> {
 
 impl fmt::Debug for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{self}\"")
+        match self.usual {
+            Some(packed) => fmt::Debug::fmt(packed.spell(&mut [0; 36]), f),
+            None => fmt::Debug::fmt(self.other, f),
+        }
     }
 }
 
@@ -283,7 +286,8 @@ impl From<PodUid> for ResolvedPodUid {
 mod tests {
     use super::{PodUid, UidRef};
 
-    const SPELLINGS: [&str; 6] = [
+    const SPELLINGS: [&str; 7] = [
+        "two\nlines",
         "",
         "m1",
         "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
@@ -306,6 +310,7 @@ mod tests {
             assert_eq!(UidRef::from(&uid), UidRef::from(text));
             assert_eq!(PodUid::from(UidRef::from(text)), uid);
             assert_eq!(uid.is_empty(), text.is_empty());
+            assert_eq!(format!("{:?}", UidRef::from(text)), format!("{text:?}"));
         }
     }
 
