@@ -13,7 +13,9 @@ use crate::writer::{Applied, Operation, Writer};
 
 /// A [`Writer`] and a [`Reader`] behind one handle that can be cloned and shared.
 ///
-/// Writers wait for each other on a mutex; readers wait for nobody, not even for a writer that is at work. Prefer
+/// Writers wait for each other on a mutex; readers wait for nobody, not even for a writer that is at work. What a write
+/// runs of the caller's (an iterator it is given, the `Drop` of a pod it frees) must not write to the same index: it would
+/// wait for itself. Prefer
 /// [`new`](crate::new) where one thread does all the writing: that is then a fact of the types.
 ///
 /// # Examples

@@ -129,7 +129,8 @@ impl<P: PodMeta> Reader<P> {
 
 /// The current snapshot, borrowed for one piece of work. See [`Reader::load`].
 ///
-/// Dropping it frees nothing, however long it was held: replaced snapshots are the writer's to free.
+/// Dropping it frees nothing, however long it was held: replaced snapshots are the writer's to free. Only a guard that
+/// outlives every handle of its index frees what it shows.
 pub struct Guard<P>(sync::Guard<Snapshot<P>>);
 
 impl<P> Deref for Guard<P> {

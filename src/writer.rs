@@ -285,8 +285,9 @@ impl<P> Writer<P> {
 
     /// How many replaced snapshots wait for readers to let go of them.
     ///
-    /// Bounded by the number of guards, cached readers and kept snapshots that are alive. A number that grows shows a
-    /// reader that holds on.
+    /// After [`reclaim`](Self::reclaim) at most as many as there are guards, cached readers and kept snapshots alive;
+    /// before, about a third more, because a publication looks at a few only. A number that grows shows a reader that
+    /// holds on.
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
         self.retired.len()

@@ -13,7 +13,7 @@ pub(crate) const SEPARATOR: char = '_';
 /// Always two non-empty parts around exactly one `_`.
 ///
 /// # Complexity
-/// Making one is O(length) and one allocation; cloning is O(1), without allocation.
+/// Making one is O(length), with two allocations; cloning is O(1), without allocation.
 ///
 /// # Examples
 /// ```

@@ -41,8 +41,9 @@ pub const API_SERVER_SOURCE: &str = "api";
 /// [`is_mirror_pod_of`] for [`CONFIG_HASH_ANNOTATION`] as well: a type that answers `None` to all has neither static nor
 /// mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
 ///
-/// The answers must not change while the pod is in the index. If they do, look-ups may miss that pod; nothing
-/// panics and nothing else is affected, as with a key that changes inside a [`HashMap`](std::collections::HashMap).
+/// The answers must not change while the pod is in the index. If they do, look-ups may miss that pod, and those that
+/// share its name; nothing panics and nobody else is affected, as with a key that changes inside a
+/// [`HashMap`](std::collections::HashMap).
 ///
 /// # Examples
 /// ```

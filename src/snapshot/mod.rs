@@ -332,7 +332,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// The full names of the mirrors without a pod.
     ///
     /// # Complexity
-    /// O(1) to obtain; to walk O(mirror pods) and one allocation a name.
+    /// O(1) to obtain; to walk O(mirror pods) and two allocations a name.
     ///
     /// Kubelet: `GetOrphanedMirrorPodNames` (`pkg/kubelet/pod/pod_manager.go`, until 1.26; since then a part of
     /// `GetPodsAndMirrorPods`).
@@ -374,7 +374,7 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// # Complexity
     /// O(changes · log n): parts that the two snapshots share are not looked at. After `set_pods` they share nothing,
-    /// and it is O(n). One allocation.
+    /// and it is O(n). Allocates the vector alone.
     ///
     /// # Examples
     /// ```

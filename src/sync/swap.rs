@@ -94,7 +94,8 @@ impl<T> Clone for Cached<T> {
 
 /// Whether nobody else holds `value`, for a value that [`Published::swap`] has returned.
 ///
-/// A plain look at the count is enough: it can no longer grow, and whoever then drops the last reference does so with
+/// A plain look at the count is enough: it can no longer grow, unless somebody who was given the `Arc` has kept a `Weak`
+/// of it (who then at worst frees the value), and whoever then drops the last reference does so with
 /// the acquire fence of `Arc::drop`.
 pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {
     Arc::strong_count(value) == 1
