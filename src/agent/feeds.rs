@@ -37,7 +37,7 @@ pub(super) async fn start(
 ) -> Result<(), Failure> {
     if let Some(FileSettings { path, period }) = settings.file.clone() {
         let (node, board) = (settings.node.clone(), Arc::clone(board));
-        keep_running(Source::File, reports.clone(), move || {
+        keep_running(Source::File, reports.clone(), AFTER_A_PANIC, move || {
             let source = FileSource::with_period(&path, node.clone(), period);
             board.join(Source::File, source.status());
             Ok(source)
@@ -45,7 +45,7 @@ pub(super) async fn start(
     }
     if let Some(config) = settings.http.clone() {
         let (node, board) = (settings.node.clone(), Arc::clone(board));
-        keep_running(Source::Http, reports.clone(), move || {
+        keep_running(Source::Http, reports.clone(), AFTER_A_PANIC, move || {
             let source = HttpSource::new(config.clone(), node.clone())?;
             board.join(Source::Http, source.status());
             Ok(source)
@@ -55,7 +55,7 @@ pub(super) async fn start(
         let client = connect(kubeconfig.as_deref()).await;
         let client = client.map_err(|problem| Failure::Usage(problem.to_string()))?;
         let (node, board) = (settings.node.clone(), Arc::clone(board));
-        keep_running(Source::Api, reports.clone(), move || {
+        keep_running(Source::Api, reports.clone(), AFTER_A_PANIC, move || {
             let server = ApiServer::new(client.clone());
             let source = if all_nodes { server } else { server.node(&node) }.pods();
             board.join(Source::Api, source.status());
@@ -65,10 +65,12 @@ pub(super) async fn start(
     Ok(())
 }
 
-/// Runs the streams that `open` gives, one after the other, until one ends by itself. The first is opened at once.
+/// Runs the streams that `open` gives, one after the other, until one ends by itself. The first is opened at once, another
+/// one `pause` after a panic.
 fn keep_running<S>(
     source: Source,
     reports: Sender<Report>,
+    pause: Duration,
     open: impl Fn() -> Result<S, Problem> + Send + 'static,
 ) -> Result<(), Failure>
 where
@@ -82,7 +84,7 @@ where
         {
             tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
             stream = loop {
-                tokio::time::sleep(AFTER_A_PANIC).await;
+                tokio::time::sleep(pause).await;
                 match open() {
                     Ok(stream) => break stream,
                     Err(problem) => tracing::error!(source = source.as_str(), "cannot be started: {problem}"),
@@ -104,5 +106,32 @@ async fn pass_on(
         if sent.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crossbeam_channel::bounded;
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_source_that_panics_is_started_again() {
+        let (reports, received) = bounded(1);
+        let opened = AtomicUsize::new(0);
+        let open = move || {
+            let first = opened.fetch_add(1, Ordering::Relaxed) == 0;
+            let update = async move {
+                assert!(!first, "a panic that the test wants");
+                SourceUpdate::Set(Vec::new())
+            };
+            Ok(stream::once(update).boxed())
+        };
+        assert!(keep_running(Source::File, reports, Duration::ZERO, open).is_ok());
+        let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
+        assert_eq!(report.await.unwrap().unwrap().source, Source::File);
     }
 }
