@@ -81,7 +81,7 @@
 //! # Features
 //! The core has no features and few dependencies. `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `sources`
 //! reads static pods as the kubelet does; `kube` adds the API server; `agent` adds a node agent and its binary.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
 #[cfg(feature = "agent")]
@@ -102,6 +102,8 @@ mod snapshot;
 pub mod sources;
 mod sync;
 mod update;
+#[expect(unsafe_code, reason = "see the file's own account of it")]
+mod versions;
 mod writer;
 
 /// The README's example is a test.
@@ -148,6 +150,6 @@ pub use writer::{Applied, Operation, Refused, Writer};
 #[doc(alias = "NewBasicPodManager")]
 #[must_use]
 pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
-    let published = sync::Published::new(sync::Arc::new(Snapshot::empty()));
-    (Writer::new(published.clone()), Reader::new(published))
+    let (versions, published) = versions::Versions::new();
+    (Writer::new(versions, published.clone()), Reader::new(published))
 }

@@ -2,7 +2,6 @@
 //!
 //! This room knows when to publish and when to free. How a snapshot comes about is `update`'s.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,8 +9,9 @@ use crate::error::Error;
 use crate::id::{PodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
-use crate::sync::{self, Published, is_sole_owner};
+use crate::sync::Published;
 use crate::update::Upserted;
+use crate::versions::Versions;
 
 /// How many retired snapshots a publication looks at. More than one, so that the queue shrinks after a time in which
 /// readers held many; few, so that a thousand idle readers do not make each publication slow.
@@ -26,6 +26,8 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// A snapshot that was replaced goes into the writer's retire queue and is freed, by the writer, once no reader holds it:
 /// every publication looks at the oldest few. An idle writer frees nothing, so call [`reclaim`](Self::reclaim) now and
 /// then. When the writer is dropped, what readers still hold is kept until the last handle of the index goes.
+///
+/// Pages that were freed are used again: the thread that writes keeps up to half a mebibyte of them until it ends.
 ///
 /// # Examples
 /// ```
@@ -59,8 +61,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// ```
 pub struct Writer<P> {
     published: Published<Snapshot<P>>,
-    current: sync::Arc<Snapshot<P>>,
-    retired: VecDeque<sync::Arc<Snapshot<P>>>,
+    versions: Versions<P>,
 }
 
 /// One write of a batch; see [`Writer::apply`].
@@ -99,15 +100,14 @@ pub struct Refused {
 }
 
 impl<P: PodMeta> Writer<P> {
-    pub(crate) fn new(published: Published<Snapshot<P>>) -> Self {
-        let current = published.load_full();
-        Self { published, current, retired: VecDeque::new() }
+    pub(crate) fn new(versions: Versions<P>, published: Published<Snapshot<P>>) -> Self {
+        Self { published, versions }
     }
 
     /// The snapshot published last.
     #[must_use]
     pub fn snapshot(&self) -> &Snapshot<P> {
-        &self.current
+        self.versions.current()
     }
 
     /// Stores a pod under its UID and publishes. The same as [`update_pod`](Self::update_pod), as in the kubelet: that
@@ -142,8 +142,8 @@ impl<P: PodMeta> Writer<P> {
     /// Kubelet: `UpdatePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "UpdatePod")]
     pub fn update_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
-        let mut next = Snapshot::clone(&self.current);
-        let upserted = next.upsert(pod.into())?;
+        let mut next = self.versions.draft();
+        let upserted = next.upsert(&pod.into())?;
         if !matches!(upserted, Upserted::Unchanged) {
             self.publish(next);
         }
@@ -168,8 +168,8 @@ impl<P: PodMeta> Writer<P> {
     /// Removes the pod or mirror pod with this UID; otherwise as [`remove_pod`](Self::remove_pod).
     pub fn remove_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         let uid = uid.into();
-        self.current.place_by_uid(uid)?;
-        let mut next = Snapshot::clone(&self.current);
+        self.snapshot().any_by_uid(uid)?;
+        let mut next = self.versions.draft();
         let removed = next.remove(uid)?;
         self.publish(next);
         Some(removed)
@@ -189,14 +189,13 @@ impl<P: PodMeta> Writer<P> {
     /// Kubelet: `SetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "SetPods")]
     pub fn set_pods(&mut self, pods: impl IntoIterator<Item = impl Into<Arc<P>>>) -> Applied {
-        let (next, refused) = self.current.set(pods.into_iter().map(Into::into));
-        let published = next.is_some();
-        if let Some(next) = next {
+        let (next, published, refused) = self.versions.draft().set(pods.into_iter().map(Into::into));
+        if published {
             self.publish(next);
         }
         let refused =
             refused.into_iter().map(|(position, error)| Refused { operation: 0, position, error }).collect();
-        Applied { generation: self.current.generation, published, refused }
+        Applied { generation: self.snapshot().generation, published, refused }
     }
 
     /// Applies any mix of operations, in their order, and publishes once.
@@ -233,19 +232,19 @@ impl<P: PodMeta> Writer<P> {
     /// assert_eq!(reader.load().generation(), 1);
     /// ```
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
-        let mut next = Snapshot::clone(&self.current);
+        let mut next = self.versions.draft();
         let mut changed = false;
         let mut refused = Vec::new();
         for (operation, change) in batch.into_iter().enumerate() {
             match change {
                 Operation::Set(pods) => {
-                    let (set, errors) = next.set(pods);
-                    changed |= set.is_some();
-                    next = set.unwrap_or(next);
+                    let (set, differs, errors) = next.set(pods);
+                    next = set;
+                    changed |= differs;
                     let errors = errors.into_iter();
                     refused.extend(errors.map(|(position, error)| Refused { operation, position, error }));
                 }
-                Operation::Add(pod) | Operation::Update(pod) => match next.upsert(pod) {
+                Operation::Add(pod) | Operation::Update(pod) => match next.upsert(&pod) {
                     Ok(upserted) => changed |= !matches!(upserted, Upserted::Unchanged),
                     Err(error) => refused.push(Refused { operation, position: 0, error }),
                 },
@@ -255,21 +254,12 @@ impl<P: PodMeta> Writer<P> {
         if changed {
             self.publish(next);
         }
-        Applied { generation: self.current.generation, published: changed, refused }
+        Applied { generation: self.snapshot().generation, published: changed, refused }
     }
 
-    fn publish(&mut self, mut next: Snapshot<P>) {
-        next.generation = self.current.generation + 1;
-        let next = sync::Arc::new(next);
-        self.current = sync::Arc::clone(&next);
-        self.retired.push_back(self.published.swap(next));
-        for _ in 0..RECLAIM_PER_PUBLICATION.min(self.retired.len()) {
-            if let Some(oldest) = self.retired.pop_front()
-                && !is_sole_owner(&oldest)
-            {
-                self.retired.push_back(oldest);
-            }
-        }
+    fn publish(&mut self, next: Snapshot<P>) {
+        self.versions.publish(next, &self.published);
+        self.versions.free_some(RECLAIM_PER_PUBLICATION);
     }
 }
 
@@ -279,8 +269,8 @@ impl<P> Writer<P> {
     /// # Complexity
     /// O(retired snapshots), and what it costs to drop the pods that only those held.
     pub fn reclaim(&mut self) -> usize {
-        self.retired.retain(|snapshot| !is_sole_owner(snapshot));
-        self.retired.len()
+        self.versions.free_all();
+        self.versions.retired()
     }
 
     /// How many replaced snapshots wait for readers to let go of them.
@@ -290,7 +280,7 @@ impl<P> Writer<P> {
     /// holds on.
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
-        self.retired.len()
+        self.versions.retired()
     }
 }
 
@@ -307,17 +297,15 @@ impl<P: PodMeta> fmt::Debug for Operation<P> {
 
 impl<P> Drop for Writer<P> {
     fn drop(&mut self) {
-        if self.reclaim() > 0 {
-            self.published.leave_behind(self.retired.drain(..));
-        }
+        self.versions.leave(&self.published);
     }
 }
 
 impl<P: PodMeta> fmt::Debug for Writer<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writer")
-            .field("current", &*self.current)
-            .field("retired_snapshots", &self.retired.len())
+            .field("current", self.versions.current())
+            .field("retired_snapshots", &self.versions.retired())
             .finish_non_exhaustive()
     }
 }

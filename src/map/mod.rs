@@ -1,17 +1,20 @@
-//! The persistent structures the index is made of: copying one is O(1), and writing to a copy leaves the original as
+//! The persistent structures the index is made of: a new version costs O(1), and writing to it leaves the one before as
 //! it was.
 //!
-//! - [`Table`] finds an entry by hash: a shallow tree of small open-addressed pages of plain data.
-//! - [`Slab`] finds a value by number: a radix tree of small pages.
+//! - [`Table`] finds an entry by hash: a shallow tree of small open-addressed pages.
 //! - `im`'s ordered map and set hold what is rare, where the constant factor does not matter.
 //!
 //! The only room that names the map crate and the hasher. It must not know what a pod is.
 
 mod hash;
-mod slab;
+#[expect(unsafe_code, reason = "see the file's own account of it")]
+mod node;
+#[expect(unsafe_code, reason = "memory is handed out and given back")]
+mod stock;
+#[expect(unsafe_code, reason = "hands on what `node` asks of the owner of the versions")]
 mod table;
 
 pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
-pub(crate) use slab::{Iter as SlabIter, Slab, Value};
-pub(crate) use table::{Entry, Table};
+pub(crate) use node::{Entry, Garbage, Slot};
+pub(crate) use table::{Iter, Side, Table};

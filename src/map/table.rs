@@ -1,94 +1,89 @@
-//! A persistent hash table of plain data.
+//! A persistent hash table: of two versions, the later one shares with the earlier one whatever it did not change.
 //!
-//! A hash trie pays a cache miss for each of its many narrow levels, and copying its nodes counts references scattered
-//! over memory. Here the levels are few and wide, and everything below them is one page: an open-addressed table of
-//! `Copy` entries, found by one hash, copied by one `memcpy`. A page consists of buckets of one cache line each, whose
-//! entries are compared all at once: a look-up costs one line below the branches, and no branch that the processor
-//! cannot foresee.
+//! A hash trie pays a cache miss for each of its many narrow levels. Here the levels are few and wide, and everything below
+//! them is one page: an open-addressed table, found by the same hash, copied by one `memcpy`. A page consists of
+//! buckets of a cache line each, whose slots are compared all at once: a look-up costs one line below the branches,
+//! and no branch that the processor cannot foresee.
 //!
 //! ```text
-//! hash:  | 5 bits | 5 bits | ...            | low bits        |
+//! hash:  | 6 bits | 6 bits | ...            | 32 low bits     |
 //!          branch   branch                    bucket of the page
 //! ```
+//!
+//! A page that is full grows, up to a size; then it is split in two by the next bit of the hash, under the same branch.
+//!
+//! This file searches and files. Whose memory a node is, and when it is freed, is `node`'s.
 
-use std::iter;
-use std::sync::Arc;
+use std::{mem, slice};
 
 use super::Hashing;
+use super::node::{
+    BUCKET, Branch, Bucket, Draft, Entry, FAN, FAN_BITS, Garbage, Link, MAX_BUCKETS, Node, Page, PageMut,
+    Root, Slot,
+};
 
-/// Hash bits that one branch uses, from the top.
-const FAN_BITS: u32 = 5;
-const FAN: usize = 1 << FAN_BITS;
-/// The buckets of the smallest page.
-const MIN_PAGE: usize = 2;
-/// The buckets of the largest page; one that would outgrow it becomes a branch.
-const MAX_PAGE: usize = 128;
-/// At this depth the branches have used up the hash: what shares all of it can only be told apart in one page.
-const MAX_DEPTH: u32 = u64::BITS / FAN_BITS;
+/// At this depth the branches have used up the hash.
+const MAX_DEPTH: u32 = u64::BITS / FAN_BITS - 1;
 
-/// What a [`Table`] stores.
-pub(crate) trait Entry: Copy {
-    /// A free place.
-    const VACANT: Self;
-    /// Whether this is a free place.
-    fn is_vacant(&self) -> bool;
-    /// The hash under which the entry is filed.
-    fn hash(&self, hashing: &Hashing) -> u64;
-}
-
-/// A table of entries of which `LINE` fit into a cache line.
-#[derive(Clone)]
-pub(crate) struct Table<E, const LINE: usize> {
-    root: Node<E, LINE>,
+/// A version of the table: a published one, which is only read, or a draft of the next one.
+///
+/// What is below the root is there as long as the version is kept, which is `versions`' business: a table is never
+/// copied, and never leaves the snapshot it is in.
+pub(crate) struct Table<E: Entry> {
+    root: Root<E>,
     len: usize,
     /// The most entries since the tree was last built afresh.
     peak: usize,
+    /// What only a draft has.
+    draft: Option<Draft<E>>,
 }
 
-enum Node<E, const LINE: usize> {
-    Branch(Arc<[Node<E, LINE>; FAN]>),
-    Page(Page<E, LINE>),
-}
-
-/// A cache line of entries; taken places come first.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Bucket<E, const LINE: usize>([E; LINE]);
-
-/// An entry is in the bucket that its hash names or, if that was full, in the next one with room. At most two
-/// thirds of the places are taken: with more, too many searches would go on to a second bucket, which a processor cannot
-/// foresee; with less, the table would not stay in its caches.
-struct Page<E, const LINE: usize> {
-    /// As many as a power of two.
-    buckets: Arc<[Bucket<E, LINE>]>,
-    taken: usize,
-}
-
-// Not derived, because a derive would ask for `E: Clone`, which `Arc` does not need.
-impl<E, const LINE: usize> Clone for Node<E, LINE> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Branch(children) => Self::Branch(Arc::clone(children)),
-            Self::Page(Page { buckets, taken }) => {
-                Self::Page(Page { buckets: Arc::clone(buckets), taken: *taken })
-            }
-        }
-    }
-}
-
-impl<E: Entry, const LINE: usize> Table<E, LINE> {
+impl<E: Entry> Table<E> {
+    /// The first version, which is empty.
     pub(crate) fn new() -> Self {
-        Self { root: Node::Page(Page::new(0)), len: 0, peak: 0 }
+        Self { root: Root::new(0), len: 0, peak: 0, draft: None }
+    }
+
+    /// A draft of the version that follows this one, which is the newest: `generation` is greater than that of any.
+    ///
+    /// # Safety
+    /// This version is kept until the draft is dropped; or it is published, and what [`publish`](Self::publish) returns is
+    /// freed by the rules of `node`. No other draft of this version is ever published.
+    pub(crate) unsafe fn draft(&self, generation: u64) -> Self {
+        let draft = Some(Draft::new(generation, self.root.link()));
+        Self { root: self.root.share(), len: self.len, peak: self.peak, draft }
+    }
+
+    /// An empty draft in place of this one, with room for `entries` entries: to grow page by page costs more than to file
+    /// them.
+    pub(crate) fn instead(&self, entries: usize) -> Self {
+        let Some(draft) = &self.draft else { return Self::new() };
+        let mut draft = draft.instead();
+        let mut root = draft.root();
+        make_room(draft.own_root(&mut root), &mut draft, entries);
+        Self { root, len: 0, peak: entries, draft: Some(draft) }
+    }
+
+    /// Ends the draft: this is a version now. Returns what the version before had and this one has not.
+    pub(crate) fn publish(&mut self) -> Garbage<E> {
+        self.draft.take().map(Draft::publish).unwrap_or_default()
+    }
+
+    /// All there is, as garbage of the last version.
+    pub(crate) fn remains(&self) -> Garbage<E> {
+        let mut garbage = Garbage::default();
+        garbage.add_tree(self.root.link());
+        garbage
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The entry filed under `hash` to which `matches` and `is` say yes.
+    /// The slot filed under `hash` to which `matches` and `is` say yes.
     ///
-    /// `matches` is asked of all entries of a bucket, vacant ones included, to which it must say no; it should be a plain
-    /// comparison. `is` is asked of those that match and settles it.
+    /// `matches` is asked of all slots of a bucket, vacant ones included; it should be a plain comparison. `is` is asked
+    /// of those that match and settles it; to a vacant one it must say no.
     #[expect(
         clippy::inline_always,
         reason = "a call would pass the key through memory and cost more than the search"
@@ -98,41 +93,50 @@ impl<E: Entry, const LINE: usize> Table<E, LINE> {
         &self,
         hash: u64,
         matches: impl Fn(&E) -> bool,
-        is: impl FnMut(&E) -> bool,
-    ) -> Option<&E> {
-        let mut node = &self.root;
+        is: impl FnMut(&Slot<E>) -> bool,
+    ) -> Option<&Slot<E>> {
+        let mut branch = self.root.branch();
         let mut bits = hash;
-        loop {
-            match node {
-                Node::Branch(children) => {
-                    node = &children[(bits >> (u64::BITS - FAN_BITS)) as usize];
-                    bits <<= FAN_BITS;
-                }
-                Node::Page(page) => {
-                    let (bucket, at) = page.find(hash, matches, is)?;
-                    return Some(&page.buckets[bucket].0[at]);
-                }
+        let page = loop {
+            match branch.child((bits >> (u64::BITS - FAN_BITS)) as usize) {
+                Node::Branch(below) => branch = below,
+                Node::Page(page) => break page,
             }
-        }
+            bits <<= FAN_BITS;
+        };
+        let (bucket, at) = page.find(hash, matches, is)?;
+        Some(&page.buckets[bucket].0[at])
     }
 
-    /// The same entry, to change; whatever is changed, its hash must stay.
-    pub(crate) fn find_mut(
+    /// Puts `entry` in the place of the one filed under `hash` to which `matches` and `is` say yes; both have one hash.
+    /// Says whether there was one.
+    pub(crate) fn replace(
         &mut self,
         hash: u64,
         matches: impl Fn(&E) -> bool,
-        mut is: impl FnMut(&E) -> bool,
-    ) -> Option<&mut E> {
+        mut is: impl FnMut(&Slot<E>) -> bool,
+        entry: E,
+        tag: u64,
+    ) -> bool {
         // A miss must not copy the path.
-        self.find(hash, &matches, &mut is)?;
-        let page = self.root.page_mut(hash);
-        let (bucket, at) = page.find(hash, matches, is)?;
-        Some(&mut Arc::make_mut(&mut page.buckets)[bucket].0[at])
+        if self.find(hash, &matches, &mut is).is_none() {
+            return false;
+        }
+        let Some(draft) = &mut self.draft else { return false };
+        let (branch, at) = descend(&mut self.root, draft, hash);
+        let page = branch.own_page(at, draft);
+        let Some((bucket, at)) = page.as_page().find(hash, matches, is) else { return false };
+        let old = mem::replace(&mut page.buckets[bucket].0[at], draft.slot(entry, tag));
+        draft.discard(old);
+        true
     }
 
     /// Files an entry that is not in the table yet.
-    pub(crate) fn insert(&mut self, entry: E, hashing: &Hashing) {
-        self.root.insert(0, entry.hash(hashing), entry, hashing);
+    pub(crate) fn insert(&mut self, entry: E, tag: u64, hashing: &Hashing) {
+        let Some(draft) = &mut self.draft else { return };
+        let hash = entry.hash(hashing);
+        let slot = draft.slot(entry, tag);
+        insert(&mut self.root, draft, hash, slot, hashing);
         self.len += 1;
         self.peak = self.peak.max(self.len);
     }
@@ -142,16 +146,19 @@ impl<E: Entry, const LINE: usize> Table<E, LINE> {
         &mut self,
         hash: u64,
         matches: impl Fn(&E) -> bool,
-        mut is: impl FnMut(&E) -> bool,
+        mut is: impl FnMut(&Slot<E>) -> bool,
         hashing: &Hashing,
     ) {
         // A miss must not copy the path.
         if self.find(hash, &matches, &mut is).is_none() {
             return;
         }
-        let page = self.root.page_mut(hash);
-        let Some((bucket, at)) = page.find(hash, matches, is) else { return };
-        page.remove(bucket, at, hashing);
+        let Some(draft) = &mut self.draft else { return };
+        let (branch, at) = descend(&mut self.root, draft, hash);
+        let mut page = branch.own_page(at, draft);
+        let Some((bucket, at)) = page.as_page().find(hash, matches, is) else { return };
+        let old = page.remove(bucket, at, hashing);
+        draft.discard(old);
         self.len -= 1;
         if self.len < self.peak / 8 {
             self.rebuild(hashing);
@@ -161,45 +168,37 @@ impl<E: Entry, const LINE: usize> Table<E, LINE> {
     /// Gives back the memory of a set that was once much larger: branches and pages never shrink by themselves.
     /// Happens at most once in `peak * 7 / 8` removals, so a removal still costs O(1) of it.
     fn rebuild(&mut self, hashing: &Hashing) {
-        let mut new = Self::new();
-        self.root.for_each(&mut |entry| new.insert(entry, hashing));
-        *self = new;
+        let Some(draft) = &mut self.draft else { return };
+        let old = mem::replace(&mut self.root, draft.root());
+        draft.dissolve(&old, &mut |draft, slot| {
+            insert(&mut self.root, draft, slot.entry().hash(hashing), slot, hashing);
+        });
+        self.peak = self.len;
+    }
+
+    /// All slots, in no order that means anything.
+    pub(crate) fn iter(&self) -> Iter<'_, E> {
+        Iter::new(self)
+    }
+
+    /// Calls `differs` with slots of `old` and of this version: with all that are in one but not, as they are, in the
+    /// other, and with some that are in both. Nodes that the two share are skipped.
+    pub(crate) fn compare<'a>(&'a self, old: &'a Self, differs: &mut impl FnMut(Side<&'a Slot<E>>)) {
+        compare(old.root.branch(), self.root.branch(), differs);
     }
 }
 
-impl<E: Entry, const LINE: usize> Node<E, LINE> {
-    fn insert(&mut self, depth: u32, hash: u64, entry: E, hashing: &Hashing) {
-        match self {
-            Self::Branch(children) => {
-                Arc::make_mut(children)[child(hash, depth)].insert(depth + 1, hash, entry, hashing);
-            }
-            Self::Page(page) if page.is_full() => {
-                *self = page.grown(depth, hashing);
-                self.insert(depth, hash, entry, hashing);
-            }
-            Self::Page(page) => page.insert(hash, entry),
-        }
-    }
+/// What one of two versions has.
+pub(crate) enum Side<T> {
+    Old(T),
+    New(T),
+}
 
-    /// The page for `hash`; the branches above it are made this tree's own.
-    fn page_mut(&mut self, hash: u64) -> &mut Page<E, LINE> {
-        let mut node = self;
-        let mut depth = 0;
-        loop {
-            match node {
-                Self::Branch(children) => {
-                    node = &mut Arc::make_mut(children)[child(hash, depth)];
-                    depth += 1;
-                }
-                Self::Page(page) => return page,
-            }
-        }
-    }
-
-    fn for_each(&self, f: &mut impl FnMut(E)) {
-        match self {
-            Self::Branch(children) => children.iter().for_each(|child| child.for_each(f)),
-            Self::Page(page) => page.entries().for_each(f),
+impl<E: Entry> Drop for Table<E> {
+    fn drop(&mut self) {
+        if let Some(draft) = self.draft.take() {
+            // SAFETY: a draft belongs to this table alone, which goes.
+            unsafe { draft.abandon(self.root.link()) };
         }
     }
 }
@@ -210,53 +209,119 @@ fn child(hash: u64, depth: u32) -> usize {
     ((hash << (depth * FAN_BITS)) >> (u64::BITS - FAN_BITS)) as usize
 }
 
-impl<E: Entry, const LINE: usize> Bucket<E, LINE> {
-    /// Whether every place is taken.
-    #[inline]
-    fn is_full(&self) -> bool {
-        !self.0[LINE - 1].is_vacant()
+/// The branch right above the page for `hash`, to write to, and which of its children the page is.
+fn descend<'a, E: Entry>(
+    root: &'a mut Root<E>,
+    draft: &mut Draft<E>,
+    hash: u64,
+) -> (&'a mut Branch<E>, usize) {
+    let mut branch = draft.own_root(root);
+    let mut depth = 0;
+    loop {
+        let at = child(hash, depth);
+        if !branch.is_branch_at(at) {
+            return (branch, at);
+        }
+        branch = branch.own_branch(at, draft);
+        depth += 1;
     }
 }
 
-impl<E: Entry, const LINE: usize> Page<E, LINE> {
-    /// An empty page for `entries` entries.
-    fn new(entries: usize) -> Self {
-        let buckets = (entries * 3).div_ceil(LINE * 2).max(MIN_PAGE).next_power_of_two();
-        Self { buckets: iter::repeat_n(Bucket([E::VACANT; LINE]), buckets).collect(), taken: 0 }
+fn insert<E: Entry>(root: &mut Root<E>, draft: &mut Draft<E>, hash: u64, slot: Slot<E>, hashing: &Hashing) {
+    let mut branch = draft.own_root(root);
+    let mut depth = 0;
+    loop {
+        let at = child(hash, depth);
+        let Node::Page(page) = branch.child(at) else {
+            branch = branch.own_branch(at, draft);
+            depth += 1;
+            continue;
+        };
+        if !page.is_full() {
+            branch.own_page(at, draft).insert(hash, slot);
+            return;
+        }
+        let (span, taken) = (page.span(), page.taken());
+        // Below the last branch no bit is left to split by.
+        let last = depth == MAX_DEPTH && span == FAN_BITS;
+        if page.buckets.len() < MAX_BUCKETS || last {
+            let grown = branch.own_page(at, draft).grown(taken, span, draft, hashing);
+            let old = branch.replace(at, span, grown);
+            draft.let_go(old);
+        } else if span < FAN_BITS {
+            let bit = u64::BITS - 1 - depth * FAN_BITS - span;
+            let [zero, one] = branch.own_page(at, draft).split(bit, span + 1, draft, hashing);
+            let half = (FAN / 2) >> span;
+            let old = branch.replace(at & !half, span + 1, zero);
+            branch.replace(at | half, span + 1, one);
+            draft.let_go(old);
+        } else {
+            branch.push_down(at, draft);
+        }
     }
+}
 
-    /// The bucket where a search for `hash` starts.
+/// Gives `branch`, which has but one empty page, pages for `entries` entries: as many as those will take, but with room for
+/// two thirds of them. A page that turns out too small grows; one that turns out too large would stay so.
+fn make_room<E: Entry>(branch: &mut Branch<E>, draft: &mut Draft<E>, entries: usize) {
+    let span = FAN_BITS.min(entries.div_ceil(ROOMY).next_power_of_two().ilog2());
+    let share = entries >> span;
+    let mut old = None;
+    for at in (0..FAN).step_by(FAN >> span) {
+        let page = if share > ROOMY { draft.page(0, 1) } else { draft.page(span, share / BUCKET + 1) };
+        old.get_or_insert(branch.replace(at, span, page));
+        if share > ROOMY {
+            branch.push_down(at, draft);
+            make_room(branch.own_branch(at, draft), draft, share);
+        }
+    }
+    if let Some(old) = old {
+        draft.let_go(old);
+    }
+}
+
+/// The entries that a page has room for that is made before it is known which entries will come: so many fewer than can be
+/// in a page that few of the pages get too many.
+const ROOMY: usize = MAX_BUCKETS;
+
+/// The bucket where a search for `hash` starts.
+#[inline]
+fn home(hash: u64, buckets: usize) -> usize {
+    (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize
+}
+
+#[inline]
+fn next(bucket: usize, buckets: usize) -> usize {
+    if bucket + 1 == buckets { 0 } else { bucket + 1 }
+}
+
+impl<E> Bucket<E> {
+    /// Whether every slot is taken.
     #[inline]
-    fn home(&self, hash: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
-        let hash = hash as usize;
-        hash & (self.buckets.len() - 1)
+    fn is_full(&self) -> bool {
+        !self.0[BUCKET - 1].is_vacant()
     }
+}
 
-    #[inline]
-    fn next(&self, bucket: usize) -> usize {
-        (bucket + 1) & (self.buckets.len() - 1)
-    }
-
-    /// The bucket and the place in it of the entry to which `matches` and `is` say yes.
+impl<E> Page<'_, E> {
     #[expect(clippy::inline_always, reason = "see `Table::find`")]
     #[inline(always)]
     fn find(
         &self,
         hash: u64,
         matches: impl Fn(&E) -> bool,
-        mut is: impl FnMut(&E) -> bool,
+        mut is: impl FnMut(&Slot<E>) -> bool,
     ) -> Option<(usize, usize)> {
-        let mut bucket = self.home(hash);
+        let mut bucket = home(hash, self.buckets.len());
         loop {
-            let places = &self.buckets[bucket].0;
+            let slots = &self.buckets[bucket].0;
             let mut matching = 0u32;
-            for (at, entry) in places.iter().enumerate() {
-                matching |= u32::from(matches(entry)) << at;
+            for (at, slot) in slots.iter().enumerate() {
+                matching |= u32::from(matches(slot.entry())) << at;
             }
             while matching != 0 {
                 let at = matching.trailing_zeros() as usize;
-                if is(&places[at]) {
+                if is(&slots[at]) {
                     return Some((bucket, at));
                 }
                 matching &= matching - 1;
@@ -264,84 +329,218 @@ impl<E: Entry, const LINE: usize> Page<E, LINE> {
             if !self.buckets[bucket].is_full() {
                 return None;
             }
-            bucket = self.next(bucket);
+            bucket = next(bucket, self.buckets.len());
         }
     }
 
-    /// Whether one more entry would leave too few free places.
+    /// Whether more than two thirds of the slots would be taken with one more entry. With more, too many searches would
+    /// go on to a second bucket, which a processor cannot foresee; and none would end if there were not a vacant slot.
     fn is_full(&self) -> bool {
-        self.taken * 3 >= self.buckets.len() * LINE * 2
+        (self.taken() + 1) * 3 > self.buckets.len() * BUCKET * 2
     }
+}
 
-    fn entries(&self) -> impl Iterator<Item = E> {
-        self.buckets.iter().flat_map(|bucket| bucket.0).filter(|entry| !entry.is_vacant())
-    }
+/// How many buckets a page for `entries` entries gets: with room for an eighth more, but not for more than a page holds
+/// that can be split.
+fn buckets_for(entries: usize) -> usize {
+    let roomy = (entries * 9 / 8 + 1) * 3 / (2 * BUCKET) + 1;
+    let least = entries * 3 / (2 * BUCKET) + 1;
+    roomy.min(MAX_BUCKETS).max(least)
+}
 
-    fn insert(&mut self, hash: u64, entry: E) {
-        let mut bucket = self.home(hash);
+impl<E: Entry> PageMut<'_, E> {
+    /// Files an entry; there must be a vacant slot.
+    fn insert(&mut self, hash: u64, slot: Slot<E>) {
+        let mut bucket = home(hash, self.buckets.len());
         while self.buckets[bucket].is_full() {
-            bucket = self.next(bucket);
+            bucket = next(bucket, self.buckets.len());
         }
-        let places = &mut Arc::make_mut(&mut self.buckets)[bucket].0;
-        if let Some(place) = places.iter_mut().find(|place| place.is_vacant()) {
-            *place = entry;
-            self.taken += 1;
+        if let Some(place) = self.buckets[bucket].0.iter_mut().find(|place| place.is_vacant()) {
+            *place = slot;
+            self.head.taken += 1;
         }
     }
 
     /// Takes out one entry. If its bucket was full, later ones may hold entries that belong here and could not be found
     /// across a gap: those are filed anew.
-    fn remove(&mut self, bucket: usize, at: usize, hashing: &Hashing) {
+    fn remove(&mut self, bucket: usize, at: usize, hashing: &Hashing) -> Slot<E> {
         let was_full = self.buckets[bucket].is_full();
-        let buckets = Arc::make_mut(&mut self.buckets);
-        close_gap(&mut buckets[bucket].0, at);
-        self.taken -= 1;
+        let slots = &mut self.buckets[bucket].0;
+        let last = slots.iter().rposition(|slot| !slot.is_vacant()).unwrap_or(at);
+        slots.swap(at, last);
+        let removed = mem::replace(&mut slots[last], Slot::VACANT);
+        self.head.taken -= 1;
         if !was_full {
-            return;
+            return removed;
         }
         let mut displaced = Vec::new();
-        let mut next = bucket;
-        loop {
-            next = self.next(next);
-            let full = self.buckets[next].is_full();
-            let places = &mut Arc::make_mut(&mut self.buckets)[next].0;
-            displaced.extend(places.iter().copied().filter(|entry| !entry.is_vacant()));
-            *places = [E::VACANT; LINE];
+        let mut bucket = bucket;
+        for _ in 1..self.buckets.len() {
+            bucket = next(bucket, self.buckets.len());
+            let full = self.buckets[bucket].is_full();
+            displaced.extend(take(&mut self.buckets[bucket]));
             if !full {
                 break;
             }
         }
-        self.taken -= displaced.len();
-        for entry in displaced {
-            self.insert(entry.hash(hashing), entry);
+        #[expect(clippy::cast_possible_truncation, reason = "a page has few slots")]
+        let count = displaced.len() as u32;
+        self.head.taken -= count;
+        for slot in displaced {
+            self.insert(slot.entry().hash(hashing), slot);
         }
+        removed
     }
 
-    /// What takes the place of this page, which is full: one twice as large, or a branch.
-    fn grown(&self, depth: u32, hashing: &Hashing) -> Node<E, LINE> {
-        if self.buckets.len() < MAX_PAGE || depth >= MAX_DEPTH {
-            let mut page = Self::new(self.taken + 1);
-            for entry in self.entries() {
-                page.insert(entry.hash(hashing), entry);
+    /// A larger page with all that is in this one.
+    fn grown(mut self, taken: usize, span: u32, draft: &Draft<E>, hashing: &Hashing) -> Link<E> {
+        let mut link = draft.page(span, buckets_for(taken + 1));
+        let mut page = draft.page_mut(&mut link);
+        for slot in self.drain() {
+            page.insert(slot.entry().hash(hashing), slot);
+        }
+        link
+    }
+
+    /// Two pages, one for those hashes in which `bit` is 0 and one for the others.
+    fn split(mut self, bit: u32, span: u32, draft: &Draft<E>, hashing: &Hashing) -> [Link<E>; 2] {
+        let slots: Vec<_> = self.drain().map(|slot| (slot.entry().hash(hashing), slot)).collect();
+        let ones = slots.iter().filter(|(hash, _)| hash >> bit & 1 == 1).count();
+        let mut links = [slots.len() - ones, ones].map(|share| draft.page(span, buckets_for(share + 1)));
+        for (hash, slot) in slots {
+            draft.page_mut(&mut links[(hash >> bit & 1) as usize]).insert(hash, slot);
+        }
+        links
+    }
+
+    /// Takes everything out.
+    fn drain(&mut self) -> impl Iterator<Item = Slot<E>> {
+        self.head.taken = 0;
+        self.buckets.iter_mut().flat_map(take)
+    }
+}
+
+/// Takes everything out of a bucket.
+fn take<E: Entry>(bucket: &mut Bucket<E>) -> impl Iterator<Item = Slot<E>> + use<E> {
+    let slots = mem::replace(&mut bucket.0, [const { Slot::VACANT }; BUCKET]);
+    slots.into_iter().filter(|slot| !slot.is_vacant())
+}
+
+fn compare<'a, E: Entry>(
+    old: &'a Branch<E>,
+    new: &'a Branch<E>,
+    differs: &mut impl FnMut(Side<&'a Slot<E>>),
+) {
+    let mut at = 0;
+    while at < FAN {
+        // One page may be several children, as many as a power of two: of what begins here, one side has all that the
+        // other has.
+        let end = old.after(at).max(new.after(at));
+        match (old.child(at), new.child(at)) {
+            _ if old.shares(new, at) => {}
+            (Node::Branch(old), Node::Branch(new)) => compare(old, new, differs),
+            _ => {
+                for_each(old, at, end, &mut |slot| differs(Side::Old(slot)));
+                for_each(new, at, end, &mut |slot| differs(Side::New(slot)));
             }
-            return Node::Page(page);
         }
-        let mut shares = [0; FAN];
-        for entry in self.entries() {
-            shares[child(entry.hash(hashing), depth)] += 1;
-        }
-        let mut pages = shares.map(|share| Page::new(share + 1));
-        for entry in self.entries() {
-            let hash = entry.hash(hashing);
-            pages[child(hash, depth)].insert(hash, entry);
-        }
-        Node::Branch(Arc::new(pages.map(Node::Page)))
+        at = end;
     }
 }
 
-/// Moves the last taken place of a bucket to `gap`.
-fn close_gap<E: Entry, const LINE: usize>(places: &mut [E; LINE], gap: usize) {
-    let last = places.iter().rposition(|entry| !entry.is_vacant()).unwrap_or(gap);
-    places[gap] = places[last];
-    places[last] = E::VACANT;
+/// Calls `f` with every slot below the children from `at` to `end`.
+fn for_each<'a, E: Entry>(branch: &'a Branch<E>, mut at: usize, end: usize, f: &mut impl FnMut(&'a Slot<E>)) {
+    while at < end {
+        match branch.child(at) {
+            Node::Branch(below) => for_each(below, 0, FAN, f),
+            Node::Page(page) => {
+                page.buckets
+                    .iter()
+                    .flat_map(|bucket| &bucket.0)
+                    .filter(|slot| !slot.is_vacant())
+                    .for_each(&mut *f);
+            }
+        }
+        at = branch.after(at);
+    }
 }
+
+/// All slots of a table.
+pub(crate) struct Iter<'a, E> {
+    /// The branches on the way down to the page, of which the first `depth` count, and which child is next. An array, so
+    /// that walking over a snapshot allocates nothing.
+    path: [(&'a Branch<E>, usize); DEPTHS],
+    depth: usize,
+    buckets: slice::Iter<'a, Bucket<E>>,
+    slots: slice::Iter<'a, Slot<E>>,
+    left: usize,
+}
+
+/// The most branches on the way to a page.
+const DEPTHS: usize = MAX_DEPTH as usize + 1;
+
+impl<'a, E: Entry> Iter<'a, E> {
+    fn new(table: &'a Table<E>) -> Self {
+        let path = [(table.root.branch(), 0); DEPTHS];
+        Self { path, depth: 1, buckets: [].iter(), slots: [].iter(), left: table.len }
+    }
+
+    /// On to the next page.
+    fn turn(&mut self) -> Option<()> {
+        loop {
+            let (branch, at) = &mut self.path[self.depth.checked_sub(1)?];
+            if *at == FAN {
+                self.depth -= 1;
+                continue;
+            }
+            let child = branch.child(*at);
+            *at = branch.after(*at);
+            match child {
+                Node::Branch(below) => {
+                    *self.path.get_mut(self.depth)? = (below, 0);
+                    self.depth += 1;
+                }
+                Node::Page(page) => {
+                    self.buckets = page.buckets.iter();
+                    return Some(());
+                }
+            }
+        }
+    }
+}
+
+impl<'a, E: Entry> Iterator for Iter<'a, E> {
+    type Item = &'a Slot<E>;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Slot<E>> {
+        loop {
+            // Taken slots come first in a bucket.
+            if let Some(slot) = self.slots.next().filter(|slot| !slot.is_vacant()) {
+                self.left = self.left.saturating_sub(1);
+                return Some(slot);
+            }
+            match self.buckets.next() {
+                Some(bucket) => self.slots = bucket.0.iter(),
+                None => self.turn()?,
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<E: Entry> ExactSizeIterator for Iter<'_, E> {}
+
+// Not derived, because a derive would ask for `E: Clone`.
+impl<E> Clone for Iter<'_, E> {
+    fn clone(&self) -> Self {
+        let Self { path, depth, buckets, slots, left } = self;
+        Self { path: *path, depth: *depth, buckets: buckets.clone(), slots: slots.clone(), left: *left }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Mirror, Snapshot};
+use super::{ByUid, Snapshot};
 use crate::id::UidRef;
-use crate::map::Slab;
+use crate::map::Side;
 use crate::pod::PodMeta;
 
 /// One difference between two snapshots. A mirror pod counts as a pod here; ask
@@ -26,30 +26,26 @@ pub enum Change<'a, P> {
 
 pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>) -> Vec<Change<'a, P>> {
     let mut changes = Vec::new();
-    // A pod may have moved to another slab or number, so both sides of a difference are looked up by UID.
-    let mut differs = |before: Option<&'a Arc<P>>, after: Option<&'a Arc<P>>| {
-        if let (Some(before), Some(after)) = (before, after)
-            && Arc::ptr_eq(before, after)
-        {
-            return;
-        }
-        if let Some(before) = before
-            && new.place_by_uid(UidRef::from(before.uid())).is_none()
-        {
-            changes.push(Change::Removed(before));
-        }
-        let Some(after) = after else { return };
-        match old.place_by_uid(UidRef::from(after.uid())).and_then(|place| old.at(place)) {
-            None => changes.push(Change::Added(after)),
-            Some(before) if Arc::ptr_eq(before, after) => {}
-            Some(before) => changes.push(Change::Updated { old: before, new: after }),
+    // The tables tell which pods may differ. A pod may have moved to the other world, so both sides are looked up by UID.
+    let mut removed = |pod: &'a Arc<P>| {
+        if new.any_by_uid(UidRef::from(pod.uid())).is_none() {
+            changes.push(Change::Removed(pod));
         }
     };
-    Slab::compare(&new.store.pods, &old.store.pods, &mut differs);
-    let pod = |mirror: Option<&'a Mirror<P>>| mirror.map(|mirror| &mirror.pod);
-    Slab::compare(&new.store.mirrors, &old.store.mirrors, &mut |before, after| {
-        differs(pod(before), pod(after));
+    let mut upserts = Vec::new();
+    new.pods.compare(&old.pods, &mut |side| match side {
+        Side::Old(slot) => slot.entry().pod().into_iter().for_each(&mut removed),
+        Side::New(slot) => upserts.extend(slot.entry().pod()),
     });
+    new.mirrors.compare(&old.mirrors, &mut |side| match side {
+        Side::Old(slot) => slot.entry().pod().into_iter().for_each(&mut removed),
+        Side::New(slot) => upserts.extend(slot.entry().pod()),
+    });
+    changes.extend(upserts.into_iter().filter_map(|pod| match old.any_by_uid(UidRef::from(pod.uid())) {
+        None => Some(Change::Added(pod)),
+        Some(before) if Arc::ptr_eq(before, pod) => None,
+        Some(before) => Some(Change::Updated { old: before, new: pod }),
+    }));
     changes
 }
 

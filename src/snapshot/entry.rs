@@ -1,7 +1,10 @@
-//! What the maps of a snapshot hold: plain data that leads from a UID or a full name to a place in a slab.
+//! What the tables of a snapshot hold: the key that is compared, and the pods it leads to.
 
-use crate::id::{Form, Packed, UidRef};
-use crate::map::{Entry, Hashing};
+use std::sync::Arc;
+
+use crate::id::{Form, Packed, PodUid, UidRef};
+use crate::map::{Entry, Hashing, Slot};
+use crate::pod::PodMeta;
 
 /// The node's world and the API server's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -12,6 +15,56 @@ pub(crate) enum World {
     Mirrors,
 }
 
+/// A pod or static pod, by UID. With what the table adds, two of them fill a cache line.
+pub(crate) struct PodEntry<P> {
+    words: (u64, u64),
+    pod: Option<Arc<P>>,
+}
+
+/// A mirror pod, by UID, and what its UID translates to.
+pub(crate) struct MirrorEntry<P> {
+    words: (u64, u64),
+    pod: Option<Arc<P>>,
+    pub(crate) target: Target,
+}
+
+/// What the UID of a mirror translates to.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Target {
+    /// To itself: no pod of its full name was ever seen beside it.
+    Itself,
+    /// To the pod that holds its full name, or held it last.
+    Pod(PodUid),
+    /// To what the mirror that holds its full name translates to.
+    AsHolder,
+}
+
+/// Who holds a full name. A static pod and its mirror share the name, and so they share the entry.
+pub(crate) struct NameEntry<P> {
+    pub(crate) hash: u64,
+    /// The pod that holds the name: the last one that was added or updated under it.
+    pub(crate) pod: Option<Arc<P>>,
+    /// The mirror that holds the name.
+    pub(crate) mirror: Option<Arc<P>>,
+}
+
+/// A UID as the tables compare it: sixteen bytes, and which spelling they stand for.
+#[derive(Clone, Copy)]
+pub(crate) struct UidKey<'u> {
+    words: (u64, u64),
+    spelling: u64,
+    pub(crate) hash: u64,
+    /// The UID itself, if the words are but a fingerprint.
+    other: &'u str,
+}
+
+/// Tags: the spelling in the two low bits, and whether a pod is static.
+const UUID: u64 = 1;
+const HEX: u64 = 2;
+const OTHER: u64 = 3;
+const SPELLING: u64 = 3;
+pub(crate) const STATIC: u64 = 4;
+
 impl World {
     pub(crate) fn other(self) -> Self {
         match self {
@@ -21,177 +74,152 @@ impl World {
     }
 }
 
-/// Where a pod is: its world and its number in that world's slab, in one word. Zero is nowhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(u32);
-
-impl Place {
-    pub(crate) const NOWHERE: Self = Self(0);
-    const PODS: u32 = 1 << 28;
-    const MIRRORS: u32 = 2 << 28;
-    /// The bits that a place uses.
-    const BITS: u32 = (1 << 30) - 1;
-
-    pub(crate) fn new(world: World, number: u32) -> Self {
-        match world {
-            World::Pods => Self(Self::PODS | number),
-            World::Mirrors => Self(Self::MIRRORS | number),
+impl<'u> UidKey<'u> {
+    pub(crate) fn new(uid: UidRef<'u>, hashing: &Hashing) -> Self {
+        match uid.usual() {
+            Some(packed) => Self::usual(packed, hashing),
+            None => Self::fingerprint(uid.other(), hashing),
         }
-    }
-
-    /// The number of a pod, if this is the place of one.
-    #[inline]
-    pub(crate) fn pod(self) -> Option<u32> {
-        (self.0 & Self::PODS != 0).then_some(self.number())
-    }
-
-    /// The number of a mirror, if this is the place of one.
-    #[inline]
-    pub(crate) fn mirror(self) -> Option<u32> {
-        (self.0 & Self::MIRRORS != 0).then_some(self.number())
-    }
-
-    #[inline]
-    pub(crate) fn world(self) -> World {
-        if self.0 & Self::MIRRORS == 0 { World::Pods } else { World::Mirrors }
-    }
-
-    #[inline]
-    fn number(self) -> u32 {
-        self.0 & (Self::PODS - 1)
-    }
-
-    #[inline]
-    pub(crate) fn is_nowhere(self) -> bool {
-        self == Self::NOWHERE
-    }
-}
-
-/// A UID as the map compares it: sixteen bytes, and which spelling they stand for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct UidKey {
-    words: (u64, u64),
-    spelling: u32,
-}
-
-impl UidKey {
-    const UUID: u32 = 1 << 30;
-    const HEX: u32 = 2 << 30;
-    /// The words are a fingerprint, so the string itself must be compared as well.
-    const OTHER: u32 = 3 << 30;
-
-    pub(crate) fn new(uid: UidRef<'_>, hashing: &Hashing) -> Self {
-        uid.usual().map_or_else(|| Self::fingerprint(uid.other(), hashing), Self::usual)
     }
 
     /// The key of a UID in one of the usual spellings, which is the UID itself.
     #[inline]
-    pub(crate) fn usual(uid: Packed) -> Self {
-        let spelling = if uid.form == Form::Uuid { Self::UUID } else { Self::HEX };
-        Self { words: uid.words, spelling }
+    pub(crate) fn usual(uid: Packed, hashing: &Hashing) -> Self {
+        let spelling = if uid.form == Form::Uuid { UUID } else { HEX };
+        Self { words: uid.words, spelling, hash: hashing.words(uid.words), other: "" }
     }
 
     /// The key of a UID in any other spelling, which others may share.
-    pub(crate) fn fingerprint(uid: &str, hashing: &Hashing) -> Self {
-        Self { words: hashing.fingerprint(uid), spelling: Self::OTHER }
+    #[cold]
+    pub(crate) fn fingerprint(other: &'u str, hashing: &Hashing) -> Self {
+        let words = hashing.fingerprint(other);
+        Self { words, spelling: OTHER, hash: hashing.words(words), other }
+    }
+
+    /// The tag under which a pod with this UID is filed.
+    pub(crate) fn tag(self, is_static: bool) -> u64 {
+        if is_static { self.spelling | STATIC } else { self.spelling }
+    }
+
+    /// Whether `entry` may have this UID: a plain comparison.
+    #[inline]
+    pub(crate) fn matches<E: ByUid>(self, entry: &E) -> bool {
+        let (first, second) = entry.words();
+        (first ^ self.words.0) | (second ^ self.words.1) == 0
+    }
+
+    /// Whether what matched has this UID indeed.
+    #[inline]
+    pub(crate) fn is<E: ByUid>(self, slot: &Slot<E>) -> bool {
+        slot.tag() & SPELLING == self.spelling && (self.spelling != OTHER || self.is_other(slot.entry()))
+    }
+
+    #[cold]
+    fn is_other<E: ByUid>(self, entry: &E) -> bool {
+        entry.pod().is_some_and(|pod| pod.uid() == self.other)
+    }
+}
+
+/// What is filed by UID.
+pub(crate) trait ByUid: Entry {
+    type Pod: PodMeta;
+
+    fn words(&self) -> (u64, u64);
+
+    /// The pod; none if the entry is vacant.
+    fn pod(&self) -> Option<&Arc<Self::Pod>>;
+}
+
+impl<P> PodEntry<P> {
+    pub(crate) fn new(key: UidKey<'_>, pod: Arc<P>) -> Self {
+        Self { words: key.words, pod: Some(pod) }
+    }
+}
+
+impl<P> MirrorEntry<P> {
+    pub(crate) fn new(key: UidKey<'_>, pod: Arc<P>, target: Target) -> Self {
+        Self { words: key.words, pod: Some(pod), target }
+    }
+}
+
+impl<P: PodMeta> ByUid for PodEntry<P> {
+    type Pod = P;
+
+    #[inline]
+    fn words(&self) -> (u64, u64) {
+        self.words
     }
 
     #[inline]
-    pub(crate) fn hash(&self, hashing: &Hashing) -> u64 {
+    fn pod(&self) -> Option<&Arc<P>> {
+        self.pod.as_ref()
+    }
+}
+
+impl<P: PodMeta> ByUid for MirrorEntry<P> {
+    type Pod = P;
+
+    #[inline]
+    fn words(&self) -> (u64, u64) {
+        self.words
+    }
+
+    #[inline]
+    fn pod(&self) -> Option<&Arc<P>> {
+        self.pod.as_ref()
+    }
+}
+
+impl<P> NameEntry<P> {
+    /// The holder of the name in the given world.
+    pub(crate) fn holder(&self, world: World) -> Option<&Arc<P>> {
+        match world {
+            World::Pods => self.pod.as_ref(),
+            World::Mirrors => self.mirror.as_ref(),
+        }
+    }
+
+    /// Whether `pod` holds the name in the given world.
+    pub(crate) fn is_held_by(&self, world: World, pod: &Arc<P>) -> bool {
+        self.holder(world).is_some_and(|holder| Arc::ptr_eq(holder, pod))
+    }
+
+    /// The same name, held by `holder` in the given world.
+    pub(crate) fn with_holder(&self, world: World, holder: Option<Arc<P>>) -> Self {
+        match world {
+            World::Pods => Self { hash: self.hash, pod: holder, mirror: self.mirror.clone() },
+            World::Mirrors => Self { hash: self.hash, pod: self.pod.clone(), mirror: holder },
+        }
+    }
+}
+
+impl<P: PodMeta> NameEntry<P> {
+    /// Whether those who hold the name, whose hash is that of the full name, bear this very full name.
+    #[inline]
+    pub(crate) fn is(&self, name: &str, namespace: &str) -> bool {
+        let any = self.pod.as_ref().or(self.mirror.as_ref());
+        any.is_some_and(|pod| pod.name() == name && pod.namespace() == namespace)
+    }
+}
+
+impl<P> Entry for PodEntry<P> {
+    const VACANT: Self = Self { words: (0, 0), pod: None };
+
+    fn hash(&self, hashing: &Hashing) -> u64 {
         hashing.words(self.words)
     }
 }
 
-/// Pods by UID and mirrors by UID are one map, because a UID lives in one world only: the place tells which.
-///
-/// Twenty bytes with the alignment of four, so that three of them share a cache line.
-#[derive(Clone, Copy)]
-pub(crate) struct UidEntry {
-    words: [u32; 4],
-    /// The spelling in the two highest bits, the place below; 0 if vacant.
-    rest: u32,
-}
-
-impl UidEntry {
-    pub(crate) fn new(key: UidKey, place: Place) -> Self {
-        Self { words: quarters(key.words), rest: key.spelling | place.0 }
-    }
-
-    #[inline]
-    pub(crate) fn place(&self) -> Place {
-        Place(self.rest & Place::BITS)
-    }
-
-    /// Whether this may be the entry for `key`: half of the comparison, for all entries of a bucket.
-    #[inline]
-    pub(crate) fn may_have(&self, key: UidKey) -> bool {
-        let [first, second, ..] = self.words;
-        u64::from(second) << 32 | u64::from(first) == key.words.0
-    }
-
-    /// Whether this is the entry for `key`. If the key is a fingerprint, the strings must be compared still.
-    #[inline]
-    pub(crate) fn has(&self, key: UidKey) -> bool {
-        let [.., third, fourth] = self.words;
-        let same_end = u64::from(fourth) << 32 | u64::from(third) == key.words.1;
-        same_end && self.may_have(key) && self.rest & !Place::BITS == key.spelling
-    }
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "all four quarters are used")]
-fn quarters(words: (u64, u64)) -> [u32; 4] {
-    [words.0 as u32, (words.0 >> 32) as u32, words.1 as u32, (words.1 >> 32) as u32]
-}
-
-impl Entry for UidEntry {
-    const VACANT: Self = Self { words: [0; 4], rest: 0 };
-
-    #[inline]
-    fn is_vacant(&self) -> bool {
-        self.rest == 0
-    }
+impl<P> Entry for MirrorEntry<P> {
+    const VACANT: Self = Self { words: (0, 0), pod: None, target: Target::Itself };
 
     fn hash(&self, hashing: &Hashing) -> u64 {
-        let [a, b, c, d] = self.words.map(u64::from);
-        hashing.words((b << 32 | a, d << 32 | c))
+        hashing.words(self.words)
     }
 }
 
-/// Pods by full name and mirrors by full name are one map as well: a static pod and its mirror share the name, and so
-/// they share the entry.
-#[derive(Clone, Copy)]
-pub(crate) struct NameEntry {
-    pub(crate) hash: u64,
-    /// The pod that holds the name: the last one that was added or updated under it.
-    pub(crate) pod: Place,
-    /// The mirror that holds the name.
-    pub(crate) mirror: Place,
-}
-
-impl NameEntry {
-    /// The holder of the name in the given world.
-    pub(crate) fn holder(&mut self, world: World) -> &mut Place {
-        match world {
-            World::Pods => &mut self.pod,
-            World::Mirrors => &mut self.mirror,
-        }
-    }
-
-    /// Somebody who bears the name.
-    #[inline]
-    pub(crate) fn any(&self) -> Place {
-        if self.pod.is_nowhere() { self.mirror } else { self.pod }
-    }
-}
-
-impl Entry for NameEntry {
-    const VACANT: Self = Self { hash: 0, pod: Place::NOWHERE, mirror: Place::NOWHERE };
-
-    #[inline]
-    fn is_vacant(&self) -> bool {
-        self.pod.is_nowhere() && self.mirror.is_nowhere()
-    }
+impl<P> Entry for NameEntry<P> {
+    const VACANT: Self = Self { hash: 0, pod: None, mirror: None };
 
     fn hash(&self, _: &Hashing) -> u64 {
         self.hash

@@ -2,32 +2,34 @@
 //!
 //! | the kubelet's index | here |
 //! |---|---|
-//! | pods by UID · mirrors by UID | one map from UID to place; the place tells the world, so no UID can be in both |
-//! | pods by full name · mirrors by full name | one map from full name to two places, the pod's and the mirror's |
+//! | pods by UID · mirrors by UID | two tables; no UID is in both |
+//! | pods by full name · mirrors by full name | one table from full name to two holders, the pod and the mirror |
 //! | mirror UID → static UID | beside each mirror |
 //!
-//! The pods themselves are in slabs that the places number. This room reads; how a snapshot comes out of another is
+//! A third table by UID repeats the static pods, for the reads that are about them alone. This room reads; how a snapshot comes out of another is
 //! `update`'s, and it must not know of threads.
 
 mod changes;
 mod entry;
-mod store;
+#[expect(unsafe_code, reason = "hands on what `map::node` asks of the owner of the versions")]
+mod remains;
 mod views;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use changes::Change;
-pub(crate) use entry::{NameEntry, Place, UidEntry, UidKey, World};
-pub(crate) use store::{Mirror, Store, Target};
+pub(crate) use entry::{ByUid, MirrorEntry, NameEntry, PodEntry, STATIC, Target, UidKey, World};
+pub(crate) use remains::Remains;
 pub use views::{
     FullNames, MirrorPods, MirrorPodsIter, Pods, PodsAndMirrorPods, PodsIter, StaticPods, StaticPodsIter,
     StaticPodsWithMirrors, UidTranslations,
 };
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Hashing, OrdMap, OrdSet, Table};
+use crate::map::{Hashing, OrdMap, OrdSet, Slot, Table};
 use crate::pod::{PodMeta, is_mirror_pod};
+use crate::versions::Estate;
 
 /// One state of the index, whole and immutable.
 ///
@@ -40,8 +42,7 @@ use crate::pod::{PodMeta, is_mirror_pod};
 /// what was published since is seen in the next snapshot.
 ///
 /// # Complexity
-/// Point look-ups are O(1) expected, through two shallow trees whose depth grows with log₃₂ and log₁₆ of the number of
-/// pods; they allocate nothing and write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
+/// Point look-ups are O(1) expected, through a shallow tree whose depth grows with log₆₄ of the number of pods; they allocate nothing and write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
 ///
 /// # Examples
 /// ```
@@ -64,14 +65,17 @@ use crate::pod::{PodMeta, is_mirror_pod};
 pub struct Snapshot<P> {
     pub(crate) generation: u64,
     pub(crate) hashing: Hashing,
-    pub(crate) uids: Table<UidEntry, 3>,
-    pub(crate) names: Table<NameEntry, 4>,
-    pub(crate) store: Store<P>,
+    pub(crate) pods: Table<PodEntry<P>>,
+    pub(crate) mirrors: Table<MirrorEntry<P>>,
+    pub(crate) static_pods: Table<PodEntry<P>>,
+    pub(crate) names: Table<NameEntry<P>>,
     /// Pods and mirrors whose full name is held by another live one. Nearly always empty.
     pub(crate) shadowed: OrdSet<Shadowed>,
     /// Pods that are gone while a mirror still translates to them, with the full name they had. Nearly always empty.
     pub(crate) departed: OrdMap<PodUid, FullName>,
     pub(crate) ephemeral_containers: usize,
+    /// Holds together what must go last.
+    pub(crate) estate: Arc<Estate<P>>,
 }
 
 /// Somebody who bears a full name without holding it.
@@ -93,21 +97,18 @@ pub struct PodAndMirror<'a, P> {
 }
 
 impl<P: PodMeta> Snapshot<P> {
-    pub(crate) fn empty() -> Self {
-        Self::with_hashing(Hashing::new())
-    }
-
-    /// The empty snapshot of an index whose seeds are `hashing`.
-    pub(crate) fn with_hashing(hashing: Hashing) -> Self {
+    pub(crate) fn empty(estate: Arc<Estate<P>>) -> Self {
         Self {
             generation: 0,
-            hashing,
-            uids: Table::new(),
+            hashing: Hashing::new(),
+            pods: Table::new(),
+            mirrors: Table::new(),
+            static_pods: Table::new(),
             names: Table::new(),
-            store: Store::new(),
             shadowed: OrdSet::new(),
             departed: OrdMap::new(),
             ephemeral_containers: 0,
+            estate,
         }
     }
 
@@ -148,8 +149,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
-        let place = self.place_by_uid(uid.into())?;
-        self.store.pods.get(place.pod()?)
+        self.by_uid(&self.pods, uid.into())?.pod()
     }
 
     /// The mirror pod with this UID.
@@ -160,8 +160,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: the index `mirrorPodByUID` (`pkg/kubelet/pod/pod_manager.go`), which has no getter there.
     #[must_use]
     pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
-        let place = self.place_by_uid(uid.into())?;
-        self.store.mirror_at(place).map(|mirror| &mirror.pod)
+        self.by_uid(&self.mirrors, uid.into())?.pod()
     }
 
     /// The pod that holds this full name (`name_namespace`), mirrors excluded.
@@ -190,7 +189,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<&Arc<P>> {
-        self.at(self.entry_by_name(name, namespace)?.pod)
+        self.entry_by_name(name, namespace)?.pod.as_ref()
     }
 
     /// The mirror pod that holds this full name.
@@ -202,7 +201,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn mirror_pod_by_full_name(&self, full_name: &str) -> Option<&Arc<P>> {
         let (name, namespace) = id::split(full_name)?;
-        self.at(self.entry_by_name(name, namespace)?.mirror)
+        self.entry_by_name(name, namespace)?.mirror.as_ref()
     }
 
     /// The pod with the full name of `mirror`.
@@ -231,7 +230,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetMirrorPodByPod")]
     #[must_use]
     pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<&Arc<P>> {
-        self.at(self.entry_by_name(pod.name(), pod.namespace())?.mirror)
+        self.entry_by_name(pod.name(), pod.namespace())?.mirror.as_ref()
     }
 
     /// The pod and the mirror of a pair, from either of the two.
@@ -276,8 +275,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         let uid = uid.into();
-        let mirror = self.place_by_uid(uid).filter(|place| place.world() == World::Mirrors);
-        match mirror.and_then(|mirror| self.target_of(mirror)) {
+        match self.by_uid(&self.mirrors, uid).and_then(|mirror| self.target_of(mirror)) {
             Some(target) => target.clone().into(),
             None => uid.into(),
         }
@@ -401,51 +399,46 @@ impl<P: PodMeta> Snapshot<P> {
     }
 }
 
-/// How places are found; shared by the reads above and by `update`.
+/// How entries are found; shared by the reads above and by `update`.
 impl<P: PodMeta> Snapshot<P> {
     #[expect(
         clippy::inline_always,
         reason = "a call would pass the UID through memory and cost more than the search"
     )]
     #[inline(always)]
-    pub(crate) fn place_by_uid(&self, uid: UidRef<'_>) -> Option<Place> {
-        let Some(packed) = uid.usual() else { return self.place_by_fingerprint(uid) };
-        let key = UidKey::usual(packed);
-        let entry =
-            self.uids.find(key.hash(&self.hashing), |entry| entry.may_have(key), |entry| entry.has(key))?;
-        Some(entry.place())
+    pub(crate) fn by_uid<'a, E: ByUid>(&self, table: &'a Table<E>, uid: UidRef<'_>) -> Option<&'a E> {
+        let Some(packed) = uid.usual() else { return self.by_fingerprint(table, uid) };
+        find(table, UidKey::usual(packed, &self.hashing))
     }
 
     /// The way for UIDs of unusual spellings, apart from the usual one, which it would make slower.
     #[cold]
-    fn place_by_fingerprint(&self, uid: UidRef<'_>) -> Option<Place> {
+    fn by_fingerprint<'a, E: ByUid>(&self, table: &'a Table<E>, uid: UidRef<'_>) -> Option<&'a E> {
+        find(table, UidKey::new(uid, &self.hashing))
+    }
+
+    /// Whoever has this UID, mirror or not.
+    pub(crate) fn any_by_uid(&self, uid: UidRef<'_>) -> Option<&Arc<P>> {
         let key = UidKey::new(uid, &self.hashing);
-        let hash = key.hash(&self.hashing);
-        let entry = self.uids.find(hash, |entry| entry.has(key), |entry| self.store.is_uid(entry, uid))?;
-        Some(entry.place())
+        find(&self.pods, key).and_then(ByUid::pod).or_else(|| find(&self.mirrors, key)?.pod())
     }
 
     #[inline]
-    pub(crate) fn entry_by_name(&self, name: &str, namespace: &str) -> Option<&NameEntry> {
+    pub(crate) fn entry_by_name(&self, name: &str, namespace: &str) -> Option<&NameEntry<P>> {
         let hash = self.hashing.pair(name, namespace);
-        self.names.find(hash, |entry| entry.hash == hash, |entry| self.store.is_name(entry, name, namespace))
+        let is = |slot: &Slot<NameEntry<P>>| slot.entry().is(name, namespace);
+        Some(self.names.find(hash, |entry| entry.hash == hash, is)?.entry())
     }
 
-    /// Whoever is at `place`, mirror or not.
-    #[inline]
-    pub(crate) fn at(&self, place: Place) -> Option<&Arc<P>> {
-        self.store.at(place)
-    }
-
-    /// What the mirror at `place` translates to, if not to itself.
-    pub(crate) fn target_of(&self, place: Place) -> Option<&PodUid> {
-        let mirror = self.store.mirror_at(place)?;
+    /// What a mirror translates to, if not to itself.
+    pub(crate) fn target_of<'a>(&'a self, mirror: &'a MirrorEntry<P>) -> Option<&'a PodUid> {
         match &mirror.target {
             Target::Pod(uid) => Some(uid),
             Target::Itself => None,
             Target::AsHolder => {
-                let entry = self.entry_by_name(mirror.pod.name(), mirror.pod.namespace())?;
-                match &self.store.mirror_at(entry.mirror)?.target {
+                let pod = mirror.pod()?;
+                let holder = self.entry_by_name(pod.name(), pod.namespace())?.mirror.as_ref()?;
+                match &self.by_uid(&self.mirrors, holder.uid().into())?.target {
                     Target::Pod(uid) => Some(uid),
                     Target::Itself | Target::AsHolder => None,
                 }
@@ -454,20 +447,10 @@ impl<P: PodMeta> Snapshot<P> {
     }
 }
 
-// Not derived, because a derive would ask for `P: Clone`.
-impl<P> Clone for Snapshot<P> {
-    fn clone(&self) -> Self {
-        Self {
-            generation: self.generation,
-            hashing: self.hashing.clone(),
-            uids: self.uids.clone(),
-            names: self.names.clone(),
-            store: self.store.clone(),
-            shadowed: self.shadowed.clone(),
-            departed: self.departed.clone(),
-            ephemeral_containers: self.ephemeral_containers,
-        }
-    }
+#[expect(clippy::inline_always, reason = "see `Snapshot::by_uid`")]
+#[inline(always)]
+pub(crate) fn find<'a, E: ByUid>(table: &'a Table<E>, key: UidKey<'_>) -> Option<&'a E> {
+    Some(table.find(key.hash, |entry| key.matches(entry), |slot| key.is(slot))?.entry())
 }
 
 /// Counts, not contents: a snapshot may hold a hundred thousand pods.

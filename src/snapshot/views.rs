@@ -1,11 +1,11 @@
 //! Whole-set reads: views that borrow from a snapshot and copy nothing.
 
-use std::iter::{FusedIterator, Map};
+use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use super::{Mirror, Snapshot, Target};
+use super::{ByUid, MirrorEntry, PodEntry, Snapshot, Target, World};
 use crate::id::{FullName, MirrorPodUid, PodUid, UidRef};
-use crate::map::SlabIter;
+use crate::map::{self, Slot};
 use crate::pod::PodMeta;
 
 /// Declares a view that is nothing but a borrowed snapshot.
@@ -47,23 +47,20 @@ macro_rules! iterable {
             }
         }
 
-        impl<'a, P> Iterator for $iter<'a, P> {
+        impl<'a, P: PodMeta> Iterator for $iter<'a, P> {
             type Item = &'a Arc<P>;
 
+            #[inline]
             fn next(&mut self) -> Option<Self::Item> {
-                self.0.next()
+                self.0.next()?.entry().pod()
             }
 
             fn size_hint(&self) -> (usize, Option<usize>) {
                 self.0.size_hint()
             }
-
-            fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, f: F) -> B {
-                self.0.fold(init, f)
-            }
         }
 
-        impl<P> FusedIterator for $iter<'_, P> {}
+        impl<P: PodMeta> FusedIterator for $iter<'_, P> {}
     };
 }
 
@@ -108,14 +105,11 @@ pub struct PodsAndMirrorPods<'a, P> {
 }
 
 /// An iterator over [`Pods`].
-pub struct PodsIter<'a, P>(SlabIter<'a, Arc<P>>);
+pub struct PodsIter<'a, P>(map::Iter<'a, PodEntry<P>>);
 /// An iterator over [`StaticPods`].
-pub struct StaticPodsIter<'a, P>(SlabIter<'a, Arc<P>>);
+pub struct StaticPodsIter<'a, P>(map::Iter<'a, PodEntry<P>>);
 /// An iterator over [`MirrorPods`].
-pub struct MirrorPodsIter<'a, P>(Map<SlabIter<'a, Mirror<P>>, ThePod<'a, P>>);
-
-/// Out of a mirror's record, the pod.
-type ThePod<'a, P> = fn(&'a Mirror<P>) -> &'a Arc<P>;
+pub struct MirrorPodsIter<'a, P>(map::Iter<'a, MirrorEntry<P>>);
 
 iterable!(Pods, PodsIter);
 iterable!(StaticPods, StaticPodsIter);
@@ -125,7 +119,7 @@ impl<'a, P: PodMeta> Pods<'a, P> {
     /// How many pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.pods.len()
+        self.snapshot.pods.len()
     }
 
     /// Whether there are none.
@@ -137,7 +131,7 @@ impl<'a, P: PodMeta> Pods<'a, P> {
     /// The pods, one by one.
     #[must_use]
     pub fn iter(&self) -> PodsIter<'a, P> {
-        PodsIter(self.snapshot.store.pods.iter())
+        PodsIter(self.snapshot.pods.iter())
     }
 }
 
@@ -145,7 +139,7 @@ impl<'a, P: PodMeta> StaticPods<'a, P> {
     /// How many static pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.pods.marked_len()
+        self.snapshot.static_pods.len()
     }
 
     /// Whether there are none.
@@ -157,7 +151,7 @@ impl<'a, P: PodMeta> StaticPods<'a, P> {
     /// The static pods, one by one.
     #[must_use]
     pub fn iter(&self) -> StaticPodsIter<'a, P> {
-        StaticPodsIter(self.snapshot.store.pods.iter_marked())
+        StaticPodsIter(self.snapshot.static_pods.iter())
     }
 }
 
@@ -165,7 +159,7 @@ impl<'a, P: PodMeta> MirrorPods<'a, P> {
     /// How many mirror pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.mirrors.len()
+        self.snapshot.mirrors.len()
     }
 
     /// Whether there are none.
@@ -177,7 +171,7 @@ impl<'a, P: PodMeta> MirrorPods<'a, P> {
     /// The mirror pods, one by one.
     #[must_use]
     pub fn iter(&self) -> MirrorPodsIter<'a, P> {
-        MirrorPodsIter(self.snapshot.store.mirrors.iter().map(|mirror| &mirror.pod))
+        MirrorPodsIter(self.snapshot.mirrors.iter())
     }
 }
 
@@ -192,7 +186,8 @@ impl<'a, P: PodMeta> FullNames<'a, P> {
     pub fn iter(&self) -> impl Iterator<Item = FullName> + use<'a, P> {
         let snapshot = self.snapshot;
         holders(snapshot).filter_map(|mirror| {
-            let (name, namespace) = (mirror.pod.name(), mirror.pod.namespace());
+            let pod = mirror.pod()?;
+            let (name, namespace) = (pod.name(), pod.namespace());
             let orphan = snapshot.pod_by_name(namespace, name).is_none();
             orphan.then(|| FullName::new(name, namespace).ok()).flatten()
         })
@@ -203,7 +198,7 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
     /// How many static pods there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.store.pods.marked_len()
+        self.snapshot.static_pods.len()
     }
 
     /// Whether there are no static pods.
@@ -215,7 +210,7 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
     /// The static pods, each with the mirror that holds its full name.
     pub fn iter(&self) -> impl Iterator<Item = (&'a Arc<P>, Option<&'a Arc<P>>)> + use<'a, P> {
         let snapshot = self.snapshot;
-        snapshot.store.pods.iter_marked().map(|pod| (pod, snapshot.mirror_pod_by_pod(pod)))
+        snapshot.static_pods().iter().map(|pod| (pod, snapshot.mirror_pod_by_pod(pod)))
     }
 }
 
@@ -226,13 +221,9 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// O(mirror pods) to walk; no allocation for the usual UIDs.
     pub fn mirror_to_pod(&self) -> impl Iterator<Item = (MirrorPodUid, PodUid)> + use<'a, P> {
         let snapshot = self.snapshot;
-        snapshot.store.mirrors.iter().filter_map(move |mirror| {
-            let target = match &mirror.target {
-                Target::Itself => None,
-                Target::Pod(uid) => Some(uid),
-                Target::AsHolder => snapshot.target_of(snapshot.place_by_uid(mirror.pod.uid().into())?),
-            };
-            Some((mirror.pod.uid().into(), target?.clone()))
+        snapshot.mirrors.iter().filter_map(move |slot| {
+            let target = snapshot.target_of(slot.entry())?;
+            Some((slot.entry().pod()?.uid().into(), target.clone()))
         })
     }
 
@@ -244,13 +235,12 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     pub fn pod_to_mirror(&self) -> impl Iterator<Item = (PodUid, Option<MirrorPodUid>)> + use<'a, P> {
         let snapshot = self.snapshot;
         let mirrored = holders(snapshot).filter_map(|mirror| match &mirror.target {
-            Target::Pod(uid) => Some((uid.clone(), Some(mirror.pod.uid().into()))),
+            Target::Pod(uid) => Some((uid.clone(), Some(mirror.pod()?.uid().into()))),
             Target::Itself | Target::AsHolder => None,
         });
         let unmirrored = snapshot
-            .store
-            .pods
-            .iter_marked()
+            .static_pods()
+            .iter()
             .filter(|pod| snapshot.mirror_of_holder(pod).is_none())
             .map(|pod| (pod.uid().into(), None));
         mirrored.chain(unmirrored)
@@ -261,7 +251,7 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// # Complexity
     /// O(1) expected; no allocation.
     pub fn pod_uid<'u>(&self, mirror: impl Into<UidRef<'u>>) -> Option<PodUid> {
-        self.snapshot.target_of(self.snapshot.place_by_uid(mirror.into())?).cloned()
+        self.snapshot.target_of(self.snapshot.by_uid(&self.snapshot.mirrors, mirror.into())?).cloned()
     }
 
     /// The UID of the mirror that translates to this pod UID, if there is one.
@@ -280,15 +270,15 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
 }
 
 /// The mirrors that hold their full names.
-fn holders<P>(snapshot: &Snapshot<P>) -> impl Iterator<Item = &Mirror<P>> {
-    snapshot.store.mirrors.iter().filter(|mirror| !matches!(mirror.target, Target::AsHolder))
+fn holders<P>(snapshot: &Snapshot<P>) -> impl Iterator<Item = &MirrorEntry<P>> {
+    let mirrors = snapshot.mirrors.iter().map(Slot::entry);
+    mirrors.filter(|mirror| !matches!(mirror.target, Target::AsHolder))
 }
 
 impl<P: PodMeta> Snapshot<P> {
     /// The mirror of `pod`, if `pod` is the one that holds its full name.
     fn mirror_of_holder(&self, pod: &Arc<P>) -> Option<&Arc<P>> {
         let entry = self.entry_by_name(pod.name(), pod.namespace())?;
-        let holder = self.at(entry.pod)?;
-        Arc::ptr_eq(holder, pod).then(|| self.at(entry.mirror))?
+        entry.is_held_by(World::Pods, pod).then_some(entry.mirror.as_ref())?
     }
 }

@@ -7,9 +7,9 @@
 #[cfg(not(any(loom, shuttle)))]
 mod swap;
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use self::swap::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
+pub(crate) use self::swap::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, try_unwrap};
 
 #[cfg(any(loom, shuttle))]
 mod model;
 #[cfg(any(loom, shuttle))]
-pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
+pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, try_unwrap};

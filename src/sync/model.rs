@@ -88,6 +88,24 @@ pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {
     value.0.count.load(Ordering::Relaxed) == 1 && !planted("never-frees")
 }
 
+/// As [`std::sync::Arc::try_unwrap`].
+pub(crate) fn try_unwrap<T>(value: Arc<T>) -> Result<T, Arc<T>> {
+    // As relaxed as `is_sole_owner`, but not to be planted: what is still held cannot be moved out.
+    if value.0.count.load(Ordering::Relaxed) != 1 {
+        if planted("frees-without-asking") {
+            value.0.witness.free();
+        }
+        return Err(value);
+    }
+    let inner = std::sync::Arc::clone(&value.0);
+    // Counts down to zero, with the fence that goes with it.
+    drop(value);
+    match std::sync::Arc::try_unwrap(inner) {
+        Ok(counted) => Ok(counted.value),
+        Err(_) => panic!("a value that nobody holds is held"),
+    }
+}
+
 /// Sees who makes, reads and frees a value.
 struct Witness {
     /// The lock makes it shareable; loom does not see it.

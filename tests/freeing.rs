@@ -1,0 +1,359 @@
+//! What is freed, and when: every pod object exactly when no snapshot that somebody holds has it any more.
+//!
+//! It is also run under the thread, address and leak sanitizers: see `.ci/run`.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use pod_index::{
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, Operation, PodMeta, Reader, Snapshot, Writer,
+};
+
+/// How often each pod object was dropped.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<Vec<u32>>>);
+
+impl Ledger {
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<u32>) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn pod(&self, uid: u64, name: u64, kind: Kind) -> Arc<Pod> {
+        let number = self.with(|drops| {
+            drops.push(0);
+            drops.len() - 1
+        });
+        let uid = format!("{uid:08x}-0000-4000-8000-000000000000");
+        Arc::new(Pod {
+            number,
+            uid,
+            name: format!("p{name}"),
+            kind,
+            explodes: AtomicBool::new(false),
+            ledger: self.clone(),
+        })
+    }
+
+    /// The numbers of those that were not dropped.
+    fn live(&self) -> BTreeSet<usize> {
+        self.with(|drops| {
+            assert!(drops.iter().all(|&drops| drops <= 1), "a pod is dropped once");
+            drops.iter().enumerate().filter(|&(_, &drops)| drops == 0).map(|(number, _)| number).collect()
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    Static,
+    Mirror,
+}
+
+struct Pod {
+    number: usize,
+    uid: String,
+    name: String,
+    kind: Kind,
+    explodes: AtomicBool,
+    ledger: Ledger,
+}
+
+impl PodMeta for Pod {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        match (self.kind, key) {
+            (Kind::Static, CONFIG_SOURCE_ANNOTATION) => Some("file"),
+            (Kind::Mirror, CONFIG_MIRROR_ANNOTATION) => Some(""),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        self.ledger.with(|drops| drops[self.number] += 1);
+        assert!(!self.explodes.load(Ordering::Relaxed), "a pod that panics when it is dropped");
+    }
+}
+
+/// The pod objects of a snapshot.
+fn numbers(snapshot: &Snapshot<Pod>) -> BTreeSet<usize> {
+    snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.number).collect()
+}
+
+/// Each pod that the snapshot lists is found by its UID, and whoever holds its name is a pod of the snapshot.
+fn check_whole(snapshot: &Snapshot<Pod>) {
+    let all = numbers(snapshot);
+    for pod in snapshot.pods() {
+        assert!(snapshot.pod_by_uid(pod.uid()).is_some_and(|found| Arc::ptr_eq(found, pod)));
+        let holder = snapshot.pod_by_name("default", &pod.name).expect("the name is held");
+        assert!(all.contains(&holder.number));
+    }
+    for mirror in snapshot.mirror_pods() {
+        assert!(snapshot.mirror_pod_by_uid(mirror.uid()).is_some_and(|found| Arc::ptr_eq(found, mirror)));
+    }
+    for pod in snapshot.static_pods() {
+        assert!(all.contains(&pod.number));
+    }
+}
+
+/// Chance that repeats itself.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn pod(&mut self, ledger: &Ledger) -> Arc<Pod> {
+        let kind =
+            [Kind::Plain, Kind::Plain, Kind::Static, Kind::Mirror][usize::try_from(self.roll(4)).unwrap()];
+        ledger.pod(self.roll(60), self.roll(40), kind)
+    }
+
+    fn pods(&mut self, ledger: &Ledger, most: u64) -> Vec<Arc<Pod>> {
+        (0..self.roll(most)).map(|_| self.pod(ledger)).collect()
+    }
+
+    fn operation(&mut self, ledger: &Ledger) -> Operation<Pod> {
+        match self.roll(10) {
+            0 => Operation::Set(self.pods(ledger, 40)),
+            1..4 => Operation::Remove(
+                format!("{:08x}-0000-4000-8000-000000000000", self.roll(60)).as_str().into(),
+            ),
+            4..7 => Operation::Add(self.pod(ledger)),
+            _ => Operation::Update(self.pod(ledger)),
+        }
+    }
+
+    fn write(&mut self, writer: &mut Writer<Pod>, ledger: &Ledger) {
+        match self.roll(12) {
+            0 => _ = writer.set_pods(self.pods(ledger, 80)),
+            1 | 2 => {
+                let count = self.roll(20);
+                let batch: Vec<_> = (0..count).map(|_| self.operation(ledger)).collect();
+                let _ = writer.apply(batch);
+            }
+            3 => {
+                // What is there already, one by one and as a whole: drafts that are abandoned.
+                let all: Vec<_> =
+                    writer.snapshot().pods().iter().chain(writer.snapshot().mirror_pods()).cloned().collect();
+                if let Some(pod) = all.first() {
+                    let _ = writer.add_pod(Arc::clone(pod)).expect("a good pod");
+                }
+                let _ = writer.set_pods(all);
+            }
+            4 => assert!(writer.add_pod(nobody(ledger)).is_err()),
+            5..8 => {
+                _ = writer
+                    .remove_pod_by_uid(format!("{:08x}-0000-4000-8000-000000000000", self.roll(60)).as_str());
+            }
+            _ => _ = writer.add_pod(self.pod(ledger)).expect("a good pod"),
+        }
+    }
+}
+
+/// A pod that is refused.
+fn nobody(ledger: &Ledger) -> Arc<Pod> {
+    let mut pod = ledger.pod(0, 0, Kind::Plain);
+    Arc::get_mut(&mut pod).expect("it is new").uid.clear();
+    pod
+}
+
+/// A snapshot that a reader holds, in one way or another, and what it had when it was taken.
+struct Held {
+    by: Handle,
+    had: BTreeSet<usize>,
+}
+
+enum Handle {
+    Snapshot(Arc<Snapshot<Pod>>),
+    Guard(Guard<Pod>),
+    /// It holds nothing, but may be made to.
+    Weak(Weak<Snapshot<Pod>>),
+}
+
+impl Held {
+    fn new(reader: &Reader<Pod>, way: u64) -> Self {
+        let had = numbers(&reader.load());
+        let by = match way {
+            0 => Handle::Guard(reader.load()),
+            1 => Handle::Weak(Arc::downgrade(&reader.snapshot())),
+            _ => Handle::Snapshot(reader.snapshot()),
+        };
+        Self { by, had }
+    }
+
+    fn check(&self, live: &BTreeSet<usize>) {
+        let check = |snapshot: &Snapshot<Pod>| {
+            assert!(self.had.is_subset(live), "what a held snapshot has is there");
+            assert_eq!(numbers(snapshot), self.had);
+            check_whole(snapshot);
+        };
+        match &self.by {
+            Handle::Snapshot(snapshot) => check(snapshot),
+            Handle::Guard(snapshot) => check(snapshot),
+            Handle::Weak(snapshot) => _ = snapshot.upgrade().map(|snapshot| check(&snapshot)),
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        !matches!(self.by, Handle::Weak(_))
+    }
+}
+
+#[test]
+fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
+    for seed in 0..30 {
+        let (mut dice, ledger) = (Dice(seed), Ledger::default());
+        let (mut writer, reader) = pod_index::new();
+        let mut held: Vec<Held> = Vec::new();
+        for step in 0..150 {
+            dice.write(&mut writer, &ledger);
+            if dice.roll(4) == 0 {
+                held.push(Held::new(&reader, dice.roll(4)));
+            }
+            if dice.roll(5) == 0 && !held.is_empty() {
+                let which = dice.roll(held.len() as u64);
+                held.swap_remove(usize::try_from(which).unwrap());
+            }
+            writer.reclaim();
+            let live = ledger.live();
+            let mut needed = numbers(writer.snapshot());
+            held.iter().filter(|held| held.keeps()).for_each(|held| needed.extend(&held.had));
+            assert_eq!(live, needed, "seed {seed}, step {step}");
+            if step % 10 == 0 {
+                for held in &held {
+                    held.check(&live);
+                }
+            }
+        }
+        // Writer, reader and snapshots go in any order.
+        let (mut writer, mut reader) = (Some(writer), Some(reader));
+        while writer.is_some() || reader.is_some() || !held.is_empty() {
+            match dice.roll(6) {
+                0 => drop(writer.take()),
+                1 => drop(reader.take()),
+                _ if held.is_empty() => {}
+                which => _ = held.swap_remove(usize::try_from(which).unwrap() % held.len()),
+            }
+            let live = ledger.live();
+            for held in &held {
+                held.check(&live);
+            }
+        }
+        assert!(ledger.live().is_empty(), "seed {seed}: everything is freed in the end");
+    }
+}
+
+#[test]
+fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_thread() {
+    let ledger = Ledger::default();
+    let mut dice = Dice(7);
+    let (mut writer, reader) = pod_index::new();
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        dice.write(&mut writer, &ledger);
+        held.push((reader.snapshot(), numbers(writer.snapshot())));
+    }
+    drop(writer);
+    drop(reader);
+    let threads = held.into_iter().map(|(snapshot, had)| {
+        thread::spawn(move || {
+            assert_eq!(numbers(&snapshot), had);
+            check_whole(&snapshot);
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    for thread in threads {
+        thread.join().expect("a snapshot stays as it was");
+    }
+    assert!(ledger.live().is_empty());
+}
+
+#[test]
+fn a_weak_handle_keeps_nothing_and_may_hold_a_snapshot_anew_while_somebody_else_does() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+    let first = reader.snapshot();
+    let weak = Arc::downgrade(&first);
+    writer.remove_pod_by_uid("00000001-0000-4000-8000-000000000000").expect("it is there");
+    assert_eq!(writer.reclaim(), 1);
+    drop(first);
+    let again = weak.upgrade().expect("nothing was freed since");
+    assert_eq!(writer.reclaim(), 1, "it is held");
+    check_whole(&again);
+    assert_eq!((numbers(&again).len(), ledger.live().len()), (1, 1));
+    drop(again);
+    assert_eq!(writer.reclaim(), 0);
+    assert!(weak.upgrade().is_none() && ledger.live().is_empty());
+}
+
+#[test]
+fn pods_that_come_and_go_in_one_batch_are_freed_with_it_whoever_holds_what() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = pod_index::new();
+    let before = reader.snapshot();
+    let batch = (0..50).map(|_| Operation::Add(ledger.pod(1, 1, Kind::Static)));
+    assert!(writer.apply(batch).published);
+    assert_eq!(ledger.live(), BTreeSet::from([49]));
+    assert!(before.pods().is_empty());
+}
+
+/// A pod whose drop panics, in a batch it does not survive: the batch is published all the same, and nothing is lost.
+#[test]
+fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = pod_index::new();
+    let bomb = ledger.pod(1, 1, Kind::Static);
+    bomb.explodes.store(true, Ordering::Relaxed);
+    let batch = vec![
+        Operation::Add(bomb),
+        Operation::Add(ledger.pod(1, 1, Kind::Static)),
+        Operation::Add(ledger.pod(2, 2, Kind::Plain)),
+        Operation::Add(ledger.pod(2, 2, Kind::Plain)),
+    ];
+    assert!(catch_unwind(AssertUnwindSafe(|| writer.apply(batch))).is_err());
+    check_whole(&reader.load());
+    writer.add_pod(ledger.pod(3, 3, Kind::Plain)).expect("a good pod");
+    writer.reclaim();
+    assert_eq!(ledger.live(), numbers(writer.snapshot()), "no pod is kept that is in no snapshot");
+    drop((writer, reader));
+    assert!(ledger.live().is_empty());
+}
+
+/// A publication looks at a few of the retired snapshots only, those in turn that were not looked at for longest: those that
+/// are held must not hide the others.
+#[test]
+fn while_some_snapshots_are_held_the_others_go_as_fast_as_they_come() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let mut held = Vec::new();
+    for round in 0..200 {
+        writer.update_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+        if round < 5 {
+            held.push(reader.snapshot());
+        }
+        assert!(writer.retired_snapshots() <= 13, "{} in round {round}", writer.retired_snapshots());
+        assert_eq!(ledger.live().len(), 1 + writer.retired_snapshots(), "each has its version of the pod");
+    }
+    drop(held);
+    for _ in 0..20 {
+        writer.update_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+    }
+    assert!(writer.retired_snapshots() <= 2, "{} are left", writer.retired_snapshots());
+}
