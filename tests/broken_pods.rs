@@ -44,6 +44,9 @@ impl PodMeta for Fickle {
     fn annotation(&self, _: &str) -> Option<&str> {
         None
     }
+    fn ephemeral_container_count(&self) -> usize {
+        [1, 5][self.now()]
+    }
 }
 
 const U1: &str = "11111111-1111-1111-1111-111111111111";
@@ -65,6 +68,23 @@ fn a_pod_whose_uid_changes_takes_no_other_pod_with_it() {
     assert!(writer.remove_pod_by_uid(U2).is_some());
     assert!(writer.remove_pod_by_uid(U3).is_some());
     assert!(reader.load().pods().is_empty());
+}
+
+/// The count of all pods is then wrong, until the next set; that it may go below zero must not matter.
+#[test]
+fn a_pod_that_counts_its_ephemeral_containers_anew_does_no_other_harm() {
+    let (mut writer, reader) = pod_index::new();
+    let (fickle, other) = (Fickle::steady(U1, "a"), Fickle::steady(U2, "b"));
+    for pod in [&fickle, &other] {
+        writer.add_pod(Arc::clone(pod)).expect("a good pod");
+        assert_eq!(reader.load().ephemeral_container_count(), reader.load().pods().len());
+    }
+    fickle.turned.store(true, Ordering::Relaxed);
+    writer.update_pod(Fickle::steady(U1, "a")).expect("a good pod");
+    assert!(writer.remove_pod_by_uid(U1).is_some());
+    assert!(Arc::ptr_eq(&reader.pod_by_uid(U2).expect("still there"), &other));
+    let _ = writer.set_pods([other, Fickle::steady(U3, "c")]);
+    assert_eq!(reader.load().ephemeral_container_count(), 2);
 }
 
 #[test]

@@ -292,6 +292,32 @@ fn empty_fields_are_refused_by_name_and_leave_the_index_as_it_was() {
     assert_eq!(uids(reader.load().pods()), ["u"]);
 }
 
+/// By each of the ways to write.
+#[test]
+fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
+    let (mut writer, reader) = index();
+    let (pod, mirror) = (TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s"));
+    put(&mut writer, [Arc::clone(&pod), Arc::clone(&mirror)]);
+    for bad in [TestPod::fixed("s", "_default"), TestPod::mirror("m", "web_", "s")] {
+        let error = writer.update_pod(Arc::clone(&bad)).expect_err("refused");
+        assert_eq!(error.uid(), bad.uid);
+        assert_eq!(writer.add_pod(Arc::clone(&bad)).expect_err("refused"), error);
+        let applied = writer.apply([Operation::Remove("nobody".into()), Operation::Update(Arc::clone(&bad))]);
+        assert!(!applied.published);
+        assert_eq!((applied.refused.len(), applied.refused[0].operation), (1, 1));
+        assert_eq!(applied.refused[0].error, error);
+        let applied = writer.set_pods([Arc::clone(&pod), bad, Arc::clone(&mirror)]);
+        assert!(!applied.published);
+        assert_eq!((applied.refused.len(), applied.refused[0].position), (1, 1));
+
+        let snapshot = reader.load();
+        assert_eq!(snapshot.generation(), 2, "nothing was published");
+        assert!(snapshot.pod_by_full_name("web_default").is_some_and(|known| Arc::ptr_eq(known, &pod)));
+        assert!(snapshot.mirror_pod_by_uid("m").is_some_and(|known| Arc::ptr_eq(known, &mirror)));
+        assert_eq!(translated(&reader, "m"), "s");
+    }
+}
+
 // A departure of our own. Kubelet: joins name and namespace by `_` without a look at them, so that pod `a_b` of namespace
 // `c` and pod `a` of namespace `b_c` share an entry. Kubernetes' validation keeps `_` out of both.
 

@@ -314,6 +314,31 @@ mod tests {
         }
     }
 
+    /// Alike ones least of all, and whichever of the two is in the first half.
+    #[test]
+    fn two_wrong_characters_do_not_make_up_for_each_other() {
+        for good in ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"] {
+            for first in 0..good.len() {
+                for second in first + 1..good.len() {
+                    for wrong in [b'_', b'g', b'A', 0] {
+                        let mut text = good.as_bytes().to_vec();
+                        (text[first], text[second]) = (wrong, wrong);
+                        let text = String::from_utf8(text).expect("ASCII");
+                        assert_eq!(PodUid::from(text.as_str()), text.as_str());
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is wrong about the separators and what is wrong about the first digit are the same bits here.
+    #[test]
+    fn a_wrong_separator_does_not_make_up_for_a_wrong_digit() {
+        let text = "0f1e2d3cR4b5a-6978\u{d2}796-a5b4c3d2e1f0";
+        assert_eq!(text.len(), 36);
+        assert_eq!(PodUid::from(text), text);
+    }
+
     #[test]
     fn uids_are_equal_and_ordered_as_their_strings_are() {
         for a in SPELLINGS {
@@ -321,6 +346,7 @@ mod tests {
                 let (left, right) = (PodUid::from(a), PodUid::from(b));
                 assert_eq!(left == right, a == b, "{a} {b}");
                 assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
+                assert_eq!(left < right, a < b, "{a} {b}");
             }
         }
     }

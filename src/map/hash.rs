@@ -44,3 +44,46 @@ impl Hashing {
         (self.pair(text, ""), self.pair("", text))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::Hashing;
+
+    /// Branches go by the highest bits of a hash and buckets by the lowest, so either sixteen must tell UIDs apart, also
+    /// those that share a word. Of as many draws from 65,536, chance leaves 41,000 different ones.
+    #[test]
+    fn uids_spread_over_both_ends_of_the_hash() {
+        // Any digits, as those of a UUID are.
+        let digits = |n: u64| n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ n;
+        let alike: [&dyn Fn(u64) -> (u64, u64); 3] =
+            [&|n| (digits(n), digits(!n)), &|n| (digits(n), 0), &|n| (0, digits(n))];
+        for key in alike {
+            let hashing = Hashing::new();
+            let hashes = || (0..1 << 16).map(|n| hashing.words(key(n)));
+            let ends = [
+                hashes().map(|hash| hash >> 48).collect::<HashSet<_>>().len(),
+                hashes().map(|hash| hash & 0xffff).collect::<HashSet<_>>().len(),
+            ];
+            assert!(ends.iter().all(|different| *different > 20_000), "{ends:?}");
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn two_indices_hash_one_key_differently() {
+        let (one, other) = (Hashing::new(), Hashing::new());
+        assert_ne!(one.words((1, 2)), other.words((1, 2)));
+        assert_ne!(one.pair("web", "default"), other.pair("web", "default"));
+        assert_ne!(one.fingerprint("uid"), other.fingerprint("uid"));
+    }
+
+    #[test]
+    fn the_two_words_of_a_fingerprint_are_two_hashes() {
+        let hashing = Hashing::new();
+        let (first, second) = hashing.fingerprint("uid");
+        assert_ne!(first, second);
+        assert_eq!(hashing.fingerprint("uid"), (first, second));
+    }
+}

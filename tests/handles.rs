@@ -1,0 +1,274 @@
+//! The handles: whatever is asked of one, the answer is that of the current snapshot; and what each says of itself in a
+//! log line.
+
+mod support;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pod_index::{
+    CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, Operation, PodManager, PodMeta, PodUid, Reader,
+    ResolvedPodUid, Snapshot, UidRef, Upserted, Writer,
+};
+use support::TestPod;
+
+/// A static pod with its mirror, a mirror without a pod, and a pod that has nothing to do with any of it.
+fn pods() -> [Arc<TestPod>; 4] {
+    [
+        TestPod::fixed("s", "web"),
+        TestPod::mirror("m", "web", "s"),
+        TestPod::mirror("orphan", "gone_kube-system", "x"),
+        TestPod::plain("p", "db"),
+    ]
+}
+
+fn index() -> (Writer<TestPod>, Reader<TestPod>) {
+    let (mut writer, reader) = pod_index::new();
+    assert_eq!(writer.set_pods(pods()).refused, []);
+    (writer, reader)
+}
+
+fn same(answer: Option<&Arc<TestPod>>, wanted: Option<&Arc<TestPod>>) -> bool {
+    match (answer, wanted) {
+        (None, None) => true,
+        (Some(answer), Some(wanted)) => Arc::ptr_eq(answer, wanted),
+        _ => false,
+    }
+}
+
+const UIDS: [&str; 6] = ["s", "m", "orphan", "p", "nobody", ""];
+const NAMES: [(&str, &str); 4] =
+    [("web", "default"), ("gone", "kube-system"), ("db", "default"), ("nobody", "default")];
+
+#[test]
+fn a_reader_answers_what_the_current_snapshot_answers() {
+    let (_writer, reader) = index();
+    let snapshot = reader.snapshot();
+    for uid in UIDS {
+        assert!(same(reader.pod_by_uid(uid).as_ref(), snapshot.pod_by_uid(uid)), "{uid}");
+        assert_eq!(reader.translate_pod_uid(uid), snapshot.translate_pod_uid(uid));
+    }
+    for (name, namespace) in NAMES {
+        let full_name = format!("{name}_{namespace}");
+        let wanted = snapshot.pod_by_full_name(&full_name);
+        assert!(same(reader.pod_by_full_name(&full_name).as_ref(), wanted), "{full_name}");
+        assert!(same(reader.pod_by_name(namespace, name).as_ref(), wanted), "{full_name}");
+        let asks = TestPod::plain("who-asks", &full_name);
+        assert!(same(reader.pod_by_mirror_pod(&asks).as_ref(), wanted), "{full_name}");
+        let wanted = snapshot.mirror_pod_by_full_name(&full_name);
+        assert!(same(reader.mirror_pod_by_pod(&asks).as_ref(), wanted), "{full_name}");
+    }
+    // That they are found at all is not the reader's to say.
+    assert_eq!(snapshot.pod_by_uid("s").expect("it was set").uid, "s");
+    assert_eq!(snapshot.translate_pod_uid("m"), "s");
+}
+
+#[test]
+fn a_cached_reader_answers_what_the_current_snapshot_answers() {
+    let (mut writer, reader) = index();
+    let mut cached = reader.cached();
+    for _ in 0..2 {
+        let snapshot = reader.snapshot();
+        for uid in UIDS {
+            assert!(same(cached.pod_by_uid(uid), snapshot.pod_by_uid(uid)), "{uid}");
+            assert_eq!(cached.translate_pod_uid(uid), snapshot.translate_pod_uid(uid));
+        }
+        for (name, namespace) in NAMES {
+            let full_name = format!("{name}_{namespace}");
+            let wanted = snapshot.pod_by_full_name(&full_name);
+            assert!(same(cached.pod_by_full_name(&full_name), wanted), "{full_name}");
+            assert!(same(cached.pod_by_name(namespace, name), wanted), "{full_name}");
+        }
+        // Once more, with another state.
+        writer.remove_pod_by_uid("p");
+        writer.update_pod(TestPod::plain("new", "db")).expect("a good pod");
+    }
+    assert!(cached.pod_by_uid("p").is_none() && cached.pod_by_uid("new").is_some());
+}
+
+/// As a copy of a handle has a life of its own, what it holds is its own as well.
+#[test]
+fn a_refreshed_reader_lets_go_of_the_snapshot_it_saw_and_its_clone_does_not() {
+    let (mut writer, reader) = index();
+    let mut cached = reader.cached();
+    assert!(cached.pod_by_uid("p").is_some());
+    let clone = cached.clone();
+    writer.remove_pod_by_uid("p").expect("it is there");
+    cached.refresh();
+    assert_eq!(writer.reclaim(), 1, "the clone holds the old snapshot");
+    drop(clone);
+    assert_eq!(writer.reclaim(), 0, "nobody holds it");
+}
+
+#[test]
+fn a_manager_does_and_answers_what_a_writer_and_a_reader_would() {
+    let (mut writer, reader) = index();
+    let manager = PodManager::default();
+    assert_eq!(manager.load().generation(), 0);
+    assert_eq!(manager.set_pods(pods()).generation, 1);
+
+    for uid in UIDS {
+        assert_eq!(manager.pod_by_uid(uid), reader.pod_by_uid(uid), "{uid}");
+        assert_eq!(manager.translate_pod_uid(uid), reader.translate_pod_uid(uid));
+    }
+    for (name, namespace) in NAMES {
+        let full_name = format!("{name}_{namespace}");
+        assert_eq!(manager.pod_by_full_name(&full_name), reader.pod_by_full_name(&full_name));
+        assert_eq!(manager.pod_by_name(namespace, name), reader.pod_by_name(namespace, name));
+        let asks = TestPod::plain("who-asks", &full_name);
+        assert_eq!(manager.pod_by_mirror_pod(&asks), reader.pod_by_mirror_pod(&asks));
+        assert_eq!(manager.mirror_pod_by_pod(&asks), reader.mirror_pod_by_pod(&asks));
+    }
+
+    let update = || TestPod::plain("p", "db").with_ephemeral(2);
+    assert!(matches!(manager.update_pod(update()), Ok(Upserted::Replaced(old)) if old.ephemeral == 0));
+    assert_eq!(manager.load().ephemeral_container_count(), 2);
+    assert!(matches!(manager.add_pod(TestPod::plain("q", "queue")), Ok(Upserted::Added)));
+    assert_eq!(
+        manager.remove_pod(&TestPod::plain("q", "another")).map(|q| q.name.clone()),
+        Some("queue".into())
+    );
+    assert_eq!(manager.remove_pod_by_uid("p").map(|p| p.ephemeral), Some(2));
+    assert_eq!(manager.remove_pod_by_uid("p"), None);
+    let applied = manager.apply([Operation::Add(update()), Operation::Remove("orphan".into())]);
+    assert_eq!((applied.generation, applied.published), (6, true));
+
+    writer.remove_pod_by_uid("orphan").expect("it is there");
+    let uids = |snapshot: &Snapshot<TestPod>| {
+        let all = snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.uid.clone());
+        all.collect::<HashSet<_>>()
+    };
+    assert_eq!(uids(&manager.load()), uids(&reader.load()));
+    assert_eq!(uids(&manager.reader().load()), uids(writer.snapshot()));
+}
+
+#[test]
+fn a_manager_tells_of_the_snapshots_that_are_held_and_frees_those_that_are_not() {
+    let manager = PodManager::<TestPod>::new();
+    let held: Vec<_> = (0..3)
+        .map(|uid| {
+            manager.add_pod(TestPod::plain(&format!("u{uid}"), &format!("n{uid}"))).expect("a good pod");
+            manager.load()
+        })
+        .collect();
+    assert_eq!(manager.clone().retired_snapshots(), 2, "the third one is current");
+    drop(held);
+    assert_eq!(manager.retired_snapshots(), 2, "nobody has looked");
+    assert_eq!(manager.reclaim(), 0);
+    assert_eq!(manager.retired_snapshots(), 0);
+}
+
+/// What a pod need not tell: the trait's default.
+#[test]
+fn a_pod_that_does_not_count_its_ephemeral_containers_has_none() {
+    struct Slim;
+    #[expect(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    impl PodMeta for Slim {
+        fn uid(&self) -> &str {
+            "u"
+        }
+        fn name(&self) -> &str {
+            "n"
+        }
+        fn namespace(&self) -> &str {
+            "ns"
+        }
+        fn annotation(&self, _: &str) -> Option<&str> {
+            None
+        }
+    }
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(Slim).expect("a good pod");
+    assert_eq!(reader.load().ephemeral_container_count(), 0);
+}
+
+/// An index of shared pods, shared once more.
+#[test]
+fn a_pod_in_an_arc_tells_what_the_pod_tells() {
+    let pod = TestPod::mirror("m", "web_shop", "hash").with_ephemeral(3);
+    let (mut writer, reader) = pod_index::new::<Arc<TestPod>>();
+    writer.add_pod(Arc::new(Arc::clone(&pod))).expect("a good pod");
+    let snapshot = reader.load();
+    let stored = snapshot.mirror_pod_by_full_name("web_shop").expect("a mirror");
+    assert_eq!(
+        (PodMeta::uid(stored), PodMeta::name(stored), PodMeta::namespace(stored)),
+        ("m", "web", "shop")
+    );
+    assert_eq!(stored.annotation(CONFIG_MIRROR_ANNOTATION), Some("hash"));
+    assert_eq!(stored.ephemeral_container_count(), 3);
+    assert!(snapshot.mirror_pod_by_uid("m").is_some());
+}
+
+/// Counts and names, never the contents of a hundred thousand pods.
+#[test]
+fn what_is_logged_of_an_index_is_short_and_says_what_it_is() {
+    let (mut writer, reader) = index();
+    let before = reader.snapshot();
+    let snapshot = "Snapshot { generation: 1, pods: 2, mirror_pods: 2, .. }";
+    assert_eq!(format!("{before:?}"), snapshot);
+    assert_eq!(format!("{:?}", reader.load()), snapshot);
+    assert_eq!(format!("{reader:?}"), format!("Reader({snapshot})"));
+    assert_eq!(format!("{:?}", reader.cached()), "CachedReader { .. }");
+    assert_eq!(format!("{writer:?}"), format!("Writer {{ current: {snapshot}, retired_snapshots: 0, .. }}"));
+    let manager = PodManager::<TestPod>::new();
+    assert_eq!(format!("{manager:?}"), "PodManager(Snapshot { generation: 0, pods: 0, mirror_pods: 0, .. })");
+
+    let operations = [
+        Operation::Set(pods().into()),
+        Operation::Add(TestPod::plain("u", "n")),
+        Operation::Update(TestPod::plain("u", "n")),
+        Operation::Remove("u".into()),
+    ];
+    assert_eq!(format!("{operations:?}"), "[Set(4 pods), Add(u), Update(u), Remove(u)]");
+
+    let p = TestPod::plain("p", "db");
+    let upserted = writer.update_pod(Arc::clone(&p)).expect("a good pod");
+    let copy = upserted.clone();
+    assert!(matches!((&upserted, &copy), (Upserted::Replaced(old), Upserted::Replaced(copy)) if old == copy));
+    assert_eq!(format!("{upserted:?}"), "Replaced(..)");
+    let upserted = writer.update_pod(p).expect("a good pod");
+    assert_eq!(format!("{upserted:?}, {:?}", upserted.clone()), "Unchanged, Unchanged");
+    let upserted = writer.add_pod(TestPod::plain("new", "new")).expect("a good pod");
+    assert_eq!(format!("{upserted:?}, {:?}", upserted.clone()), "Added, Added");
+    writer.remove_pod_by_uid("orphan").expect("it is there");
+    let after = reader.snapshot();
+    let mut changes: Vec<String> =
+        after.changes_since(&before).iter().map(|change| format!("{change:?}")).collect();
+    changes.sort_unstable();
+    assert_eq!(
+        changes,
+        ["Added(new_default, new)", "Removed(gone_kube-system, orphan)", "Updated(db_default, p)"]
+    );
+    let pair = after.pod_and_mirror_pod(after.mirror_pod_by_uid("m").expect("it is there"));
+    let told = format!("{pair:?}");
+    assert!(told.starts_with("PodAndMirror { pod: Some(TestPod { uid: \"s\""), "{told}");
+    assert!(told.ends_with("was_mirror: true }"), "{told}");
+}
+
+/// Padding and hashing are what a table in a terminal and a map by UID need.
+#[test]
+fn uids_and_full_names_are_printed_padded_quoted_and_hashed_as_their_strings_are() {
+    let full_name: FullName = "web_default".parse().expect("a full name");
+    assert_eq!(format!("{full_name:>13}|{full_name:?}"), "  web_default|FullName(\"web_default\")");
+    assert_eq!(full_name, *"web_default");
+    assert_eq!(full_name, "web_default");
+    assert_ne!(full_name, *"web_other");
+    assert_ne!(full_name, "web_other");
+    assert_eq!(full_name.as_ref(), "web_default");
+    assert_eq!(full_name.as_str(), "web_default");
+    assert!(HashSet::from([full_name]).contains("web_default"), "a full name hashes as its string");
+
+    for uid in ["u 1", "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"] {
+        let wanted = format!("{uid:>40}|");
+        assert_eq!(format!("{:>40}|", PodUid::from(uid)), wanted);
+        assert_eq!(format!("{:>40}|", UidRef::from(&uid.to_owned())), wanted);
+        assert_eq!(format!("{:?}", PodUid::from(uid)), format!("PodUid({uid:?})"));
+        assert_eq!(format!("{:?}", MirrorPodUid::from(uid)), format!("MirrorPodUid({uid:?})"));
+        assert_eq!(format!("{:?}", ResolvedPodUid::from(uid)), format!("ResolvedPodUid({uid:?})"));
+        assert_ne!(PodUid::from(uid), "another");
+        assert_eq!(PodUid::from(ResolvedPodUid::from(uid)), uid);
+        assert_eq!(ResolvedPodUid::from(PodUid::from(uid)), uid);
+        assert!(!UidRef::from(uid).is_empty() && !PodUid::from(uid).is_empty());
+    }
+    assert!(UidRef::from("").is_empty() && MirrorPodUid::from("").is_empty());
+}
