@@ -123,6 +123,9 @@ pub use snapshot::{
     Change, FullNames, MirrorPods, MirrorPodsIter, PodAndMirror, Pods, PodsAndMirrorPods, PodsIter, Snapshot,
     StaticPods, StaticPodsIter, StaticPodsWithMirrors, UidTranslations,
 };
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use sync::freed_by_this_thread;
 pub use update::Upserted;
 pub use writer::{Applied, Operation, Refused, Writer};
 

@@ -9,6 +9,8 @@ pub struct Floor {
     pub two: usize,
     /// Within three.
     pub three: usize,
+    /// Within five.
+    pub five: usize,
     /// Without a bound, if the model is small enough.
     pub all: Option<usize>,
 }
@@ -59,7 +61,8 @@ pub fn explore(name: &'static str, floor: Floor, model: impl Fn() + Send + Sync 
         None => ("no bound".to_owned(), floor.all.expect("too large to be explored without a bound")),
         Some(bound @ 0..=1) => panic!("{bound} preemptions pass a wrong program"),
         Some(2) => ("bound 2".to_owned(), floor.two),
-        Some(bound) => (format!("bound {bound}"), floor.three),
+        Some(bound @ 3..=4) => (format!("bound {bound}"), floor.three),
+        Some(bound) => (format!("bound {bound}"), floor.five),
     };
     let counted = Counted::new(name, bound);
     builder.check(counted.counting(model));

@@ -12,4 +12,6 @@ pub(crate) use self::swap::{Arc, Cached, Guard, Mutex, Published, is_sole_owner,
 #[cfg(any(loom, shuttle))]
 mod model;
 #[cfg(any(loom, shuttle))]
+pub use self::model::freed_by_this_thread;
+#[cfg(any(loom, shuttle))]
 pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, try_unwrap};

@@ -76,8 +76,24 @@ impl<T> Drop for Arc<T> {
         if self.0.count.fetch_sub(1, Ordering::Release) == 1 {
             fence(Ordering::Acquire);
             self.0.witness.free();
+            FREED.with(|freed| freed.set(freed.get() + 1));
         }
     }
+}
+
+#[cfg(loom)]
+use loom::thread_local;
+#[cfg(shuttle)]
+use shuttle::thread_local;
+
+thread_local! {
+    static FREED: std::cell::Cell<usize> = std::cell::Cell::new(0);
+}
+
+/// How many values the thread that asks has freed.
+#[must_use]
+pub fn freed_by_this_thread() -> usize {
+    FREED.with(std::cell::Cell::get)
 }
 
 pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {

@@ -41,6 +41,13 @@ fn two_swaps_are_caught() {
 #[test]
 fn a_double_load_is_caught() {
     caught("double-load", "models::small_every_read_sees_all_indices_of_one_generation", "share a full name");
+    for model in [
+        "models::every_read_sees_all_indices_of_one_generation",
+        "models::a_mirror_and_its_static_pod_share_a_full_name_in_every_snapshot",
+    ] {
+        // From the writer to the reader, back, and to the reader again.
+        caught_within(3, "double-load", model, "share a full name");
+    }
 }
 
 /// The swap of the writer releases nothing.
@@ -76,14 +83,28 @@ fn a_cache_that_mistakes_an_old_value_for_the_current_one_is_caught() {
 /// The writer does not ask whether a reader holds what it lets go of.
 #[test]
 fn freeing_without_asking_is_caught() {
-    caught("frees-without-asking", "retire::small_no_reader_frees_what_it_held_by_a_guard", "a reader freed");
-    caught("frees-without-asking", "retire::no_reader_frees_what_it_kept_or_remembered", "a reader freed");
+    caught(
+        "frees-without-asking",
+        "retire::small_no_reader_frees_what_it_held_by_a_guard",
+        "Causality violation",
+    );
+    caught(
+        "frees-without-asking",
+        "retire::no_reader_frees_what_two_of_them_held_by_guards",
+        "Causality violation",
+    );
+    caught(
+        "frees-without-asking",
+        "retire::no_reader_frees_what_it_kept_or_remembered",
+        "Causality violation",
+    );
 }
 
 /// The swap frees what it replaces, whoever holds it.
 #[test]
 fn freeing_what_a_guard_still_holds_is_caught() {
     caught("frees-at-once", "retire::small_no_reader_frees_what_it_held_by_a_guard", "Causality violation");
+    caught("frees-at-once", "models::small_readers_outlive_the_writer", "read after it was freed");
 }
 
 /// The writer never finds that it is alone.
