@@ -1,0 +1,27 @@
+//! The core's tests once more, as one binary that needs nothing but the bare core: a sanitizer builds it in seconds.
+//!
+//! What counts allocations stays outside, because a sanitizer allocates as well.
+#![deny(unsafe_code)]
+
+#[path = "../../../tests/broken_pods.rs"]
+mod broken_pods;
+#[path = "../../../tests/corners.rs"]
+mod corners;
+#[path = "../../../tests/freeing.rs"]
+mod freeing;
+#[path = "../../../tests/handles.rs"]
+mod handles;
+#[path = "../../../tests/hostile_input.rs"]
+mod hostile_input;
+// Its own tests come with it: they look where nobody outside can.
+#[path = "../../../src/map/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "what the index uses and the room's own tests do not")]
+mod map;
+#[path = "../../../tests/no_waiting.rs"]
+mod no_waiting;
+#[path = "../../../tests/properties.rs"]
+mod properties;
+#[path = "../../../tests/sizes.rs"]
+mod sizes;
+#[path = "../../../tests/stress.rs"]
+mod stress;
