@@ -81,7 +81,7 @@ fn strangers() -> Setup<Arc<Pod>> {
     setup(|workload| workload.strangers(TIMES))
 }
 
-#[library_benchmark(setup = uids, config = held_at(246_132))]
+#[library_benchmark(setup = uids, config = held_at(183_423))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -90,7 +90,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(293_359))]
+#[library_benchmark(setup = uids, config = held_at(238_487))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -99,7 +99,7 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(143_051))]
+#[library_benchmark(setup = parsed_uids, config = held_at(101_260))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
@@ -108,7 +108,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(172_050))]
+#[library_benchmark(setup = unknown_uids, config = held_at(195_549))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -117,7 +117,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(304_093))]
+#[library_benchmark(setup = mirror_uids, config = held_at(220_708))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -126,7 +126,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(230_444))]
+#[library_benchmark(setup = uids, config = held_at(207_332))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -135,7 +135,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(494_947))]
+#[library_benchmark(setup = full_names, config = held_at(392_241))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -144,7 +144,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(300_139))]
+#[library_benchmark(setup = names, config = held_at(212_430))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -153,7 +153,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(3_442_177))]
+#[library_benchmark(setup = updates, config = held_at(7_333_009))]
 #[bench::one_by_one()]
 fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -162,14 +162,14 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(1_190_466))]
+#[library_benchmark(setup = updates, config = held_at(2_389_009))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(24_331_198))]
+#[library_benchmark(setup = strangers, config = held_at(14_532_842))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
