@@ -178,6 +178,23 @@ async fn a_directory_may_come_late_go_and_come_again() {
     }
 }
 
+/// To say of a place that cannot be listed that it is empty would cost the pods of the last run, and their mirrors.
+#[tokio::test]
+async fn a_directory_that_cannot_be_listed_yet_is_not_said_to_be_empty() {
+    let directory = Directory::new();
+    let path = directory.path().join("manifests");
+    symlink(&path, &path).unwrap();
+    let mut source = source(&path, OFTEN);
+    let status = until_status(&mut source, |status| status.failed_checks >= 3).await;
+    assert!(!status.seen);
+    assert_eq!(status.problems[0].kind(), ProblemKind::Unreadable);
+
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("web.yaml"), manifest("web")).unwrap();
+    until(&mut source, Some("web-n1"), &["web-n1"]).await;
+}
+
 #[tokio::test]
 async fn a_directory_replaced_by_another_is_the_other_one() {
     let directory = Directory::new();

@@ -123,6 +123,8 @@ struct Report {
     worker: Worker,
     listing: Listing,
     failed: bool,
+    /// Whether there may be pods that it could not see, besides those that it has seen before.
+    hides: bool,
     cost: Duration,
 }
 
@@ -132,11 +134,12 @@ impl Worker {
         let unhinted = self.hints.arm().err();
         let failed = self.lister.list();
         let mut listing = self.lister.listing();
+        let hides = failed && listing.problems.iter().all(|problem| problem.kind() != ProblemKind::Missing);
         if let Some(error) = unhinted {
             let message = format!("no file events, only a listing every so often: {error}");
             listing.problems.push(self.lister.path_problem(ProblemKind::Unreadable, &message));
         }
-        Report { worker: self, listing, failed, cost: start.elapsed() }
+        Report { worker: self, listing, failed, hides, cost: start.elapsed() }
     }
 }
 
@@ -167,6 +170,10 @@ impl Following {
             self.cost = report.cost;
             self.worker = Some(report.worker);
             self.status.checked(report.listing.problems, report.failed);
+            // Before it was ever listed, an empty set would say that all its pods are gone.
+            if self.said.is_none() && report.hides {
+                continue;
+            }
             let pods = report.listing.pods;
             if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
                 continue;
@@ -191,5 +198,61 @@ impl Following {
     fn lost(&self, error: &tokio::task::JoinError) -> Problem {
         let message = format!("the listing broke off: {error}");
         Problem::new(ProblemKind::Unreadable, self.path.display().to_string(), None, None, message)
+    }
+}
+
+// Elsewhere nobody tells that a file was opened.
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+
+    use notify::event::{AccessKind, EventKind};
+    use notify::{RecursiveMode, Watcher};
+
+    use super::*;
+    use crate::PodMeta;
+
+    fn manifest(name: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
+        )
+    }
+
+    /// A listing takes a while. What is changed behind its back is hinted at if, and only if, the watcher was armed before
+    /// it began; and the next listing is an hour away.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_changes_during_the_first_listing_is_not_missed() {
+        let directory = std::env::temp_dir().join(format!("pod-index-armed-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..100 {
+            fs::write(directory.join(format!("p{number}.yaml")), manifest(&format!("p{number}"))).unwrap();
+        }
+        // The first in order, replaced as soon as the listing opens it, which then has nearly all of its way to go.
+        let first = directory.join("a.yaml");
+        let beside = directory.join(".a.yaml");
+        fs::write(&first, manifest("before")).unwrap();
+        fs::write(&beside, manifest("after")).unwrap();
+        let mut watcher = notify::recommended_watcher({
+            let first = first.clone();
+            move |event: notify::Result<notify::Event>| {
+                if matches!(event.map(|event| event.kind), Ok(EventKind::Access(AccessKind::Open(_)))) {
+                    let _ = fs::rename(&beside, &first);
+                }
+            }
+        })
+        .unwrap();
+        watcher.watch(&first, RecursiveMode::NonRecursive).unwrap();
+
+        let mut source = FileSource::with_period(&directory, NodeName::new("n1"), Duration::from_secs(3600));
+        let followed = async {
+            while let Some(SourceUpdate::Set(pods)) = source.next().await {
+                if pods.iter().any(|pod| pod.name() == "after-n1") {
+                    return;
+                }
+            }
+        };
+        let followed = time::timeout(Duration::from_secs(60), followed).await;
+        let _ = fs::remove_dir_all(&directory);
+        assert!(followed.is_ok(), "a change during the listing went unseen");
     }
 }
