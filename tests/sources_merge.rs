@@ -350,3 +350,68 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
         }
     }
 }
+
+/// A set in which unchanged pods are the objects of the set before is merged by a shorter way; it must come to the same.
+#[test]
+fn the_objects_of_the_last_set_are_merged_as_their_copies_are() {
+    for seed in 0..400 {
+        let mut dice = Dice(seed);
+        let mut by_edits = Merge::new([Source::File, Source::Http]);
+        let mut by_copies = Merge::new([Source::File, Source::Http]);
+        let mut said: Vec<Arc<Pod>> = Vec::new();
+        for step in 0..60 {
+            let pick = |dice: &mut Dice, said: &[Arc<Pod>]| {
+                usize::try_from(dice.roll(said.len() as u64 + 1)).expect("a small number")
+            };
+            // Few names and UIDs, so that they clash, and now and then a pod without.
+            for _ in 0..dice.roll(4) {
+                let at = pick(&mut dice, &said);
+                let (uid, name) = (dice.roll(9), dice.roll(8));
+                let uid = if uid == 0 { String::new() } else { format!("u{uid}") };
+                let new = on_node(pod(&uid, &format!("p{name}")), &dice.roll(2).to_string());
+                // Marked as manifests are when they are read; else the merge would have to copy them.
+                let new = annotated(new, "kubernetes.io/config.source", "file");
+                let new = annotated(new, "kubernetes.io/config.seen", "long ago");
+                match dice.roll(4) {
+                    0 | 1 => said.insert(at, Arc::new(new)),
+                    2 if at < said.len() => said[at] = Arc::new(new),
+                    _ if at < said.len() => drop(said.remove(at)),
+                    _ => {}
+                }
+            }
+            let copies = said.iter().map(|pod| Arc::new(Pod::clone(pod))).collect();
+            let context = format!("seed {seed}, step {step}");
+            let (one, other) = match dice.roll(12) {
+                // The other source comes some time, and then what was held back goes.
+                0 => {
+                    let other = pod("u1", "p1");
+                    (
+                        by_edits.update(Source::Http, set([other.clone()])),
+                        by_copies.update(Source::Http, set([other])),
+                    )
+                }
+                1 => {
+                    let one = pod(&format!("u{}", dice.roll(9) + 1), &format!("p{}", dice.roll(8)));
+                    (
+                        by_edits.update(Source::File, upsert([one.clone()])),
+                        by_copies.update(Source::File, upsert([one])),
+                    )
+                }
+                2 => {
+                    let uid = format!("u{}", dice.roll(9) + 1);
+                    (
+                        by_edits.update(Source::File, remove(&uid)),
+                        by_copies.update(Source::File, remove(&uid)),
+                    )
+                }
+                _ => (
+                    by_edits.update(Source::File, SourceUpdate::Set(said.clone())),
+                    by_copies.update(Source::File, SourceUpdate::Set(copies)),
+                ),
+            };
+            assert_eq!(told(&one), told(&other), "{context}");
+            assert_eq!(one.problems, other.problems, "{context}");
+            assert_eq!(by_edits.pod_count(Source::File), by_copies.pod_count(Source::File), "{context}");
+        }
+    }
+}

@@ -7,6 +7,9 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+mod edit;
+
+use self::edit::Edit;
 use super::{Difference, Problem, ProblemKind, Source, SourcePod, SourceUpdate, clock};
 use crate::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, Operation, PodUid};
 
@@ -21,7 +24,8 @@ use crate::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, Operatio
 /// which the last source is first seen.
 ///
 /// # Complexity
-/// O(pods) for a set, O(1) for each pod of the other updates; one reference and one name are kept for each pod.
+/// O(1) for each pod, expected. In a set, those that are the very objects of the last set cost a comparison of pointers, as
+/// long as they stand together at its beginning or its end. Two references and one name are kept for each pod.
 ///
 /// # Examples
 /// ```
@@ -81,6 +85,8 @@ struct Known<P> {
     /// Who bears a name. A source that tells of changes may tell of a name's next bearer before it tells that the
     /// last one is gone.
     names: HashMap<FullName, PodUid>,
+    /// The last set, without the pods that were passed over. Empty once other updates have come.
+    said: Vec<Arc<P>>,
 }
 
 #[derive(Debug)]
@@ -133,6 +139,9 @@ impl<P: SourcePod> Merge<P> {
     pub fn update(&mut self, source: Source, update: SourceUpdate<P>) -> Merged<P> {
         let mut step = Step { source, now: clock::now(), merged: Merged::default() };
         let mut known = self.sources.remove(&source).unwrap_or_default();
+        if !matches!(update, SourceUpdate::Set(_)) {
+            known.said = Vec::new();
+        }
         let mut gone = Vec::new();
         match update {
             SourceUpdate::Set(pods) => {
@@ -184,7 +193,12 @@ impl<P> Merged<P> {
             && self.reconciled.is_empty()
     }
 
-    /// The same for a [`Writer`](crate::Writer), in order. A pod that is being deleted is still there, so the kubelet
+    /// The pods that are new or have changed, whatever has changed about them: for a last touch before they are stored.
+    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Arc<P>> {
+        [&mut self.added, &mut self.updated, &mut self.deleted, &mut self.reconciled].into_iter().flatten()
+    }
+
+    /// What is to be done, for a [`Writer`](crate::Writer), in order. A pod that is being deleted is still there, so the kubelet
     /// takes `DELETE` and `RECONCILE` for updates here, and so does this.
     pub fn into_operations(self) -> impl Iterator<Item = Operation<P>>
     where
@@ -213,7 +227,7 @@ impl<P> Default for Merged<P> {
 
 impl<P> Default for Known<P> {
     fn default() -> Self {
-        Self { pods: HashMap::new(), names: HashMap::new() }
+        Self { pods: HashMap::new(), names: HashMap::new(), said: Vec::new() }
     }
 }
 
@@ -274,9 +288,49 @@ struct Step<P> {
 }
 
 impl<P: SourcePod> Step<P> {
-    fn set(&mut self, mut before: Known<P>, pods: Vec<Arc<P>>, gone: &mut Vec<KnownPod<P>>) -> Known<P> {
-        let mut known =
-            Known { pods: HashMap::with_capacity(pods.len()), names: HashMap::with_capacity(pods.len()) };
+    fn set(&mut self, before: Known<P>, pods: Vec<Arc<P>>, gone: &mut Vec<KnownPod<P>>) -> Known<P> {
+        match Edit::between(&before, &pods) {
+            Some(edit) => self.edit(before, &pods, edit, gone),
+            None => self.replace(before, pods, gone),
+        }
+    }
+
+    /// A part of the set has changed; see [`Edit`].
+    fn edit(
+        &mut self,
+        mut known: Known<P>,
+        pods: &[Arc<P>],
+        edit: Edit,
+        gone: &mut Vec<KnownPod<P>>,
+    ) -> Known<P> {
+        let mut said = std::mem::take(&mut known.said);
+        let old = said.get(edit.old.clone()).unwrap_or_default().iter();
+        let mut before: HashMap<_, _> = old
+            .filter_map(|pod| {
+                let uid = PodUid::from(pod.uid());
+                let pod = known.remove(&uid)?;
+                Some((uid, pod))
+            })
+            .collect();
+        let mut now = Vec::with_capacity(edit.new.len());
+        for (pod, (uid, name)) in pods.get(edit.new).unwrap_or_default().iter().zip(edit.identities) {
+            let pod = self.compare(before.remove(&uid), Arc::clone(pod), name);
+            now.push(Arc::clone(&pod.object));
+            known.insert(uid, pod);
+        }
+        said.splice(edit.old, now);
+        known.said = said;
+        gone.extend(in_order(before));
+        known
+    }
+
+    /// Every pod of the set is looked at.
+    fn replace(&mut self, mut before: Known<P>, pods: Vec<Arc<P>>, gone: &mut Vec<KnownPod<P>>) -> Known<P> {
+        let mut known = Known {
+            pods: HashMap::with_capacity(pods.len()),
+            names: HashMap::with_capacity(pods.len()),
+            said: Vec::with_capacity(pods.len()),
+        };
         // In the order in which they were named, for the removals' sake.
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
@@ -296,12 +350,12 @@ impl<P: SourcePod> Step<P> {
                 );
             } else {
                 let old = before.pods.remove(&uid);
-                known.insert(uid, self.compare(old, pod, name));
+                let pod = self.compare(old, pod, name);
+                known.said.push(Arc::clone(&pod.object));
+                known.insert(uid, pod);
             }
         }
-        let mut left: Vec<_> = before.pods.into_values().collect();
-        left.sort_unstable_by(|a, b| a.name.cmp(&b.name).then_with(|| a.object.uid().cmp(b.object.uid())));
-        gone.extend(left);
+        gone.extend(in_order(before.pods));
         known
     }
 
@@ -366,17 +420,9 @@ impl<P: SourcePod> Step<P> {
     }
 
     fn identify(&mut self, pod: &Arc<P>) -> Option<(PodUid, FullName)> {
-        if pod.uid().is_empty() {
-            self.refuse(pod, ProblemKind::Invalid, "metadata.uid", "must not be empty");
-            return None;
-        }
-        match FullName::new(pod.name(), pod.namespace()) {
-            Ok(name) => Some((PodUid::from(pod.uid()), name)),
-            Err(error) => {
-                self.refuse(pod, ProblemKind::Invalid, "metadata.name", &error.to_string());
-                None
-            }
-        }
+        identity(&**pod)
+            .map_err(|(field, message)| self.refuse(pod, ProblemKind::Invalid, field, &message))
+            .ok()
     }
 
     fn refuse(&mut self, pod: &Arc<P>, kind: ProblemKind, field: &str, message: &str) {
@@ -395,6 +441,24 @@ impl<P: SourcePod> Step<P> {
             message,
         ));
     }
+}
+
+/// Who a pod is, or which field keeps it from being anybody, and why.
+fn identity<P: SourcePod>(pod: &P) -> Result<(PodUid, FullName), (&'static str, String)> {
+    if pod.uid().is_empty() {
+        return Err(("metadata.uid", "must not be empty".to_owned()));
+    }
+    match FullName::new(pod.name(), pod.namespace()) {
+        Ok(name) => Ok((PodUid::from(pod.uid()), name)),
+        Err(error) => Err(("metadata.name", error.to_string())),
+    }
+}
+
+/// Those that are left over, in an order that does not depend on the hasher.
+fn in_order<P: SourcePod>(left: HashMap<PodUid, KnownPod<P>>) -> Vec<KnownPod<P>> {
+    let mut left: Vec<_> = left.into_values().collect();
+    left.sort_unstable_by(|a, b| a.name.cmp(&b.name).then_with(|| a.object.uid().cmp(b.object.uid())));
+    left
 }
 
 /// Sets an annotation, and copies a pod that others hold only if it has another value.
