@@ -114,18 +114,22 @@ pub(crate) fn shorten(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-/// An error and what lies behind it, each part once.
+/// An error and what lies behind it, each part once. What the API server says is for people, and kube's account of it, which
+/// says it twice and then shows the whole object, is not.
 #[cfg(feature = "kube")]
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
+    let mut next = Some(error);
+    while let Some(error) = next {
         let part = error.to_string();
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        cause = error.source();
+        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+            return text.replace(&part, &format!("{} ({})", status.message, status.code));
+        }
+        next = error.source();
     }
     text
 }

@@ -136,6 +136,7 @@ async fn history_that_is_gone_is_listed_anew_and_only_what_changed_is_said() {
     server.release();
     followed.equals(&server, of_n1).await;
     assert_eq!(followed.said()[before..], [Said::Upsert(3), Said::Remove(2)]);
+    assert_eq!(followed.status.borrow().relists, 1);
 
     server.seen(Verb::Watch, 2).await;
     server.watched_by(1).await;
@@ -143,6 +144,7 @@ async fn history_that_is_gone_is_listed_anew_and_only_what_changed_is_said() {
     server.expire_watches();
     server.seen(Verb::Watch, 3).await;
     assert_eq!(followed.said().len(), before, "nothing changed, so nothing is said");
+    assert_eq!(followed.status.borrow().relists, 2);
     follows_on(&server, &mut followed).await;
 }
 
@@ -437,11 +439,13 @@ async fn a_node_may_follow_its_own_pods() {
     let mut followed = follow(&server).await;
     let mut everything = Followed::whole(source(&server).pods());
     everything
-        .until_status("forbidden", |status| {
-            status
-                .problems
-                .iter()
-                .any(|problem| problem.message().contains("can only list/watch pods with spec.nodeName"))
+        .until_status("forbidden, in the server's words and no others", |status| {
+            status.problems.iter().any(|problem| {
+                let message = problem.message();
+                message.contains("can only list/watch pods with spec.nodeName")
+                    && message.ends_with(" (403)")
+                    && !message.contains('{')
+            })
         })
         .await;
     server.put("pods", &changed("stays-0", 2));

@@ -30,6 +30,9 @@ pub struct SourceStatus {
     pub failed_checks: u64,
     /// How often its pods have changed.
     pub updates: u64,
+    /// How often it had to ask for all its pods anew, because what changed could not be told otherwise. Only a watch of
+    /// the API server comes to that.
+    pub relists: u64,
     /// When it last looked, whatever came of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_check: Option<SystemTime>,
@@ -56,6 +59,7 @@ impl StatusWriter {
             checks: 0,
             failed_checks: 0,
             updates: 0,
+            relists: 0,
             last_check: None,
             problems: Vec::new(),
         }))
@@ -74,6 +78,12 @@ impl StatusWriter {
             status.last_check = Some(SystemTime::now());
             status.problems = problems;
         });
+    }
+
+    /// The source begins to ask for all its pods once more.
+    #[cfg(feature = "kube")]
+    pub(crate) fn relisting(&self) {
+        self.0.send_modify(|status| status.relists += 1);
     }
 
     /// The source is about to say that these are its pods, so many of them.

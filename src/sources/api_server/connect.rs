@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(330);
 /// If there is no such file, or it names no server, no usable credentials, or no certificates that can be read.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Problem> {
     let origin = kubeconfig.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string());
-    let problem = |error: &dyn std::error::Error| {
+    let problem = |error: &(dyn std::error::Error + 'static)| {
         Problem::new(ProblemKind::Request, origin.clone(), None, None, crate::error::chain(error))
     };
     let mut config = match kubeconfig {

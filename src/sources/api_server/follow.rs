@@ -144,6 +144,9 @@ where
         match event {
             Some(Ok(Event::Init)) => {
                 self.latest = 0;
+                if self.said {
+                    self.status.relisting();
+                }
                 self.listing = Some(Listing { pods: Vec::new(), versions: HashMap::new(), rewound: false });
                 Then::Continue
             }
