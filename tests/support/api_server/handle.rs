@@ -25,6 +25,9 @@ pub(super) async fn handle(
     let fault = {
         let mut state = shared.lock();
         state.counts[verb as usize] += 1;
+        if let Err(refusal) = state.rights.check(&parsed) {
+            return Ok(refusal.answer());
+        }
         state.faults.take(verb)
     };
     shared.announce();
@@ -47,11 +50,14 @@ pub(super) async fn handle(
 
 fn answer(
     shared: &Arc<Shared>,
-    request: Request,
+    mut request: Request,
     fault: Fault,
     body: &Bytes,
 ) -> Result<Response<Body>, Refusal> {
     let mut state = shared.lock();
+    if state.ignores_fields {
+        request.selector.fields.clear();
+    }
     admission::read(&state, &request)?;
     match request.verb {
         Verb::Get => list::get(&state, &request),

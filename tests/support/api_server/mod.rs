@@ -1,7 +1,7 @@
 //! An API server in this process, over real HTTP on loopback: what the tests of the API-server source and of the mirror
 //! client talk to.
 //!
-//! It knows pods, nodes and whatever else is posted to `/api/v1`: get, list (selectors, pages), watch (bookmarks, streaming
+//! It knows pods, nodes, Secrets, `ConfigMaps` and whatever else is posted to `/api/v1`: get, list (selectors, pages), watch (bookmarks, streaming
 //! lists, 410 Gone), create, replace, delete (preconditions, grace), metadata only, and `NodeRestriction`'s rules for mirror
 //! pods. Its answers are those of a real one, word for word where a client looks at the words. Any request can be made to
 //! fail (see [`Fault`]), and every request is counted.
@@ -12,7 +12,7 @@
 //! server.fail(Verb::List, Fault::Status(500)); // the next list fails
 //! let client = server.client();
 //! ```
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "every test binary uses a part of it")]
 
 mod admission;
 mod answer;
@@ -21,11 +21,13 @@ mod fault;
 mod handle;
 mod list;
 mod request;
+mod rights;
 mod selector;
 mod store;
 mod watch;
 mod write;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -37,10 +39,12 @@ use tokio::task::JoinHandle;
 
 pub use fault::Fault;
 pub use request::Verb;
+pub use rights::{Right, shipped};
 pub use store::{Key, Object, Store};
 
 use connections::Listener;
 use fault::Faults;
+use rights::Rights;
 
 /// How long a test waits for what must happen. Only a failing test ever waits this long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -66,6 +70,7 @@ struct State {
     faults: Faults,
     /// The node that the client is, under `NodeRestriction`.
     restricted_to: Option<String>,
+    rights: Rights,
     /// Watches send nothing while this is set.
     held: bool,
     /// The first thing that each watch sends after a hold comes in reverse.
@@ -76,8 +81,13 @@ struct State {
     closures: u64,
     /// A too old version on a watch is answered by the status 410 rather than by an event.
     gone_as_status: bool,
+    /// Field selectors are not looked at.
+    ignores_fields: bool,
     counts: [u64; Verb::ALL.len()],
     open_watches: usize,
+    /// How many watches are open, and how many have ever been, for each object; all others are under an empty name.
+    open_by_object: BTreeMap<Key, usize>,
+    begun_by_object: BTreeMap<Key, u64>,
 }
 
 impl Shared {
@@ -98,14 +108,18 @@ impl ApiServer {
                 store: Store::new(),
                 faults: Faults::default(),
                 restricted_to: None,
+                rights: Rights::default(),
                 held: false,
                 reversals: 0,
                 bookmarks: 0,
                 expiries: 0,
                 closures: 0,
                 gone_as_status: false,
+                ignores_fields: false,
                 counts: [0; Verb::ALL.len()],
                 open_watches: 0,
+                open_by_object: BTreeMap::new(),
+                begun_by_object: BTreeMap::new(),
             }),
             changed: channel::Sender::new(0),
         });
@@ -174,6 +188,11 @@ impl ApiServer {
     /// Every request of this kind meets this fault, until [`heal`](Self::heal).
     pub fn fail_always(&self, verb: Verb, fault: Fault) {
         self.shared.lock().faults.always(verb, fault);
+    }
+
+    /// Lists and watches are answered as if they asked for no field.
+    pub fn ignore_field_selectors(&self) {
+        self.shared.lock().ignores_fields = true;
     }
 
     /// No more faults.
@@ -289,6 +308,17 @@ impl ApiServer {
         self.shared.lock().restricted_to = Some(node.to_owned());
     }
 
+    /// The client may do this and nothing else. A test in which it tries to do more fails in the end, even if the client
+    /// got over it.
+    pub fn grant(&self, rights: BTreeSet<Right>) {
+        self.shared.lock().rights.grant(rights);
+    }
+
+    /// Every kind of request that was made so far.
+    pub fn asked(&self) -> BTreeSet<Right> {
+        self.shared.lock().rights.asked.clone()
+    }
+
     // ------------------------------------------------------------------------------------------------------- the counts
 
     /// How many requests of this kind have come.
@@ -304,6 +334,16 @@ impl ApiServer {
     /// How many watches are open.
     pub fn open_watches(&self) -> usize {
         self.shared.lock().open_watches
+    }
+
+    /// How many watches are open on each object that is watched by its name; on all others, under an empty name.
+    pub fn open_watches_by_object(&self) -> BTreeMap<Key, usize> {
+        self.shared.lock().open_by_object.clone()
+    }
+
+    /// How many watches have ever been opened, likewise.
+    pub fn begun_watches_by_object(&self) -> BTreeMap<Key, u64> {
+        self.shared.lock().begun_by_object.clone()
     }
 
     /// Waits until so many requests of this kind have come.
@@ -325,5 +365,13 @@ impl ApiServer {
             }
         };
         assert!(tokio::time::timeout(DEADLINE, wait).await.is_ok(), "never came: {what}");
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.shared.lock().rights.refused, BTreeSet::new(), "asked for and not granted");
+        }
     }
 }

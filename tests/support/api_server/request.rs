@@ -27,6 +27,8 @@ impl Verb {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) verb: Verb,
+    /// The API group; empty for the core's.
+    pub(super) group: String,
     pub(super) selector: Selector,
     /// Empty for a list, a watch and a create.
     pub(super) name: String,
@@ -40,9 +42,10 @@ impl Request {
         let query = query(request.uri());
         let path = request.uri().path().trim_matches('/');
         let segments: Vec<&str> = path.split('/').collect();
-        let (["api", _version, within @ ..] | ["apis", _, _version, within @ ..]) = segments.as_slice()
-        else {
-            return Err(unknown());
+        let (group, within) = match segments.as_slice() {
+            ["api", _version, within @ ..] => ("", within),
+            ["apis", group, _version, within @ ..] => (*group, within),
+            _ => return Err(unknown()),
         };
         let (namespace, resource, name) = match *within {
             ["namespaces", namespace, resource, name] => (namespace, resource, name),
@@ -70,7 +73,8 @@ impl Request {
             fields: terms("fieldSelector"),
             labels: terms("labelSelector"),
         };
-        Ok(Self { verb, selector, name: name.to_owned(), metadata_only, query })
+        let group = group.to_owned();
+        Ok(Self { verb, group, selector, name: name.to_owned(), metadata_only, query })
     }
 
     pub(super) fn query(&self, key: &str) -> Option<&str> {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::store::{Object, text};
+use super::store::{Key, Object, text};
 
 /// Which objects a request is about.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,16 @@ impl Selector {
                 let labels = object.value.pointer("/metadata/labels");
                 term.holds(labels.and_then(|labels| labels.get(&term.key)).and_then(Value::as_str))
             })
+    }
+
+    /// The one object that can match; without a name, if there can be several.
+    pub(super) fn key(&self) -> Key {
+        let name = self.fields.iter().find(|term| term.key == "metadata.name");
+        let name = match name.map(|term| &term.wanted) {
+            Some(Wanted::Is(name)) => name,
+            _ => "",
+        };
+        Key::new(&self.resource, &self.namespace, name)
     }
 
     /// Whether only pods of this node can match.

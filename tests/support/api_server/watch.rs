@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use super::answer::{Body, Cut, Refusal, render, streamed};
 use super::fault::Fault;
 use super::request::Request;
-use super::store::{Change, Object};
+use super::selector::Selector;
+use super::store::{Change, Key, Object};
 use super::{Shared, State};
 
 /// One open watch.
@@ -119,7 +120,7 @@ impl Watch {
     }
 
     async fn run(mut self, first: Batch, body: Sender) {
-        let _open = OpenWatch::new(&self.shared);
+        let _open = OpenWatch::new(&self.shared, &self.request.selector);
         let mut news = self.shared.changed.subscribe();
         let mut batch = first;
         loop {
@@ -206,19 +207,34 @@ fn bookmark(request: &Request, version: u64, ends_initial_events: bool) -> Bytes
 }
 
 /// Counts an open watch for as long as it lives.
-struct OpenWatch(Arc<Shared>);
+struct OpenWatch {
+    shared: Arc<Shared>,
+    key: Key,
+}
 
 impl OpenWatch {
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.lock().open_watches += 1;
+    fn new(shared: &Arc<Shared>, selector: &Selector) -> Self {
+        let key = selector.key();
+        let mut state = shared.lock();
+        state.open_watches += 1;
+        *state.open_by_object.entry(key.clone()).or_default() += 1;
+        *state.begun_by_object.entry(key.clone()).or_default() += 1;
+        drop(state);
         shared.announce();
-        Self(Arc::clone(shared))
+        Self { shared: Arc::clone(shared), key }
     }
 }
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        self.0.lock().open_watches -= 1;
-        self.0.announce();
+        let mut state = self.shared.lock();
+        state.open_watches -= 1;
+        let open = state.open_by_object.get_mut(&self.key).unwrap();
+        *open -= 1;
+        if *open == 0 {
+            state.open_by_object.remove(&self.key);
+        }
+        drop(state);
+        self.shared.announce();
     }
 }

@@ -93,7 +93,9 @@ pub(super) fn delete(state: &mut State, request: &Request, body: &Bytes) -> Resu
     let graceful = key.resource == "pods" && !text(&old.value, "/spec/nodeName").is_empty();
     let default = old.value["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(DEFAULT_GRACE);
     let grace = if graceful { asked.unwrap_or(default) } else { 0 };
-    if grace == 0 {
+    // What somebody's finalizer keeps lingers, whatever the grace.
+    let kept = old.value["metadata"]["finalizers"].as_array().is_some_and(|kept| !kept.is_empty());
+    if grace == 0 && !kept {
         let gone = state.store.remove(&key).ok_or_else(|| not_found(&key))?;
         return Ok(json_answer(200, render(&gone, request.metadata_only)));
     }
