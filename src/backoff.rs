@@ -3,27 +3,40 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// After so long without a failure, the next one counts as the first, as in client-go's reflector.
+/// After so long without a failure, the next one counts as the first, as in client-go's reflector, if nothing else is said.
 const FORGET: Duration = Duration::from_secs(120);
+
+/// A hundred years.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Waits that double from the least to the most, each shortened at random by up to a half.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     least: Duration,
     most: Duration,
+    forget: Duration,
     next: Duration,
     last: Option<Instant>,
 }
 
 impl Backoff {
     pub(crate) fn new(least: Duration, most: Duration) -> Self {
-        Self { least, most: most.max(least), next: least, last: None }
+        // Longer ones could not be added to a moment.
+        let (least, most) = (least.min(FOREVER), most.min(FOREVER));
+        Self { least, most: most.max(least), forget: FORGET, next: least, last: None }
+    }
+
+    /// After so long without a failure, the next one counts as the first.
+    #[cfg(feature = "kube")]
+    pub(crate) fn forget_after(mut self, forget: Duration) -> Self {
+        self.forget = forget;
+        self
     }
 
     /// The wait that a failure at `now` is answered with.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         // A success in between is not enough: a server that lists and cannot watch would be listed without a pause.
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) > FORGET) {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) > self.forget) {
             self.next = self.least;
         }
         let wait = self.next;

@@ -87,18 +87,28 @@ pub struct MirrorError {
     message: String,
 }
 
+/// How many bytes of a message are kept. An API server may answer with all that it was sent; the message is logged, and held
+/// for each pod.
+const MESSAGE: usize = 1_024;
+
 /// The kinds of [`MirrorError`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MirrorErrorKind {
     /// The full name is not `name_namespace`, or the pod has none.
     Name,
-    /// The node is unknown, has no UID, or is being deleted.
+    /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
     Node,
-    /// A pod that is no mirror of this one bears its name.
+    /// The pod's name is taken: by a pod that is no mirror, by a mirror of another node or of another version of the pod, or by
+    /// a mirror that somebody's finalizer keeps while it is being deleted.
     Taken,
-    /// The API server refused, or could not be reached.
+    /// The API server answers, and refuses (4xx): it does not know who asks, does not allow it, has no such namespace, or finds
+    /// the pod invalid.
+    Refused,
+    /// The API server cannot be reached, has troubles of its own (5xx), or asks for patience (408, 429).
     Request,
+    /// Nothing has failed, but somebody undoes again and again what is done.
+    Contended,
 }
 
 impl MirrorErrorKind {
@@ -109,15 +119,24 @@ impl MirrorErrorKind {
             Self::Name => "name",
             Self::Node => "node",
             Self::Taken => "taken",
+            Self::Refused => "refused",
             Self::Request => "request",
+            Self::Contended => "contended",
         }
     }
 }
 
 impl MirrorError {
-    /// An error of a [`MirrorClient`]: what kind, about which pod (its full name), and what is wrong.
+    /// An error of a [`MirrorClient`]: what kind, about which pod (its full name), and what is wrong. Of that, the first
+    /// 1,024 bytes are kept.
     pub fn new(kind: MirrorErrorKind, pod: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, pod: pod.into(), message: message.into() }
+        let mut message = message.into();
+        if message.len() > MESSAGE {
+            let end = (0..=MESSAGE).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+            message.truncate(end);
+            message.push('…');
+        }
+        Self { kind, pod: pod.into(), message }
     }
 
     /// What kind of error it is.
@@ -140,3 +159,24 @@ impl fmt::Display for MirrorError {
 }
 
 impl Error for MirrorError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_any_length_makes_a_message_that_can_be_read() {
+        for (said, length) in
+            [("x".repeat(1_024), 1_024), ("x".repeat(1_025), 1_024), ("é".repeat(9_999), 1_024)]
+        {
+            let error = MirrorError::new(MirrorErrorKind::Refused, "web_default", said.clone());
+            let told = error.to_string();
+            let told = told.strip_prefix("mirror of \"web_default\": ").expect("the pod's name");
+            assert_eq!(told.ends_with('…'), said.len() > length);
+            assert_eq!(told.trim_end_matches('…').len(), length);
+        }
+        let odd =
+            MirrorError::new(MirrorErrorKind::Refused, "web_default", "x".to_owned() + &"é".repeat(9_999));
+        assert_eq!(odd.message.trim_end_matches('…').len(), 1_023, "no character is cut in two");
+    }
+}

@@ -1,8 +1,14 @@
 //! Whether somebody else is the kubelet of the node.
+//!
+//! A kubelet renews a lease every few seconds. Its times are of another clock, and either clock may be wrong, by years and
+//! for good. So no two clocks are compared: a lease is live if it is seen to be renewed, whatever time it says, and over if
+//! it is not for as long as it lasts.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::fmt;
+use std::time::{Duration, Instant};
 
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
 use kube::api::Api;
 use tokio::time;
@@ -11,57 +17,212 @@ use tokio::time;
 const NAMESPACE: &str = "kube-node-lease";
 /// How long a lease lasts that does not say so: the kubelet's `nodeLeaseDurationSeconds`.
 const DEFAULT_SECONDS: i32 = 40;
+/// A lease is looked at this often while it lasts: twice for each time that a kubelet renews it
+/// (`nodeLeaseRenewIntervalFraction`).
+const LOOKS: u32 = 8;
+/// And at least so often, however long it lasts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether a kubelet holds the lease of `node`: it was renewed within the time for which it lasts.
+/// Looks, again and again, whether a kubelet runs on a node.
 ///
-/// Two that keep the mirrors of one node take each other's for wrong ones; ask this before starting to. A lease that was
-/// renewed in the future, by a clock that goes ahead of this one, is held.
+/// Two that keep the mirrors of one node take each other's for wrong ones. Look until the answer is
+/// [`Absent`](Kubelet::Absent) before keeping them, and from time to time while keeping them.
 ///
-/// # Errors
-/// If the API server refuses or cannot be reached. That there is no lease is no error: nobody holds it.
-///
-/// Kubelet: the lease that `pkg/kubelet/kubelet.go` renews every ten seconds.
-pub async fn has_live_kubelet(client: &Client, node: &str) -> Result<bool, kube::Error> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
-    let lease = time::timeout(PATIENCE, leases.get_opt(node)).await.map_err(|elapsed| {
-        let silence = std::io::Error::new(std::io::ErrorKind::TimedOut, elapsed);
-        kube::Error::Service(silence.into())
-    })??;
-    Ok(lease.is_some_and(|lease| is_live(&lease, SystemTime::now())))
+/// Kubelet: the lease that `pkg/kubelet/kubelet.go` renews every ten seconds; it is judged as in client-go's leader election
+/// (`tools/leaderelection`).
+pub struct KubeletWatch {
+    leases: Api<Lease>,
+    node: String,
+    /// The time of renewal that was seen last, if there was one, and since when it has been that one.
+    seen: Option<(Option<MicroTime>, Instant)>,
+    /// Whether the last look saw nothing, because the API server did not answer.
+    is_blind: bool,
 }
 
-fn is_live(lease: &Lease, now: SystemTime) -> bool {
-    let Some(spec) = &lease.spec else { return false };
-    let Some(renewed) = &spec.renew_time else { return false };
-    let seconds = spec.lease_duration_seconds.unwrap_or(DEFAULT_SECONDS);
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let ends = renewed.0.as_second().saturating_add(i64::from(seconds));
-    i64::try_from(now).unwrap_or(i64::MAX) <= ends
+/// Whether a kubelet runs on a node.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Kubelet {
+    /// Nobody has a lease, or nobody has renewed it for as long as it lasts.
+    Absent,
+    /// There is a lease. Look again so long from now, to see whether somebody renews it.
+    Unclear(Duration),
+    /// Somebody has renewed this lease since it was looked at last.
+    Live(Box<Lease>),
+}
+
+impl KubeletWatch {
+    /// Looks for the kubelet of `node`.
+    #[must_use]
+    pub fn new(client: Client, node: &str) -> Self {
+        Self {
+            leases: Api::namespaced(client, NAMESPACE),
+            node: node.to_owned(),
+            seen: None,
+            is_blind: false,
+        }
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// If the API server refuses or cannot be reached.
+    pub async fn look(&mut self) -> Result<Kubelet, kube::Error> {
+        let asked = Instant::now();
+        let answer =
+            time::timeout(PATIENCE, self.leases.get_opt(&self.node)).await.unwrap_or_else(|elapsed| {
+                let silence = std::io::Error::new(std::io::ErrorKind::TimedOut, elapsed);
+                Err(kube::Error::Service(silence.into()))
+            });
+        self.learn(answer, asked, Instant::now())
+    }
+
+    /// An API server that does not answer takes no renewal either: its silence is not the kubelet's.
+    fn learn<E>(
+        &mut self,
+        answer: Result<Option<Lease>, E>,
+        asked: Instant,
+        answered: Instant,
+    ) -> Result<Kubelet, E> {
+        let was_blind = std::mem::replace(&mut self.is_blind, answer.is_err());
+        let lease = answer?;
+        if was_blind && let Some((_, since)) = &mut self.seen {
+            *since = answered;
+        }
+        Ok(self.judge(lease, asked, answered))
+    }
+
+    /// What was read some time between `asked` and `answered`.
+    fn judge(&mut self, lease: Option<Lease>, asked: Instant, answered: Instant) -> Kubelet {
+        let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
+        let (renewed, lasts) =
+            (spec.and_then(|spec| spec.renew_time.clone()), spec.map_or(Duration::ZERO, lasts));
+        let is_renewed = renewed.is_some();
+        let since = match &self.seen {
+            Some((before, since)) if *before == renewed => *since,
+            before => {
+                let is_first = before.is_none();
+                self.seen = Some((renewed, answered));
+                match lease {
+                    Some(lease) if is_renewed && !is_first => return Kubelet::Live(Box::new(lease)),
+                    _ => answered,
+                }
+            }
+        };
+        match lasts.checked_sub(asked.saturating_duration_since(since)) {
+            Some(left) if is_renewed && !left.is_zero() => {
+                Kubelet::Unclear(left.min(lasts / LOOKS).min(LONGEST_PAUSE))
+            }
+            _ => Kubelet::Absent,
+        }
+    }
+}
+
+fn lasts(spec: &LeaseSpec) -> Duration {
+    // The API server takes no other than a positive number.
+    let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+    Duration::from_secs(u64::from(seconds.unsigned_abs()))
+}
+
+impl fmt::Debug for KubeletWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeletWatch")
+            .field("node", &self.node)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn live(lease: &str, now: u64) -> bool {
-        let lease: Lease = serde_json::from_str(lease).expect("a lease");
-        is_live(&lease, UNIX_EPOCH + Duration::from_secs(now))
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A watch that does nothing over the network.
+    fn watch() -> KubeletWatch {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+        KubeletWatch::new(Client::try_from(nowhere).expect("a client"), "n1")
     }
 
-    #[test]
-    fn a_lease_is_live_as_long_as_it_lasts() {
-        let lease = r#"{"spec": {"renewTime": "1970-01-01T00:10:00.000000Z", "leaseDurationSeconds": 40}}"#;
-        assert!(live(lease, 600) && live(lease, 640), "it lasts");
-        assert!(!live(lease, 641), "it is over");
-        assert!(live(lease, 100), "another clock goes ahead");
+    #[allow(clippy::unnecessary_wraps, reason = "as the server answers")]
+    fn lease(renewed: &str) -> Option<Lease> {
+        let lease = format!(r#"{{"spec": {{"renewTime": "{renewed}", "leaseDurationSeconds": 40}}}}"#);
+        Some(serde_json::from_str(&lease).expect("a lease"))
+    }
+
+    /// By whatever clock.
+    const TIMES: [&str; 3] =
+        ["1970-01-01T00:10:00.000000Z", "2026-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"];
+
+    #[tokio::test]
+    async fn a_lease_is_live_when_it_is_renewed_whatever_times_it_says() {
+        for before in TIMES {
+            for after in TIMES.into_iter().filter(|after| *after != before) {
+                let (mut watch, start) = (watch(), Instant::now());
+                assert_eq!(
+                    watch.judge(lease(before), start, start),
+                    Kubelet::Unclear(5 * SECOND),
+                    "{before}"
+                );
+                let renewed = watch.judge(lease(after), start + 5 * SECOND, start + 5 * SECOND);
+                assert!(matches!(renewed, Kubelet::Live(_)), "{before}, then {after}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn while_the_server_does_not_answer_nobody_could_renew_a_lease() {
+        let (mut watch, start) = (watch(), Instant::now());
+        let mut learn = |answer: Result<_, ()>, after: u32| {
+            let then = start + after * SECOND;
+            watch.learn(answer, then, then)
+        };
+        assert_eq!(learn(Ok(lease(TIMES[0])), 0), Ok(Kubelet::Unclear(5 * SECOND)));
+        assert_eq!(learn(Err(()), 30), Err(()));
+        assert_eq!(learn(Ok(lease(TIMES[0])), 60), Ok(Kubelet::Unclear(5 * SECOND)), "from now on it counts");
+        assert_eq!(learn(Ok(lease(TIMES[0])), 99), Ok(Kubelet::Unclear(SECOND)));
+        assert_eq!(learn(Ok(lease(TIMES[0])), 100), Ok(Kubelet::Absent));
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_nobody_renews_is_over_after_as_long_as_it_lasts_even_one_of_the_future() {
+        for [renewed, later] in [[TIMES[0], TIMES[1]], [TIMES[2], TIMES[1]]] {
+            let (mut watch, start) = (watch(), Instant::now());
+            assert_eq!(watch.judge(lease(renewed), start, start), Kubelet::Unclear(5 * SECOND));
+            assert_eq!(
+                watch.judge(lease(renewed), start + 37 * SECOND, start + 37 * SECOND),
+                Kubelet::Unclear(3 * SECOND)
+            );
+            assert_eq!(
+                watch.judge(lease(renewed), start + 40 * SECOND, start + 40 * SECOND),
+                Kubelet::Absent
+            );
+            let came = watch.judge(lease(later), start + 90 * SECOND, start + 90 * SECOND);
+            assert!(matches!(came, Kubelet::Live(_)), "a kubelet came");
+        }
         let silent = r#"{"spec": {"renewTime": "1970-01-01T00:10:00.000000Z"}}"#;
-        assert!(live(silent, 640) && !live(silent, 641));
+        let silent: Option<Lease> = serde_json::from_str(silent).expect("a lease");
+        let (mut watch, start) = (watch(), Instant::now());
+        assert!(
+            matches!(watch.judge(silent.clone(), start, start), Kubelet::Unclear(_)),
+            "it does not say how long"
+        );
+        assert!(matches!(
+            watch.judge(silent.clone(), start + 39 * SECOND, start + 39 * SECOND),
+            Kubelet::Unclear(_)
+        ));
+        assert_eq!(watch.judge(silent, start + 40 * SECOND, start + 40 * SECOND), Kubelet::Absent);
     }
 
-    #[test]
-    fn a_lease_that_nobody_renewed_is_not_live() {
-        assert!(!live("{}", 0));
-        assert!(!live(r#"{"spec": {"leaseDurationSeconds": 40}}"#, 0));
+    #[tokio::test]
+    async fn where_nobody_has_renewed_a_lease_there_is_no_kubelet_until_somebody_does() {
+        let unused: Option<Lease> = Some(serde_json::from_str("{}").expect("a lease"));
+        for lease_before in [None, unused] {
+            let mut watch = watch();
+            assert_eq!(watch.judge(lease_before.clone(), Instant::now(), Instant::now()), Kubelet::Absent);
+            assert_eq!(watch.judge(lease_before, Instant::now(), Instant::now()), Kubelet::Absent);
+            assert!(matches!(watch.judge(lease(TIMES[0]), Instant::now(), Instant::now()), Kubelet::Live(_)));
+        }
     }
 }

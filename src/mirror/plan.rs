@@ -16,13 +16,13 @@ pub enum MirrorState {
     InSync,
     /// There is no mirror: one is to be created.
     Missing,
-    /// The mirror is of another version of the pod: it is to be deleted, and one created.
+    /// The mirror is of another version of the pod: it is to be deleted, and one created unless the pod has ended.
     WrongHash,
-    /// The mirror is being deleted: it is to be deleted at once, and one created.
+    /// The mirror is being deleted: it is to be deleted at once, and one created unless the pod has ended.
     Terminating,
     /// There is no static pod of the mirror's name: it is to be deleted.
     Orphaned,
-    /// The static pod has ended, and gets no new mirror (k/k#29845, k/k#116483).
+    /// The static pod has ended, has no mirror, and gets no new one (k/k#29845, k/k#116483).
     Finished,
 }
 
@@ -39,9 +39,20 @@ pub struct Planned {
     pub state: MirrorState,
 }
 
+impl Planned {
+    /// The static pod that should have a mirror and has none, or not the right one.
+    pub(super) fn to_mirror(&self) -> Option<&Arc<Pod>> {
+        self.pod.as_ref().filter(|pod| self.state != MirrorState::InSync && !has_ended(pod))
+    }
+}
+
 /// Every static pod and every mirror of `node`, and how they stand to each other, in the order of their names.
 ///
 /// Of several static pods of one name, the one that holds it in the index counts.
+///
+/// A departure: the kubelet leaves the mirror of a static pod that has ended as it is. Here one that is being deleted, or is of
+/// another version, goes: there is nobody else on the node who would ever end its deletion, and it tells of a pod that is not
+/// there.
 ///
 /// # Complexity
 /// O(static pods + mirror pods), times the logarithm of it.
@@ -86,9 +97,9 @@ fn state(pod: &Pod, mirror: Option<&Pod>) -> MirrorState {
     let in_sync = mirror.is_some_and(|mirror| !is_terminating(mirror) && is_mirror_pod_of(mirror, pod));
     match mirror {
         _ if in_sync => MirrorState::InSync,
-        _ if has_ended(pod) => MirrorState::Finished,
         Some(mirror) if is_terminating(mirror) => MirrorState::Terminating,
         Some(_) => MirrorState::WrongHash,
+        None if has_ended(pod) => MirrorState::Finished,
         None => MirrorState::Missing,
     }
 }

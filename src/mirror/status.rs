@@ -1,12 +1,14 @@
 //! How the mirrors are doing, for people and for metrics: plain data.
 
+use std::time::SystemTime;
+
 use serde::Serialize;
 
+use super::client::MirrorErrorKind;
 use super::plan::MirrorState;
 
 /// How all mirrors of the node are doing.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct MirrorsStatus {
     /// How often snapshot and desire have been compared.
@@ -22,21 +24,55 @@ pub struct MirrorsStatus {
 }
 
 /// How one static pod and its mirror are doing.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MirrorStatus {
     /// The name that they share.
     pub full_name: String,
     /// The static pod's UID, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
     /// The mirror's UID, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror_uid: Option<String>,
-    /// How they stand to each other.
+    /// How they stood to each other at the last look.
     pub state: MirrorState,
-    /// Why the last attempt to change that failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
+    /// What has to happen before anything (more) is done about that.
+    pub waits_for: Option<WaitsFor>,
+    /// When it is tried again, if it waits for that.
+    pub next_try: Option<SystemTime>,
+    /// How the last attempt to change that failed; or that somebody undoes what is done, which is told for a while even when
+    /// the mirror is as it should be.
+    pub last_failure: Option<MirrorFailure>,
+}
+
+/// What has to happen before anything (more) is done about a mirror.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// A source was configured that has not been read: the static pod of this orphan may be in it.
+    Sources,
+    /// So many requests are under way that it is not its turn.
+    Turn,
+    /// A request about it is under way.
+    Answer,
+    /// It is done, and the index has to show it.
+    Index,
+    /// The wait after a failure has to end.
+    BackOff,
+    /// It was set right several times, and somebody undid it each time: a wait has to end, that doubles each time.
+    Contention,
+    /// The static pod is gone from its source, and still ending.
+    EndOfPod,
+}
+
+/// How an attempt failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MirrorFailure {
+    /// What kind of failure it was.
+    pub kind: MirrorErrorKind,
+    /// What was wrong.
+    pub message: String,
+    /// When it was.
+    pub time: SystemTime,
 }
