@@ -116,7 +116,7 @@ pub(crate) fn shorten(text: &str) -> String {
 
 /// An error and what lies behind it, each part once. What the API server says is for people, and kube's account of it, which
 /// says it twice and then shows the whole object, is not.
-#[cfg(feature = "kube")]
+#[cfg(any(feature = "kube", feature = "references"))]
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = Some(error);

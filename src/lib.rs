@@ -80,13 +80,14 @@
 //!
 //! # Features
 //! The core has no features and few dependencies. `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `sources`
-//! reads static pods as the kubelet does; `kube` adds the API server; `agent` adds a node agent and its binary.
+//! reads static pods as the kubelet does; `kube` adds the API server; `references` keeps the Secrets
+//! and `ConfigMaps` that pods name; `agent` adds a node agent and its binary.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
 #[cfg(feature = "agent")]
 pub mod agent;
-#[cfg(feature = "kube")]
+#[cfg(any(feature = "kube", feature = "references"))]
 mod backoff;
 pub mod docs;
 mod error;
@@ -97,6 +98,8 @@ mod map;
 pub mod mirror;
 mod pod;
 mod reader;
+#[cfg(feature = "references")]
+pub mod references;
 mod snapshot;
 #[cfg(feature = "sources")]
 pub mod sources;

@@ -1,0 +1,98 @@
+//! Why an object could not be had, in the kubelet's words where it has them. None of them tells what is in an object.
+
+use std::fmt;
+
+use super::key::ObjectKey;
+use crate::error::shorten;
+
+/// Why [`Manager::get`](super::Manager::get) has no object to give.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GetError {
+    kind: GetErrorKind,
+    namespace: String,
+    name: String,
+    message: String,
+}
+
+/// The kinds of [`GetError`]s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum GetErrorKind {
+    /// No registered pod names it.
+    NotRegistered,
+    /// It is followed, but the API server has not told of it within the time that a get waits.
+    NotSynced,
+    /// There is no such object.
+    NotFound,
+    /// The API server refused, could not be reached, or answered what could not be read.
+    Request,
+}
+
+impl GetErrorKind {
+    /// A short word for the kind, for labels of metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotRegistered => "notRegistered",
+            Self::NotSynced => "notSynced",
+            Self::NotFound => "notFound",
+            Self::Request => "request",
+        }
+    }
+}
+
+impl GetError {
+    pub(super) fn not_registered(namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (shorten(namespace), shorten(name));
+        let message = format!("object {namespace:?}/{name:?} not registered");
+        Self { kind: GetErrorKind::NotRegistered, namespace, name, message }
+    }
+
+    pub(super) fn not_synced(word: &str, key: &ObjectKey, problem: Option<&str>) -> Self {
+        let mut message = format!("failed to sync {word} cache: timed out waiting for the condition");
+        if let Some(problem) = problem {
+            message.push_str(": ");
+            message.push_str(problem);
+        }
+        Self::about(GetErrorKind::NotSynced, key, message)
+    }
+
+    pub(super) fn not_found(word: &str, key: &ObjectKey) -> Self {
+        Self::about(GetErrorKind::NotFound, key, format!("{word} {:?} not found", &*key.name))
+    }
+
+    pub(super) fn request(word: &str, key: &ObjectKey, problem: &str) -> Self {
+        let message = format!("{word} {:?} of namespace {:?}: {problem}", &*key.name, &*key.namespace);
+        Self::about(GetErrorKind::Request, key, message)
+    }
+
+    fn about(kind: GetErrorKind, key: &ObjectKey, message: String) -> Self {
+        Self { kind, namespace: key.namespace.to_string(), name: key.name.to_string(), message }
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> GetErrorKind {
+        self.kind
+    }
+
+    /// The namespace that was asked for; a very long one is cut and ends in `…`.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name that was asked for; a very long one is cut and ends in `…`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for GetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for GetError {}

@@ -1,0 +1,102 @@
+//! The two kinds of objects.
+
+use std::fmt;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
+use super::names::ReferencingPod;
+
+/// What a [`Manager`](super::Manager) can keep: Secrets and `ConfigMaps`, and nothing else.
+pub trait ReferencedKind:
+    sealed::Sealed
+    + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    /// How the kubelet calls it in its messages.
+    const WORD: &'static str;
+
+    /// Calls `visit` with the name of each object of this kind that the pod names.
+    fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str));
+
+    /// Whether it says of itself that it will never change.
+    fn is_immutable(&self) -> bool;
+}
+
+impl ReferencedKind for Secret {
+    const WORD: &'static str = "secret";
+
+    fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str)) {
+        pod.visit_secret_names(visit);
+    }
+
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
+}
+
+impl ReferencedKind for ConfigMap {
+    const WORD: &'static str = "configmap";
+
+    fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str)) {
+        pod.visit_config_map_names(visit);
+    }
+
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Secret {}
+    impl Sealed for super::ConfigMap {}
+}
+
+/// An object of the API server, shared. What it holds is not in its debug output: it may be a secret.
+///
+/// It dereferences to the object itself. Whoever prints *that* prints what it holds.
+pub struct Object<K>(std::sync::Arc<K>);
+
+impl<K> Object<K> {
+    pub(super) fn new(object: K) -> Self {
+        Self(std::sync::Arc::new(object))
+    }
+
+    /// The object alone.
+    #[must_use]
+    pub fn into_arc(self) -> std::sync::Arc<K> {
+        self.0
+    }
+}
+
+impl<K> std::ops::Deref for Object<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.0
+    }
+}
+
+impl<K> Clone for Object<K> {
+    fn clone(&self) -> Self {
+        Self(std::sync::Arc::clone(&self.0))
+    }
+}
+
+/// Which object and which version of it, and nothing of what is in it.
+impl<K: Resource> fmt::Debug for Object<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metadata = self.0.meta();
+        f.debug_struct("Object")
+            .field("namespace", &metadata.namespace)
+            .field("name", &metadata.name)
+            .field("resource_version", &metadata.resource_version)
+            .finish_non_exhaustive()
+    }
+}

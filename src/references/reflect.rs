@@ -1,0 +1,166 @@
+//! Follows one object: list, watch, and what to do when either fails.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time;
+
+use super::key::ObjectKey;
+use super::kind::{Object, ReferencedKind};
+use super::options::Options;
+use super::request::{Endpoint, Event, Failure};
+use super::slot::Slot;
+use crate::backoff::Backoff;
+
+/// A watch that ended sooner than this was no watch. client-go's "very short watch".
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Follows the object at `key` until it is dropped, its turn is over, or the object says that it will never change.
+pub(super) fn reflect<K: ReferencedKind>(
+    endpoint: Arc<Endpoint<K>>,
+    slot: Arc<Slot<K>>,
+    turn: u64,
+    key: ObjectKey,
+    options: &Options,
+) -> impl Future<Output = ()> + Send + use<K> {
+    let (least, most) = options.backoff;
+    let mut reflector = Reflector {
+        endpoint,
+        slot,
+        turn,
+        key,
+        backoff: Backoff::new(least, most),
+        watch_time: options.watch_time,
+        patience: options.patience,
+        version: String::new(),
+    };
+    let mut next = Next::List;
+    async move {
+        loop {
+            next = match next {
+                Next::List => reflector.list().await,
+                Next::Watch => reflector.watch().await,
+                Next::End => return,
+            }
+        }
+    }
+}
+
+/// What comes after a list, an event, or a watch.
+#[derive(Clone, Copy, PartialEq)]
+enum Next {
+    List,
+    Watch,
+    End,
+}
+
+struct Reflector<K> {
+    endpoint: Arc<Endpoint<K>>,
+    slot: Arc<Slot<K>>,
+    turn: u64,
+    key: ObjectKey,
+    backoff: Backoff,
+    /// For how long a watch is asked for; nothing: at random.
+    watch_time: Option<Duration>,
+    patience: Duration,
+    /// Where to watch from.
+    version: String,
+}
+
+impl<K: ReferencedKind> Reflector<K> {
+    async fn list(&mut self) -> Next {
+        // The first time only: later, what the server has at hand may be older than what was seen.
+        let stale = self.version.is_empty();
+        match self.endpoint.list(&self.key, stale).await {
+            Ok((object, version)) => {
+                self.version = version;
+                self.tell(object)
+            }
+            Err(failure) => {
+                self.failed(&failure).await;
+                Next::List
+            }
+        }
+    }
+
+    /// One watch, from its beginning to its end.
+    async fn watch(&mut self) -> Next {
+        let began = Instant::now();
+        let seconds = self.seconds();
+        let mut events = match self.endpoint.watch(&self.key, &self.version, seconds).await {
+            Ok(events) => events,
+            Err(failure) => return self.interrupted(&failure).await,
+        };
+        // By then the server has ended it. One that is silent for longer has nobody at its other end.
+        let silence = Duration::from_secs(seconds.into()).saturating_add(self.patience);
+        loop {
+            let event = time::timeout(silence, events.next()).await.unwrap_or_else(|_| {
+                Err(Failure::Broken(format!("the watch said nothing for {} s", silence.as_secs())))
+            });
+            match event {
+                Ok(Some(Event::Present(object, version))) => {
+                    self.version = version;
+                    let next = self.tell(Some(*object));
+                    if next == Next::End {
+                        return next;
+                    }
+                }
+                Ok(Some(Event::Absent(version))) => {
+                    self.version = version;
+                    self.tell(None);
+                }
+                Ok(Some(Event::Bookmark(version))) => {
+                    self.version = version;
+                    self.slot.recovered(self.turn);
+                }
+                Ok(None) => {
+                    if began.elapsed() < SHORT {
+                        time::sleep(self.backoff.wait(Instant::now())).await;
+                    } else {
+                        self.slot.recovered(self.turn);
+                    }
+                    return Next::Watch;
+                }
+                Err(failure) => return self.interrupted(&failure).await,
+            }
+        }
+    }
+
+    /// For how long to watch: at random, so that the watches of a node do not all end at once.
+    fn seconds(&self) -> u32 {
+        let random = || {
+            let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
+            200 + random % 90
+        };
+        self.watch_time.map_or_else(random, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1))
+    }
+
+    fn tell(&mut self, object: Option<K>) -> Next {
+        let immutable = object.as_ref().is_some_and(K::is_immutable);
+        let heard = self.slot.write(self.turn, object.map(Object::new));
+        if heard && !immutable {
+            return Next::Watch;
+        }
+        if immutable {
+            let ObjectKey { namespace, name } = &self.key;
+            tracing::debug!(kind = K::WORD, %namespace, %name, "immutable, and followed no more");
+        }
+        Next::End
+    }
+
+    /// A watch goes on from where it was if its connection broke; after all else the object is listed anew.
+    async fn interrupted(&mut self, failure: &Failure) -> Next {
+        self.failed(failure).await;
+        if matches!(failure, Failure::Broken(_)) { Next::Watch } else { Next::List }
+    }
+
+    /// Says what is wrong, once, and waits.
+    async fn failed(&mut self, failure: &Failure) {
+        if self.slot.fail(self.turn, failure.text()) {
+            let ObjectKey { namespace, name } = &self.key;
+            tracing::warn!(kind = K::WORD, %namespace, %name, "cannot be followed: {}", failure.text());
+        }
+        time::sleep(self.backoff.wait(Instant::now())).await;
+    }
+}

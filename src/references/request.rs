@@ -1,0 +1,252 @@
+//! The requests: get, list and watch of one object.
+//!
+//! kube's client is used for sending alone. Its own decoder logs the whole body of an answer that it cannot read, and
+//! serde's errors quote what they stumbled upon: both could be a Secret. Here an answer that cannot be read is told by
+//! its place, never by its text.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use http::Response;
+use http_body_util::{BodyExt, Limited};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Client;
+use kube::api::{GetParams, ListParams, WatchEvent, WatchParams};
+use kube::client::Body;
+use kube::core::{Request, Status};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use tokio::time;
+
+use super::key::ObjectKey;
+use super::kind::ReferencedKind;
+use crate::error::{chain, shorten};
+
+/// The most bytes of one answer or of one event. etcd takes no object beyond 1.5 MiB.
+const LARGEST: usize = 8 << 20;
+/// The most bytes of a refusal.
+const LARGEST_REFUSAL: usize = 64 << 10;
+/// How many lists may be under way: a node that starts has hundreds of objects to follow.
+const LISTS_AT_ONCE: usize = 32;
+
+/// Why a request brought nothing.
+#[derive(Debug)]
+pub(super) enum Failure {
+    NotFound,
+    /// The resource version is too old to go on from.
+    Gone,
+    /// The connection broke, or was never made.
+    Broken(String),
+    /// All else, in words that tell nothing of an object.
+    Other(String),
+}
+
+impl Failure {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::NotFound => "the API server does not know the resource",
+            Self::Gone => "the resource version is too old",
+            Self::Broken(text) | Self::Other(text) => text,
+        }
+    }
+}
+
+/// What a watch tells.
+pub(super) enum Event<K> {
+    /// As it is now, and the version to go on from; likewise below.
+    Present(Box<K>, String),
+    Absent(String),
+    Bookmark(String),
+}
+
+/// Objects of one kind on one API server.
+pub(super) struct Endpoint<K> {
+    client: Client,
+    patience: Duration,
+    lists: Semaphore,
+    kind: PhantomData<fn() -> K>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "K: DeserializeOwned")]
+struct List<K> {
+    metadata: ListMeta,
+    items: Vec<K>,
+}
+
+impl<K: ReferencedKind> Endpoint<K> {
+    pub(super) fn new(client: Client, patience: Duration) -> Self {
+        Self { client, patience, lists: Semaphore::new(LISTS_AT_ONCE), kind: PhantomData }
+    }
+
+    /// The object. `stale`: one that the API server has at hand will do.
+    pub(super) async fn get(&self, key: &ObjectKey, stale: bool) -> Result<K, Failure> {
+        let params = if stale { GetParams::any() } else { GetParams::default() };
+        let request = requests::<K>(key).get(&key.name, &params).map_err(|error| unsendable(&error))?;
+        self.whole(request).await
+    }
+
+    /// The object, if there is one, and the version to watch from. `stale`: those that the API server has at hand will do,
+    /// which costs etcd nothing.
+    pub(super) async fn list(&self, key: &ObjectKey, stale: bool) -> Result<(Option<K>, String), Failure> {
+        // Closed by nobody.
+        let _turn = self.lists.acquire().await;
+        let params = ListParams::default().fields(&selector(key));
+        let params = if stale { params.at("0") } else { params };
+        let request = requests::<K>(key).list(&params).map_err(|error| unsendable(&error))?;
+        let list: List<K> = self.whole(request).await?;
+        let object = list.items.into_iter().find(|object| is_at(object, key));
+        Ok((object, list.metadata.resource_version.unwrap_or_default()))
+    }
+
+    /// What happens to the object after `version`.
+    pub(super) async fn watch(
+        &self,
+        key: &ObjectKey,
+        version: &str,
+        seconds: u32,
+    ) -> Result<Events<K>, Failure> {
+        let params = WatchParams { bookmarks: true, ..WatchParams::default() };
+        let params = params.fields(&selector(key)).timeout(seconds);
+        let request = requests::<K>(key).watch(&params, version).map_err(|error| unsendable(&error))?;
+        let response =
+            time::timeout(self.patience, self.send(request)).await.map_err(|_| self.silence())??;
+        Ok(Events {
+            body: response.into_body(),
+            buffer: Vec::new(),
+            searched: 0,
+            key: key.clone(),
+            kind: PhantomData,
+        })
+    }
+
+    /// An answer that has to be there within the patience, last byte and all.
+    async fn whole<T: DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, Failure> {
+        let answer = async {
+            let body = self.send(request).await?.into_body();
+            let body = Limited::new(body, LARGEST).collect().await;
+            body.map_err(|error| Failure::Broken(format!("the answer broke off: {}", chain(&*error))))
+        };
+        let body = time::timeout(self.patience, answer).await.map_err(|_| self.silence())??;
+        decode(&body.to_bytes())
+    }
+
+    async fn send(&self, request: http::Request<Vec<u8>>) -> Result<Response<Body>, Failure> {
+        let response = self.client.send(request.map(Body::from)).await;
+        let response = response.map_err(|error| Failure::Broken(chain(&error)))?;
+        if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
+    }
+
+    fn silence(&self) -> Failure {
+        Failure::Other(format!("no answer from the API server within {} s", self.patience.as_secs_f32()))
+    }
+}
+
+/// The events of one watch, until it ends.
+pub(super) struct Events<K> {
+    body: Body,
+    buffer: Vec<u8>,
+    /// So many bytes of the buffer hold no end of a line.
+    searched: usize,
+    key: ObjectKey,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: ReferencedKind> Events<K> {
+    /// The next event; nothing at the end of the watch.
+    pub(super) async fn next(&mut self) -> Result<Option<Event<K>>, Failure> {
+        while let Some(line) = self.line().await? {
+            let event = match decode::<WatchEvent<K>>(&line)? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) if is_at(&object, &self.key) => {
+                    let version = version(&object);
+                    Event::Present(Box::new(object), version)
+                }
+                WatchEvent::Deleted(object) if is_at(&object, &self.key) => Event::Absent(version(&object)),
+                WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => continue,
+                WatchEvent::Bookmark(bookmark) => Event::Bookmark(bookmark.metadata.resource_version),
+                WatchEvent::Error(status) => return Err(of_status(&status, status.code)),
+            };
+            return Ok(Some(event));
+        }
+        Ok(None)
+    }
+
+    async fn line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        loop {
+            let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(self.searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                self.searched = 0;
+                return Ok(Some(line));
+            }
+            self.searched = self.buffer.len();
+            if self.buffer.len() > LARGEST {
+                return Err(Failure::Other("an event of the watch is too large".to_owned()));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        self.buffer.extend_from_slice(&bytes);
+                    }
+                }
+                Some(Err(error)) => {
+                    return Err(Failure::Broken(format!("the watch broke off: {}", chain(&error))));
+                }
+                // Half an event at the end of a watch is none.
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+fn requests<K: ReferencedKind>(key: &ObjectKey) -> Request {
+    Request::new(K::url_path(&(), Some(&key.namespace)))
+}
+
+fn selector(key: &ObjectKey) -> String {
+    format!("metadata.name={}", key.name)
+}
+
+/// A server that does not heed the selector must not pass off one object for another.
+fn is_at<K: ReferencedKind>(object: &K, key: &ObjectKey) -> bool {
+    let metadata = object.meta();
+    metadata.name.as_deref() == Some(&*key.name) && metadata.namespace.as_deref() == Some(&*key.namespace)
+}
+
+fn version<K: ReferencedKind>(object: &K) -> String {
+    object.meta().resource_version.clone().unwrap_or_default()
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        // Not the error itself: it may quote a value.
+        let (line, column) = (error.line(), error.column());
+        Failure::Other(format!("the API server's answer cannot be decoded (line {line}, column {column})"))
+    })
+}
+
+fn unsendable(error: &kube::core::request::Error) -> Failure {
+    Failure::Other(chain(error))
+}
+
+/// What an API server says in a refusal is for people; a refusal that is no `Status` is told by its code alone.
+async fn refusal(response: Response<Body>) -> Failure {
+    let code = response.status().as_u16();
+    let body = Limited::new(response.into_body(), LARGEST_REFUSAL).collect().await;
+    let status = body.ok().and_then(|body| serde_json::from_slice::<Status>(&body.to_bytes()).ok());
+    match status {
+        Some(status) => of_status(&status, code),
+        None => of_status(&Status::default(), code),
+    }
+}
+
+fn of_status(status: &Status, code: u16) -> Failure {
+    match code {
+        404 => Failure::NotFound,
+        410 => Failure::Gone,
+        code if status.message.is_empty() => Failure::Other(format!("the API server answers {code}")),
+        code => Failure::Other(format!("{} ({code})", shorten(&status.message))),
+    }
+}
