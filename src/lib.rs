@@ -81,7 +81,7 @@
 //! # Features
 //! The core has no features and few dependencies. `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `sources`
 //! reads static pods as the kubelet does; `kube` adds the API server; `references` keeps the Secrets
-//! and `ConfigMaps` that pods name; `agent` adds a node agent and its binary.
+//! and `ConfigMaps` that pods name; `checkpoint` keeps pods on disk; `agent` adds a node agent and its binary.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
@@ -89,6 +89,8 @@
 pub mod agent;
 #[cfg(any(feature = "kube", feature = "references"))]
 mod backoff;
+#[cfg(feature = "checkpoint")]
+pub mod checkpoint;
 pub mod docs;
 mod error;
 mod id;

@@ -13,7 +13,7 @@ mod openapi;
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 
 /// Marks a pod that was read from a checkpoint, until a source tells of it.
-#[cfg(feature = "kube")]
+#[cfg(any(feature = "checkpoint", feature = "kube"))]
 pub(crate) const RESTORED: &str = "pod-index/restored";
 
 /// Marks a mirror pod; its value is the config hash of the static pod it mirrors.

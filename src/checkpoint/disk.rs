@@ -1,0 +1,120 @@
+//! What is done to the disk, step by step: a seam, so that tests can lose power between any two steps.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The name under which a checkpoint is written before it gets its own. There is one writer, so one name will do.
+pub(super) const WRITING: &str = ".writing";
+
+/// A directory of checkpoints.
+pub(super) trait Disk: Send + 'static {
+    /// A file that has been written and may not be on disk yet.
+    type File;
+
+    /// Makes the file, in place of one of this name.
+    fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<Self::File>;
+    /// What was written to the file is on disk when this returns.
+    fn sync(&mut self, file: Self::File) -> io::Result<()>;
+    /// Gives the file another name, in place of one that has it, in one step.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes the file. That there is none is no error.
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+    /// What was renamed and removed is on disk when this returns.
+    fn sync_directory(&mut self) -> io::Result<()>;
+    /// Where a file of this name is, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// A directory of a file system, locked.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Held for its lock as well.
+    handle: File,
+}
+
+impl Directory {
+    /// Opens and locks the directory; it is made if it is not there.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        if !path.is_dir() {
+            let new: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
+            make(path)?;
+            // A directory is on disk when the one it is in is: what is acknowledged in it must not go with it.
+            for parent in new.into_iter().filter_map(Path::parent) {
+                let here = parent.as_os_str().is_empty();
+                File::open(if here { Path::new(".") } else { parent })?.sync_all()?;
+            }
+        }
+        let handle = File::open(path)?;
+        if !handle.metadata()?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        match handle.try_lock() {
+            // Some network file systems cannot lock a directory. That is no reason to do without checkpoints.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(Self { path: path.to_owned(), handle }),
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Disk for Directory {
+    type File = File;
+
+    fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        for_the_owner_alone(&mut options);
+        let mut file = options.open(self.path.join(name))?;
+        file.write_all(bytes)?;
+        Ok(file)
+    }
+
+    fn sync(&mut self, file: File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn sync_directory(&mut self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// Environments may hold what is nobody else's business.
+#[cfg(unix)]
+fn for_the_owner_alone(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+#[cfg(not(unix))]
+fn for_the_owner_alone(_: &mut OpenOptions) {}
+
+#[cfg(unix)]
+fn make(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn make(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
