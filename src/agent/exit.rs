@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use super::table::harmless;
+
 /// Why a command did not end with 0. The variants are the exit codes of [`agent`](super).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -19,18 +21,27 @@ impl Failure {
     pub(super) fn unable(what: impl Display, error: impl Display) -> Self {
         Self::Unable(format!("{what}: {error}"))
     }
+
+    /// What there is to say, if it has not been said already.
+    pub(super) fn message(&self) -> Option<&str> {
+        match self {
+            Self::No(message) => message.as_deref(),
+            Self::Usage(message) | Self::Unable(message) => Some(message),
+        }
+    }
 }
 
 /// Says what there is to say, on standard error, and gives the exit code.
 pub(super) fn code(done: Result<(), Failure>) -> ExitCode {
-    let (code, message) = match done {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::No(message)) => (1, message),
-        Err(Failure::Usage(message)) => (2, Some(message)),
-        Err(Failure::Unable(message)) => (3, Some(message)),
-    };
-    if let Some(message) = message {
-        eprintln!("pod-index: {message}");
+    let Err(failure) = done else { return ExitCode::SUCCESS };
+    if let Some(message) = failure.message() {
+        // It may quote whoever was asked.
+        let lines: Vec<_> = message.lines().map(harmless).collect();
+        eprintln!("pod-index: {}", lines.join("\n"));
     }
-    ExitCode::from(code)
+    ExitCode::from(match failure {
+        Failure::No(_) => 1,
+        Failure::Usage(_) => 2,
+        Failure::Unable(_) => 3,
+    })
 }

@@ -10,18 +10,20 @@ use crate::{CONFIG_SOURCE_ANNOTATION, PodMeta, is_mirror_pod, is_static_pod};
 pub(super) fn pods<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
     let mut pods: Vec<&Pod> = pods.into_iter().collect();
     pods.sort_unstable_by_key(|pod| (pod.namespace(), pod.name(), pod.uid()));
-    let rows = pods.into_iter().map(|pod| {
-        [
-            pod.namespace(),
-            pod.name(),
-            pod.uid(),
-            // A pod of the API server carries the annotation only once a kubelet has seen it.
-            pod.annotation(CONFIG_SOURCE_ANNOTATION).unwrap_or(crate::API_SERVER_SOURCE),
-            kind(pod),
-            phase(pod),
-        ]
-    });
-    table(["NAMESPACE", "NAME", "UID", "SOURCE", "KIND", "PHASE"], rows)
+    table(["NAMESPACE", "NAME", "UID", "SOURCE", "KIND", "PHASE"], pods.into_iter().map(row))
+}
+
+/// What a person wants to see of a pod: namespace, name, UID, source, kind and phase.
+pub(super) fn row(pod: &Pod) -> [&str; 6] {
+    [
+        pod.namespace(),
+        pod.name(),
+        pod.uid(),
+        // A pod of the API server carries the annotation only once a kubelet has seen it.
+        pod.annotation(CONFIG_SOURCE_ANNOTATION).unwrap_or(crate::API_SERVER_SOURCE),
+        kind(pod),
+        phase(pod),
+    ]
 }
 
 fn kind(pod: &Pod) -> &'static str {
@@ -65,12 +67,21 @@ pub(super) fn table<'a, const N: usize>(
     text
 }
 
-/// No terminal is to be driven by what a pod is called.
+/// A cell as it may be printed; an empty one is seen to be empty.
 fn printable(cell: &str) -> String {
-    if cell.is_empty() {
-        return "-".to_owned();
-    }
-    cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    if cell.is_empty() { "-".to_owned() } else { harmless(cell) }
+}
+
+/// The same text without anything that could drive a terminal or deceive who reads it: control characters, what turns the
+/// direction of writing, what cannot be seen.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Unicode's format characters and line separators, as far as a terminal may heed them.
+fn is_deceptive(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -86,6 +97,10 @@ mod tests {
     #[test]
     fn a_name_cannot_drive_the_terminal() {
         assert_eq!(table(["A"], [["\x1b[2Jx\ny\0"]]), "A\n\u{fffd}[2Jx\u{fffd}y\u{fffd}\n");
+        assert_eq!(
+            harmless("a\u{202e}b\u{9b}31m\u{200b}\u{2028}ä日"),
+            "a\u{fffd}b\u{fffd}31m\u{fffd}\u{fffd}ä日"
+        );
     }
 
     #[test]
