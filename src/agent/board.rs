@@ -1,5 +1,6 @@
 //! How each source is doing, and whether the agent is ready: whether the pods of all of them have reached the index.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -10,7 +11,10 @@ use crate::sources::{Problem, ProblemKind, Source, SourceStatus};
 #[derive(Debug)]
 pub(super) struct Board {
     lines: Mutex<Vec<Line>>,
+    /// Changes under the lock of `lines` alone.
     ready: watch::Sender<bool>,
+    /// Every source that the agent began with has been heard of.
+    merged: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -23,16 +27,24 @@ struct Line {
 impl Board {
     /// None of the sources that will [`join`](Self::join) is in the index yet.
     pub(super) fn new() -> Self {
-        Self { lines: Mutex::default(), ready: watch::Sender::new(false) }
+        Self { lines: Mutex::default(), ready: watch::Sender::new(false), merged: AtomicBool::new(false) }
     }
 
-    /// A source of which the agent waits to hear. One that was started again takes its old place.
+    /// A source of which the agent waits to hear, and is not ready before. One that was started again takes its old place.
     pub(super) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
         let mut lines = self.lock();
         match lines.iter_mut().find(|line| line.source == source) {
             Some(line) => line.status = status,
             None => lines.push(Line { source, status, indexed: false }),
         }
+        self.judge(&lines);
+    }
+
+    /// A source that is no longer configured, and for which nobody waits any more.
+    pub(super) fn leave(&self, source: Source) {
+        let mut lines = self.lock();
+        lines.retain(|line| line.source != source);
+        self.judge(&lines);
     }
 
     /// What these sources said has been published.
@@ -41,16 +53,26 @@ impl Board {
         for source in sources {
             lines.iter_mut().filter(|line| line.source == source).for_each(|line| line.indexed = true);
         }
+        self.judge(&lines);
     }
 
-    /// What every configured source said has been published.
+    /// What every source said that the agent began with has been published.
     pub(super) fn all_indexed(&self) {
-        self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+        let lines = self.lock();
+        self.merged.store(true, Ordering::Relaxed);
+        self.judge(&lines);
     }
 
     /// Whether the first set of every source is in the index.
     pub(super) fn is_ready(&self) -> bool {
         *self.ready.borrow()
+    }
+
+    /// Whoever is told that the agent is not ready any more was told before a pod went for that reason: a source joins
+    /// before another one leaves.
+    fn judge(&self, lines: &[Line]) {
+        let ready = self.merged.load(Ordering::Relaxed) && lines.iter().all(|line| line.indexed);
+        self.ready.send_if_modified(|before| std::mem::replace(before, ready) != ready);
     }
 
     /// Waits until the first set of every source is in the index.

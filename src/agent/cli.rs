@@ -47,7 +47,7 @@ pub(super) enum Query {
 }
 
 /// Where the pods come from, and what to do with them.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct RunArgs {
     /// A YAML file with the kubelet's keys staticPodPath, staticPodURL, staticPodURLHeader, fileCheckFrequency and
@@ -111,7 +111,7 @@ pub(super) struct RunArgs {
 }
 
 /// Where the agent serves, and where it is asked.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct ServerArgs {
     /// The address of the agent [default: 127.0.0.1].
     #[arg(long, global = true, env = "POD_INDEX_ADDRESS")]

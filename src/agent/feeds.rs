@@ -2,12 +2,17 @@
 //!
 //! No source may take the agent down: one that panics is logged and started again.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use futures_util::{Stream, StreamExt};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::board::Board;
 use super::exit::Failure;
@@ -29,84 +34,164 @@ pub(super) fn configured(settings: &Settings) -> Vec<Source> {
     file.into_iter().chain(http).chain(api).collect()
 }
 
-/// Starts every source that `settings` names. They end when nobody listens any more.
-pub(super) async fn start(
-    settings: &Settings,
-    board: &Arc<Board>,
-    reports: &Sender<Report>,
-) -> Result<(), Failure> {
-    if let Some(FileSettings { path, period }) = settings.file.clone() {
-        let (node, board) = (settings.node.clone(), Arc::clone(board));
-        keep_running(Source::File, reports.clone(), AFTER_A_PANIC, move || {
-            let source = FileSource::with_period(&path, node.clone(), period);
-            board.join(Source::File, source.status());
-            Ok(source)
-        })?;
-    }
-    if let Some(config) = settings.http.clone() {
-        let (node, board) = (settings.node.clone(), Arc::clone(board));
-        keep_running(Source::Http, reports.clone(), AFTER_A_PANIC, move || {
-            let source = HttpSource::new(config.clone(), node.clone())?;
-            board.join(Source::Http, source.status());
-            Ok(source)
-        })?;
-    }
-    if let Some(ApiSettings { kubeconfig, all_nodes }) = settings.api.clone() {
-        let client = connect(kubeconfig.as_deref()).await;
-        let client = client.map_err(|problem| Failure::Usage(problem.to_string()))?;
-        let (node, board) = (settings.node.clone(), Arc::clone(board));
-        keep_running(Source::Api, reports.clone(), AFTER_A_PANIC, move || {
-            let server = ApiServer::new(client.clone());
-            let source = if all_nodes { server } else { server.node(&node) }.pods();
-            board.join(Source::Api, source.status());
-            Ok(source)
-        })?;
-    }
-    Ok(())
+/// The sources that run.
+#[derive(Debug)]
+pub(super) struct Feeds {
+    board: Arc<Board>,
+    reports: Sender<Report>,
+    running: Vec<Running>,
 }
 
-/// Runs the streams that `open` gives, one after the other, until one ends by itself. The first is opened at once, another
-/// one `pause` after a panic.
+#[derive(Debug)]
+struct Running {
+    source: Source,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// A source that is ready to run.
+struct Prepared {
+    source: Source,
+    stop: watch::Sender<bool>,
+    work: BoxFuture<'static, ()>,
+}
+
+impl Feeds {
+    /// None so far; what they will say goes to `reports`.
+    pub(super) fn new(board: &Arc<Board>, reports: Sender<Report>) -> Self {
+        Self { board: Arc::clone(board), reports, running: Vec::new() }
+    }
+
+    /// Runs every source that `settings` names, and none other. A source that runs already is started anew; what it said
+    /// before stands until it has spoken again. The pods of one that is no longer named go.
+    ///
+    /// If it fails, all is as it was.
+    pub(super) async fn follow(
+        &mut self,
+        settings: &Settings,
+        client: Option<Client>,
+    ) -> Result<(), Failure> {
+        let prepared = self.prepare(settings, client)?;
+        // One after the other: else the last words of the old might come after the first of the new.
+        for Running { source, stop, task } in self.running.drain(..) {
+            stop.send_replace(true);
+            let _ = task.await;
+            if prepared.iter().all(|prepared| prepared.source != source) {
+                // Whoever wants it no longer means it.
+                let report = Report { source, update: SourceUpdate::Set(Vec::new()) };
+                let _ = tokio::task::block_in_place(|| self.reports.send(report));
+                self.board.leave(source);
+            }
+        }
+        self.running = prepared.into_iter().map(Prepared::run).collect();
+        Ok(())
+    }
+
+    fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
+        let mut prepared = Vec::new();
+        if let Some(FileSettings { path, period }) = settings.file.clone() {
+            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = FileSource::with_period(&path, node.clone(), period);
+                board.join(Source::File, source.status());
+                Ok(source)
+            })?);
+        }
+        if let Some(config) = settings.http.clone() {
+            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = HttpSource::new(config.clone(), node.clone())?;
+                board.join(Source::Http, source.status());
+                Ok(source)
+            })?);
+        }
+        if let (Some(ApiSettings { all_nodes, .. }), Some(client)) = (settings.api.clone(), client) {
+            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
+                let server = ApiServer::new(client.clone());
+                let source = if all_nodes { server } else { server.node(&node) }.pods();
+                board.join(Source::Api, source.status());
+                Ok(source)
+            })?);
+        }
+        Ok(prepared)
+    }
+}
+
+impl Prepared {
+    fn run(self) -> Running {
+        Running { source: self.source, stop: self.stop, task: tokio::spawn(self.work) }
+    }
+}
+
+/// A client of the API server, if `settings` names one; it has not been spoken to yet.
+pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
+    let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
+    let client = connect(kubeconfig.as_deref()).await;
+    client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
+}
+
+/// To run the streams that `open` gives, one after the other, until one ends by itself or it is told to stop. The first is
+/// opened now, another one `pause` after a panic.
 fn keep_running<S>(
     source: Source,
     reports: Sender<Report>,
     pause: Duration,
     open: impl Fn() -> Result<S, Problem> + Send + 'static,
-) -> Result<(), Failure>
+) -> Result<Prepared, Failure>
 where
     S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
 {
     let mut stream = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
-    tokio::spawn(async move {
-        while tokio::spawn(pass_on(source, stream, reports.clone()))
+    let (stop, stopped) = watch::channel(false);
+    let work = async move {
+        while tokio::spawn(pass_on(source, stream, reports.clone(), stopped.clone()))
             .await
             .is_err_and(|error| error.is_panic())
         {
             tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
             stream = loop {
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = told(stopped.clone()) => return,
+                }
                 match open() {
-                    Ok(stream) => break stream,
+                    Ok(opened) => break opened,
                     Err(problem) => tracing::error!(source = source.as_str(), "cannot be started: {problem}"),
                 }
             };
         }
-    });
-    Ok(())
+    };
+    Ok(Prepared { source, stop, work: work.boxed() })
 }
 
 async fn pass_on(
     source: Source,
     mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
     reports: Sender<Report>,
+    stopped: watch::Receiver<bool>,
 ) {
-    while let Some(update) = updates.next().await {
+    let mut stopped = pin!(told(stopped));
+    loop {
+        let update = tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            update = updates.next() => match update {
+                Some(update) => update,
+                None => return,
+            },
+        };
         // Waits while the writer is behind, and with it the source, which then has fewer and newer things to say.
         let sent = tokio::task::block_in_place(|| reports.send(Report { source, update }));
         if sent.is_err() {
             return;
         }
     }
+}
+
+/// Waits until a source is told to stop, which it is as well when nobody is left who could.
+async fn told(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 #[cfg(test)]
@@ -130,7 +215,8 @@ mod tests {
             };
             Ok(stream::once(update).boxed())
         };
-        assert!(keep_running(Source::File, reports, Duration::ZERO, open).is_ok());
+        let running = keep_running(Source::File, reports, Duration::ZERO, open).map(Prepared::run);
+        assert!(running.is_ok());
         let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
         assert_eq!(report.await.unwrap().unwrap().source, Source::File);
     }

@@ -1,24 +1,47 @@
 //! Log lines on standard error; standard output is for answers.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use super::cli::{LogFormat, LogLevel};
 
-/// Starts logging. Later calls do nothing.
-pub(super) fn start(level: LogLevel, format: LogFormat) {
-    let level = match level {
+/// Decides what is logged while the agent runs.
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    filter: reload::Handle<LevelFilter, Registry>,
+}
+
+impl Log {
+    /// Starts logging.
+    pub(super) fn start(level: LogLevel, format: LogFormat) -> Self {
+        let (filter, handle) = reload::Layer::new(filter(level));
+        let lines = fmt::layer().with_writer(io::stderr);
+        let lines = match format {
+            LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        };
+        // Fails if somebody else has started logging, who then has the say.
+        let _ = registry().with(filter).with(lines).try_init();
+        Self { filter: handle }
+    }
+
+    /// From now on, this and what is graver.
+    pub(super) fn set_level(&self, level: LogLevel) {
+        // Fails if nobody logs any more.
+        let _ = self.filter.reload(filter(level));
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
-    let started = match format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    };
-    drop(started);
+    }
 }

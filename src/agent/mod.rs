@@ -8,6 +8,12 @@
 //! api  ─┘                                                               └─> the table
 //! ```
 //!
+//! # Signals
+//! | signal | what it does |
+//! |---|---|
+//! | SIGTERM, Ctrl-C | the first: no new connections, requests under way end, at most 10 s; the second: out at once |
+//! | SIGHUP | the configuration file is read anew and the sources follow, all of it or nothing; not with `--once` |
+//!
 //! # Exit codes
 //! | code | meaning |
 //! |---|---|
@@ -26,10 +32,12 @@ mod feeds;
 mod format;
 mod index;
 mod log;
+mod reload;
 mod run;
 mod serve;
 mod settings;
 mod signals;
+mod systemd;
 mod table;
 
 use std::process::ExitCode;
@@ -42,11 +50,10 @@ pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let done = match cli.command {
         None => {
-            let check = cli.run.check;
-            let settings = settings::Settings::resolve(cli.run, &cli.server, cli.output);
-            settings.and_then(
-                |settings| if check { format::print(&settings.summary()) } else { run::run(settings) },
-            )
+            let given = settings::Given { run: cli.run, server: cli.server, output: cli.output };
+            given.resolve().and_then(|settings| {
+                if given.run.check { format::print(&settings.summary()) } else { run::run(&given, settings) }
+            })
         }
         Some(query) => client::ask(&query, &cli.server, cli.output),
     };

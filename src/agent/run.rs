@@ -10,70 +10,90 @@ use tokio::sync::watch;
 use super::board::{Board, is_grave};
 use super::cli::Output;
 use super::exit::Failure;
+use super::feeds::Feeds;
 use super::index::Index;
-use super::settings::Settings;
-use super::signals::Signals;
-use super::{feeds, format, log, serve, table};
+use super::log::Log;
+use super::reload::Reload;
+use super::serve::{self, App};
+use super::settings::{Given, Settings};
+use super::signals::{Hangups, Signals};
+use super::{feeds, format, systemd, table};
 use crate::{PodMeta, Reader, Snapshot};
 
-/// Runs the agent to its end.
-pub(super) fn run(settings: Settings) -> Result<(), Failure> {
-    log::start(settings.log_level, settings.log_format);
+/// Runs the agent to its end. `given` is what is resolved anew when the agent is told to.
+pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
+    let log = Log::start(settings.log_level, settings.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let done = runtime.block_on(live(settings));
+    let done = runtime.block_on(live(given, settings, log));
     // A source may hang in a read of a file system that does not answer; it is not waited for.
     runtime.shutdown_background();
     done
 }
 
-async fn live(settings: Settings) -> Result<(), Failure> {
-    let signals = Signals::new().map_err(|error| Failure::unable("cannot listen for signals", error))?;
-    let listener = if settings.once { None } else { Some(bind(&settings).await?) };
+async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure> {
+    let unheard = |error| Failure::unable("cannot listen for signals", error);
+    let signals = Signals::new().map_err(unheard)?;
+    // Heeded before anybody is told that the agent serves; until then, and with `--once`, SIGHUP ends it.
+    let serving =
+        if settings.once { None } else { Some((bind(&settings).await?, Hangups::new().map_err(unheard)?)) };
 
     let (writer, reader) = crate::new();
     let board = Arc::new(Board::new());
-    let (mut index, reports) = Index::start(writer, &feeds::configured(&settings), Arc::clone(&board))
+    let sources = feeds::configured(&settings);
+    let (mut index, reports) = Index::start(writer, &sources, Arc::clone(&board))
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
-    feeds::start(&settings, &board, &reports).await?;
+    let client = feeds::client(&settings).await?;
+    let mut feeds = Feeds::new(&board, reports);
+    feeds.follow(&settings, client).await?;
+    let app = App { reader, board };
 
+    let work = async {
+        let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };
+        let reload = Reload { given, settings: &settings, log, feeds, hangups };
+        serve(&settings, listener, &app, signals, reload).await
+    };
     let done = tokio::select! {
         () = index.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
-        done = work(&settings, listener, &reader, &board, signals) => done,
+        done = work => done,
     };
     index.stop();
     done
 }
 
-/// Prints, and serves until a signal comes.
-async fn work(
-    settings: &Settings,
-    listener: Option<TcpListener>,
-    reader: &Reader<Pod>,
-    board: &Arc<Board>,
-    mut signals: Signals,
-) -> Result<(), Failure> {
-    let Some(listener) = listener else {
-        tokio::select! {
-            () = board.ready() => {}
-            (signal, _) = signals.next() => return Err(Failure::No(Some(format!("{signal} before all sources were read")))),
-        }
-        show(settings.output, reader)?;
-        return verdict(board);
-    };
+/// Prints once all sources were read.
+async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<(), Failure> {
+    tokio::select! {
+        () = app.board.ready() => {}
+        (signal, _) = signals.next() => return Err(Failure::No(Some(format!("{signal} before all sources were read")))),
+    }
+    show(settings.output, &app.reader)?;
+    verdict(&app.board)
+}
 
+/// Serves until a signal comes, and prints once all sources were read.
+async fn serve(
+    settings: &Settings,
+    listener: TcpListener,
+    app: &App,
+    mut signals: Signals,
+    reload: Reload<'_>,
+) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
     tracing::info!(node = settings.node.as_str(), "serving on http://{address}");
+    systemd::serving();
     let (stop, stopped) = watch::channel(false);
-    let app = serve::App { reader: reader.clone(), board: Arc::clone(board) };
-    let server = tokio::spawn(serve::serve(listener, app, stopped));
+    let server = tokio::spawn(serve::serve(listener, app.clone(), stopped));
 
     let greeting = async {
-        board.ready().await;
-        show(settings.output, reader)?;
+        app.board.ready().await;
+        let pods = app.reader.load().pods().len();
+        tracing::info!(pods, "ready: the pods of every source are in the index");
+        systemd::status(&format!("ready, with {pods} pods at first"));
+        show(settings.output, &app.reader)?;
         if settings.output == Output::Table {
             format::print(&format!("\nServing http://{address}/pods until Ctrl-C.\n"))?;
         }
@@ -82,8 +102,10 @@ async fn work(
     let (signal, _) = tokio::select! {
         signal = signals.next() => signal,
         failed = greeting => return failed,
+        never = reload.whenever_asked() => never,
     };
     tracing::info!(signal, "leaving once the requests under way are answered");
+    systemd::stopping();
     tokio::spawn(signals.insist());
     stop.send_replace(true);
     server.await.map_err(|error| Failure::unable("the server", error))

@@ -1,4 +1,4 @@
-//! SIGTERM and Ctrl-C: the first asks, the second insists.
+//! SIGTERM and Ctrl-C: the first asks, the second insists. SIGHUP: the configuration is to be read anew.
 
 use std::io;
 
@@ -29,5 +29,20 @@ impl Signals {
         let (name, number) = self.next().await;
         tracing::warn!(signal = name, "second signal, leaving at once");
         std::process::exit(128 + number)
+    }
+}
+
+/// The signal that has the configuration read anew.
+pub(super) struct Hangups(Signal);
+
+impl Hangups {
+    /// From now on, the signal no longer ends the process.
+    pub(super) fn new() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for one. Several that come before the next wait are one.
+    pub(super) async fn next(&mut self) {
+        self.0.recv().await;
     }
 }

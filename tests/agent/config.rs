@@ -61,7 +61,7 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
 }
 
 /// A server of manifests that answers with what is in the cell, and remembers what it was asked with.
-fn serve_manifests(body: Arc<Mutex<String>>, asked: Arc<Mutex<String>>) -> String {
+pub(crate) fn serve_manifests(body: Arc<Mutex<String>>, asked: Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -6,6 +6,7 @@ mod api_server;
 mod config;
 mod hostile;
 mod life;
+mod reload;
 mod support;
 
 use k8s_openapi::List;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -13,9 +13,12 @@ use serde::de::DeserializeOwned;
 /// How long anything may take on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary, with nothing of this process's environment that it would heed.
+/// The binary, with nothing of this process's environment that it would heed. `POD_INDEX_AGENT` names another one than that
+/// which was built with the tests.
 pub fn binary(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pod-index"));
+    let program =
+        std::env::var_os("POD_INDEX_AGENT").unwrap_or_else(|| env!("CARGO_BIN_EXE_pod-index").into());
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("POD_INDEX_"))
     {
         command.env_remove(name);
@@ -41,13 +44,17 @@ pub fn stderr(output: &Output) -> &str {
 pub struct Agent {
     child: Child,
     pub address: SocketAddr,
-    log: mpsc::Receiver<String>,
+    log: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Agent {
     /// Starts it on a free port and waits until it serves.
     pub fn start(args: &[&str]) -> Self {
-        let mut command = binary(args);
+        Self::spawn(binary(args))
+    }
+
+    /// As [`start`](Self::start), with what else the command was told.
+    pub fn spawn(mut command: Command) -> Self {
         command.args(["--port", "0"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, log) = mpsc::channel();
@@ -56,9 +63,9 @@ impl Agent {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
         });
-        let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log };
-        let line = agent.wait_for_log("serving on http://");
-        let address = line.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+        let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log: Mutex::new(log) };
+        let line = agent.wait_for_log("serving on http");
+        let address = line.split("://").nth(1).unwrap().split([' ', '"']).next().unwrap();
         agent.address = address.parse().unwrap();
         agent
     }
@@ -76,7 +83,12 @@ impl Agent {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.log.recv_timeout(left).unwrap_or_else(|_| panic!("no log line with {text:?}"));
+            let line = self
+                .log
+                .lock()
+                .unwrap()
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("no log line with {text:?}"));
             if line.contains(text) {
                 return line;
             }
@@ -84,15 +96,17 @@ impl Agent {
     }
 
     pub fn get(&self, path: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        Answer::read(stream)
+        get(self.address, path)
     }
 
     /// Asks again and again until the answer is as it should be.
     pub fn until(&self, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
-        let deadline = Instant::now() + PATIENCE;
+        self.until_within(PATIENCE, path, good)
+    }
+
+    /// As [`until`](Self::until), for what takes longer.
+    pub fn until_within(&self, patience: Duration, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
+        let deadline = Instant::now() + patience;
         loop {
             let answer = self.get(path);
             if good(&answer) {
@@ -143,6 +157,14 @@ impl Drop for Agent {
     }
 }
 
+/// Asks the agent that serves there.
+pub fn get(address: SocketAddr, path: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    Answer::read(stream)
+}
+
 /// What the agent answered.
 #[derive(Debug)]
 pub struct Answer {
@@ -155,11 +177,10 @@ impl Answer {
         let mut bytes = Vec::new();
         // An agent that has had enough may reset the connection after its answer.
         let _ = stream.read_to_end(&mut bytes);
-        let text = String::from_utf8(bytes).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let (head, body) = parted(&bytes);
         let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        Self { code, body: if chunked { unchunk(body) } else { body.to_owned() } }
+        let body = if head.contains("transfer-encoding: chunked") { unchunk(body) } else { body.to_vec() };
+        Self { code, body: String::from_utf8(body).unwrap() }
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> T {
@@ -167,12 +188,18 @@ impl Answer {
     }
 }
 
-fn unchunk(mut body: &str) -> String {
-    let mut whole = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        whole.push_str(&rest[..size]);
-        body = &rest[size + 2..];
+/// What is before and what is after the first empty line.
+fn parted(bytes: &[u8]) -> (&str, &[u8]) {
+    let end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap_or(bytes.len());
+    (std::str::from_utf8(&bytes[..end]).unwrap(), bytes.get(end + 4..).unwrap_or_default())
+}
+
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = body.windows(2).position(|bytes| bytes == b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        whole.extend_from_slice(&body[end + 2..][..size]);
+        body = &body[end + 2 + size + 2..];
     }
     whole
 }

@@ -41,6 +41,21 @@ pub(super) struct Settings {
     summary: Vec<[String; 2]>,
 }
 
+/// What the user gave on the command line and in the environment; the configuration file may say more.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) run: RunArgs,
+    pub(super) server: ServerArgs,
+    pub(super) output: Output,
+}
+
+impl Given {
+    /// What that comes to, with the configuration file as it is now.
+    pub(super) fn resolve(&self) -> Result<Settings, Failure> {
+        Settings::resolve(self.run.clone(), &self.server, self.output)
+    }
+}
+
 /// The file source.
 #[derive(Clone, Debug)]
 pub(super) struct FileSettings {
@@ -49,7 +64,7 @@ pub(super) struct FileSettings {
 }
 
 /// The API server as a source.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct ApiSettings {
     /// Nothing: found out from the surroundings.
     pub(super) kubeconfig: Option<PathBuf>,
@@ -57,7 +72,7 @@ pub(super) struct ApiSettings {
 }
 
 impl Settings {
-    pub(super) fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
+    fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
         let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
         if !address.is_loopback() {
@@ -123,6 +138,17 @@ impl Settings {
             log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
             summary,
         })
+    }
+
+    /// The first setting that differs in `new` and that cannot change while the agent runs.
+    pub(super) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
+        [
+            ("hostnameOverride", self.node != new.node),
+            ("address or port", self.address != new.address),
+            ("logFormat", self.log_format != new.log_format),
+        ]
+        .into_iter()
+        .find_map(|(name, differs)| differs.then_some(name))
     }
 
     /// What was configured, as a table.

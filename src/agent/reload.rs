@@ -1,0 +1,50 @@
+//! SIGHUP: the configuration is read anew, and the sources follow it.
+//!
+//! All of it is taken or nothing. What was configured before stands if the new one is wrong, and no pod that both of them
+//! name is missing for a moment.
+
+use super::exit::Failure;
+use super::feeds::{self, Feeds};
+use super::log::Log;
+use super::settings::{Given, Settings};
+use super::signals::Hangups;
+use super::systemd;
+
+/// What it takes.
+pub(super) struct Reload<'a> {
+    pub(super) given: &'a Given,
+    /// As the agent was started; what is fixed since then is in here.
+    pub(super) settings: &'a Settings,
+    pub(super) log: Log,
+    pub(super) feeds: Feeds,
+    pub(super) hangups: Hangups,
+}
+
+impl Reload<'_> {
+    /// Reads it whenever the signal comes, and says what came of it.
+    pub(super) async fn whenever_asked(mut self) -> ! {
+        loop {
+            self.hangups.next().await;
+            systemd::reloading();
+            match self.follow().await {
+                Ok(()) => tracing::info!("the configuration was read anew, and its sources with it"),
+                Err(failure) => {
+                    let why = failure.message().unwrap_or_default();
+                    tracing::error!("the configuration stays as it was: {why}");
+                }
+            }
+            systemd::reloaded();
+        }
+    }
+
+    async fn follow(&mut self) -> Result<(), Failure> {
+        let settings = self.given.resolve()?;
+        if let Some(name) = self.settings.fixed_difference(&settings) {
+            return Err(Failure::Usage(format!("{name} cannot change while the agent runs")));
+        }
+        let client = feeds::client(&settings).await?;
+        self.feeds.follow(&settings, client).await?;
+        self.log.set_level(settings.log_level);
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! SIGHUP: the sources follow the configuration file, and nothing else is missing for a moment. And what systemd hears.
+
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+
+use crate::config::serve_manifests;
+use crate::support::{Agent, Directory, PATIENCE, binary, manifest};
+
+fn names(agent: &Agent) -> Vec<String> {
+    let list: List<Pod> = agent.get("/pods").json();
+    let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A configuration file, and an agent that reads it.
+fn started(directory: &Directory, config: &str) -> (Agent, impl Fn(&str) + use<>) {
+    let path = directory.0.join(".config.yaml");
+    std::fs::write(&path, config).unwrap();
+    let agent = Agent::start(&["--config", path.to_str().unwrap(), "--hostname-override", "node-1"]);
+    agent.until("/readyz", |answer| answer.code == 200);
+    (agent, move |config| std::fs::write(&path, config).unwrap())
+}
+
+#[test]
+fn the_sources_follow_the_configuration_when_it_is_read_anew() {
+    let (one, other) = (Directory::new(), Directory::new());
+    one.write("both.yaml", &manifest("both").replace("{name: both}", "{name: both, uid: u-both}"));
+    one.write("one.yaml", &manifest("one"));
+    other.write("both.yaml", &manifest("both").replace("{name: both}", "{name: both, uid: u-both}"));
+    other.write("other.yaml", &manifest("other"));
+    let url = serve_manifests(Arc::new(Mutex::new(manifest("served"))), Arc::default());
+    let one_path = one.0.display().to_string();
+    let (agent, configure) = started(&one, &format!("staticPodPath: {one_path}\n"));
+    assert_eq!(names(&agent), ["both-node-1", "one-node-1"]);
+
+    // Another directory, and a URL besides.
+    configure(&format!("staticPodPath: {}\nstaticPodURL: {url}\n", other.0.display()));
+    agent.signal("HUP");
+    agent.wait_for_log("the configuration was read anew");
+    let answer =
+        agent.until("/pods", |answer| answer.body.contains("served") && answer.body.contains("other-node-1"));
+    assert!(!answer.body.contains("one-node-1"), "{}", answer.body);
+    assert_eq!(agent.get("/pods/u-both").code, 200);
+    agent.until("/readyz", |answer| answer.code == 200);
+
+    // The directory no more.
+    configure(&format!("staticPodURL: {url}\n"));
+    agent.signal("HUP");
+    agent.until("/pods/u-both", |answer| answer.code == 404);
+    assert_eq!(names(&agent), ["served-node-1"]);
+    assert!(!agent.get("/sources").body.contains("\"file\""));
+
+    // And back; what is done there is followed as before.
+    configure(&format!("staticPodPath: {one_path}\n"));
+    agent.signal("HUP");
+    agent.until("/pods/u-both", |answer| answer.code == 200);
+    agent.until("/pods", |answer| !answer.body.contains("served"));
+    one.write("new.yaml", &manifest("new"));
+    agent.until("/pods/default/new-node-1", |answer| answer.code == 200);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_or_asks_for_too_much_changes_nothing() {
+    let directory = Directory::new();
+    directory.write("a.yaml", &manifest("a"));
+    let path = directory.0.display().to_string();
+    let (agent, configure) = started(&directory, &format!("staticPodPath: {path}\n"));
+    for (config, why) in [
+        ("staticPodPaht: /x\n".to_owned(), "staticPodPaht"),
+        (String::new(), "no pods to read"),
+        ("kubeconfig: /nonexistent/kubeconfig\n".to_owned(), "/nonexistent/kubeconfig"),
+        (format!("staticPodPath: {path}\naddress: 127.0.0.2\n"), "address or port cannot change"),
+    ] {
+        configure(&config);
+        agent.signal("HUP");
+        let line = agent.wait_for_log("the configuration stays as it was");
+        assert!(line.contains(why), "{line}");
+        assert_eq!(names(&agent), ["a-node-1"]);
+    }
+    directory.write("b.yaml", &manifest("b"));
+    agent.until("/pods/default/b-node-1", |answer| answer.code == 200);
+}
+
+#[test]
+fn no_pod_is_missing_for_a_moment_while_the_configuration_is_read_anew() {
+    let directory = Directory::new();
+    for i in 0..50 {
+        directory.write(&format!("p{i}.yaml"), &manifest(&format!("p{i}")));
+    }
+    let (agent, _) = started(&directory, &format!("staticPodPath: {}\n", directory.0.display()));
+    let before: List<Pod> = agent.get("/pods").json();
+    for _ in 0..20 {
+        agent.signal("HUP");
+        assert_eq!(names(&agent).len(), 50);
+    }
+    agent.wait_for_log("the configuration was read anew");
+    let uids = |list: List<Pod>| {
+        let mut pods: Vec<_> =
+            list.items.into_iter().map(|pod| (pod.metadata.uid, pod.metadata.annotations)).collect();
+        pods.sort_unstable();
+        pods
+    };
+    assert_eq!(
+        uids(agent.get("/pods").json()),
+        uids(before),
+        "the same pods, seen for the first time when they were"
+    );
+}
+
+#[test]
+fn systemd_is_told_when_the_agent_serves_reads_anew_and_leaves() {
+    let directory = Directory::new();
+    directory.write("a.yaml", &manifest("a"));
+    let socket = directory.0.join(".notify");
+    let heard = UnixDatagram::bind(&socket).unwrap();
+    heard.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = |word: &str| {
+        loop {
+            let mut bytes = [0; 512];
+            let length = heard.recv(&mut bytes).unwrap_or_else(|_| panic!("nothing with {word}"));
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if text.contains(word) {
+                return text;
+            }
+        }
+    };
+    let mut command = binary(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    command.env("NOTIFY_SOCKET", &socket);
+    let mut agent = Agent::spawn(command);
+    hear("READY=1");
+    hear("STATUS=ready, with 1 pods");
+    agent.signal("HUP");
+    let reloading = hear("RELOADING=1");
+    let at: u64 = reloading.split("MONOTONIC_USEC=").nth(1).unwrap().trim().parse().unwrap();
+    assert!(at > 0, "{reloading}");
+    hear("READY=1");
+    agent.signal("TERM");
+    hear("STOPPING=1");
+    assert_eq!(agent.wait(), Some(0));
+}
