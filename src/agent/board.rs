@@ -91,6 +91,16 @@ impl Board {
         self.lock().iter().map(status).collect()
     }
 
+    /// What keeps the agent from being ready: each source that is not in the index, and what is wrong with it.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let describe = |status: SourceStatus| {
+            let problem = status.problems.iter().find(|problem| is_grave(problem));
+            let problem = problem.map(|problem| format!(": {}", problem.message())).unwrap_or_default();
+            format!("{} ({}){problem}", status.source, status.origin)
+        };
+        self.sources().into_iter().filter(|status| !status.seen).map(describe).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }

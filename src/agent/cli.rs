@@ -14,7 +14,8 @@ use super::settings::GoDuration;
 #[derive(Debug, Parser)]
 #[command(name = "pod-index", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 not found, or with --once an unusable manifest; 2 wrong usage; 3 unable."
+    after_help = "Exit codes: 0 done; 1 not found, or with --once an unusable manifest; 2 wrong usage; 3 unable, \
+                  for instance with --once because a source says nothing."
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
@@ -69,6 +70,10 @@ pub(super) struct RunArgs {
     #[arg(value_name = "NAME:VALUE", value_parser = header)]
     pub(super) manifest_url_header: Vec<(String, String)>,
 
+    /// The authorities to trust with that URL, in PEM, instead of those that the system trusts.
+    #[arg(long, env = "POD_INDEX_MANIFEST_URL_CA", value_name = "FILE")]
+    pub(super) manifest_url_ca: Option<PathBuf>,
+
     /// How often to look at the manifests in any case; file events are heeded at once [default: 20s].
     #[arg(long, env = "POD_INDEX_FILE_CHECK_FREQUENCY", value_name = "DURATION")]
     pub(super) file_check_frequency: Option<GoDuration>,
@@ -97,7 +102,11 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub(super) once: bool,
 
-    /// Say whether the configuration is good, and exit.
+    /// With --once, how long the sources may take to be read; 0 waits for ever.
+    #[arg(long, env = "POD_INDEX_ONCE_TIMEOUT", value_name = "DURATION", default_value = "30s")]
+    pub(super) once_timeout: GoDuration,
+
+    /// Say whether the configuration is good and what it names is there, and exit.
     #[arg(long, conflicts_with = "once")]
     pub(super) check: bool,
 

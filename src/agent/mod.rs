@@ -18,13 +18,14 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; also after a first SIGTERM or Ctrl-C |
-//! | 1 | the answer is no: nothing found; with `--once`, a manifest that cannot be used |
+//! | 1 | the answer is no: nothing found; with `--once`, a manifest that cannot be used; with `--check`, no manifests there |
 //! | 2 | the command line or the configuration is wrong |
-//! | 3 | the work cannot be done: an address in use, no agent that answers |
+//! | 3 | the work cannot be done: an address in use, no agent that answers; with `--once`, a source that says nothing |
 //! | 130, 143 | a second Ctrl-C or SIGTERM, which waits for nothing |
 
 mod answers;
 mod board;
+mod check;
 mod cli;
 mod client;
 mod exit;
@@ -52,7 +53,7 @@ pub fn main() -> ExitCode {
         None => {
             let given = settings::Given { run: cli.run, server: cli.server, output: cli.output };
             given.resolve().and_then(|settings| {
-                if given.run.check { format::print(&settings.summary()) } else { run::run(&given, settings) }
+                if given.run.check { check::check(&settings) } else { run::run(&given, settings) }
             })
         }
         Some(query) => client::ask(&query, &cli.server, cli.output),

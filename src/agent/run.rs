@@ -1,11 +1,13 @@
 //! The agent's life: start, be ready, serve, drain, end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::board::{Board, is_grave};
 use super::cli::Output;
@@ -66,9 +68,13 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
 
 /// Prints once all sources were read.
 async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<(), Failure> {
-    tokio::select! {
-        () = app.board.ready() => {}
+    let ready = timeout(settings.once_timeout.unwrap_or(Duration::MAX), app.board.ready());
+    let ready = tokio::select! {
+        ready = ready => ready,
         (signal, _) = signals.next() => return Err(Failure::No(Some(format!("{signal} before all sources were read")))),
+    };
+    if ready.is_err() {
+        return Err(late(settings, &app.board));
     }
     show(settings.output, &app.reader)?;
     verdict(&app.board)
@@ -109,6 +115,13 @@ async fn serve(
     tokio::spawn(signals.insist());
     stop.send_replace(true);
     server.await.map_err(|error| Failure::unable("the server", error))
+}
+
+/// What `--once` ends with if it does not come to an end by itself.
+fn late(settings: &Settings, board: &Board) -> Failure {
+    let timeout = settings.once_timeout.unwrap_or_default();
+    let missing = board.missing().join("; ");
+    Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
 }
 
 async fn bind(settings: &Settings) -> Result<TcpListener, Failure> {

@@ -17,6 +17,7 @@ fn the_command_line_counts_over_the_environment_and_that_over_the_file() {
     let path = directory.0.join("config.yaml");
     std::fs::write(&path, "staticPodPath: manifests\nhostnameOverride: by-file\nfileCheckFrequency: 1m\n")
         .unwrap();
+    std::fs::create_dir(directory.0.join("manifests")).unwrap();
     let config = path.to_str().unwrap();
     let node = |environment: Option<&str>, args: &[&str]| {
         let mut command = binary(&[&["--check", "--config", config], args].concat());
@@ -58,6 +59,63 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
     let output = run(&["--check", "--config", "/nonexistent/config.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("/nonexistent/config.yaml"));
+}
+
+#[test]
+fn a_check_says_whether_what_is_named_is_there() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    let nowhere = directory.0.join("nowhere");
+    let kubeconfig = directory.0.join("kubeconfig");
+    for (args, code, word) in [
+        (["--pod-manifest-path", directory.0.to_str().unwrap()], 0, "The configuration is good."),
+        (
+            ["--pod-manifest-path", directory.0.join("web.yaml").to_str().unwrap()],
+            0,
+            "The configuration is good.",
+        ),
+        (["--pod-manifest-path", nowhere.to_str().unwrap()], 1, "nowhere: does not exist"),
+        (["--kubeconfig", kubeconfig.to_str().unwrap()], 2, "kubeconfig"),
+    ] {
+        let output = run(&["--check", args[0], args[1]]);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+        let said = if code == 0 { stdout(&output) } else { stderr(&output) };
+        assert!(said.contains(word), "{args:?}: {said}");
+        assert!(code == 0 || !stdout(&output).contains("good"), "{args:?}: {}", stdout(&output));
+    }
+}
+
+#[test]
+fn the_authorities_of_the_url_are_read_or_the_configuration_is_wrong() {
+    let directory = Directory::new();
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    directory.write("ca.pem", &key.cert.pem());
+    directory.write("junk.pem", "no certificate");
+    directory.write("config.yaml", "staticPodURL: https://localhost/pods\nmanifestUrlCa: ca.pem\n");
+    let at = |name: &str| directory.0.join(name).display().to_string();
+    let output = run(&["--check", "--config", &at("config.yaml")]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for name in ["junk.pem", "nowhere.pem"] {
+        let output =
+            run(&["--check", "--manifest-url", "https://localhost/pods", "--manifest-url-ca", &at(name)]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn once_does_not_wait_for_ever_for_a_url_that_says_nothing() {
+    // Accepts connections, by way of its backlog, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/pods", silent.local_addr().unwrap());
+    let path = crate::support::shipped();
+    let sources = ["--pod-manifest-path", path.to_str().unwrap(), "--manifest-url", &url];
+    let output = run(&[&["--once", "--once-timeout", "200ms"], &sources[..]].concat());
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(said.contains("not all sources were read within 200ms (--once-timeout)"), "{said}");
+    assert!(said.contains(&format!("http ({url})")) && !said.contains("file ("), "{said}");
+    assert_eq!(stdout(&output), "", "half an answer is none");
 }
 
 /// A server of manifests that answers with what is in the cell, and remembers what it was asked with.
@@ -104,6 +162,8 @@ fn files_and_a_url_meet_in_one_index_and_the_agent_is_ready_when_both_were_read(
     assert_eq!(answer.code, 503);
     assert!(answer.body.contains("http") && answer.body.contains(&url), "{}", answer.body);
     assert!(!answer.body.contains("file"), "{}", answer.body);
+    // And it says why.
+    agent.until("/readyz", |answer| answer.body.contains("500"));
 
     *body.lock().unwrap() = manifest("from-url");
     agent.until("/readyz", |answer| answer.code == 200);

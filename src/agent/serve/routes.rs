@@ -76,18 +76,14 @@ async fn sources(State(app): State<App>) -> Json<Sources> {
     Json(Sources { ready: app.board.is_ready(), sources })
 }
 
-/// Ready once every configured source was seen; until then the body names those that were not.
+/// Ready once every configured source was seen; until then the body names those that were not, and why.
 async fn readyz(State(app): State<App>) -> Response {
-    let sources = app.board.sources();
-    let waiting: Vec<_> = sources
-        .iter()
-        .filter(|status| !status.seen)
-        .map(|status| format!("not seen yet: {} ({})\n", status.source, status.origin))
-        .collect();
-    if waiting.is_empty() {
+    let missing = app.board.missing();
+    if missing.is_empty() {
         return "ok".into_response();
     }
-    (StatusCode::SERVICE_UNAVAILABLE, waiting.concat()).into_response()
+    let missing = format!("not seen yet: {}\n", missing.join("\nnot seen yet: "));
+    (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
 }
 
 async fn nothing_here(uri: Uri) -> Response {
@@ -96,11 +92,15 @@ async fn nothing_here(uri: Uri) -> Response {
 }
 
 fn not_found(message: String) -> Response {
-    let code = StatusCode::NOT_FOUND;
+    refused(StatusCode::NOT_FOUND, "NotFound", message)
+}
+
+/// The answer to what cannot be done.
+pub(super) fn refused(code: StatusCode, reason: &str, message: String) -> Response {
     let status = Status {
         code: Some(code.as_u16().into()),
         message: Some(message),
-        reason: Some("NotFound".to_owned()),
+        reason: Some(reason.to_owned()),
         status: Some("Failure".to_owned()),
         ..Status::default()
     };

@@ -14,12 +14,14 @@ use crate::agent::exit::Failure;
 /// What a configuration file may say. A key that is not among these is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 pub(super) struct ConfigFile {
     pub(super) static_pod_path: Option<PathBuf>,
     #[serde(rename = "staticPodURL")]
     pub(super) static_pod_url: Option<String>,
     #[serde(rename = "staticPodURLHeader")]
     pub(super) static_pod_url_header: BTreeMap<String, Vec<String>>,
+    pub(super) manifest_url_ca: Option<PathBuf>,
     pub(super) file_check_frequency: Option<GoDuration>,
     pub(super) http_check_frequency: Option<GoDuration>,
     pub(super) kubeconfig: Option<PathBuf>,
@@ -42,8 +44,12 @@ impl ConfigFile {
             Failure::Usage(format!("{}:{line} {message}", path.display()))
         })?;
         if let Some(directory) = path.parent() {
-            for relative in [&mut config.static_pod_path, &mut config.kubeconfig].into_iter().flatten() {
-                *relative = directory.join(&*relative);
+            let paths = [&mut config.static_pod_path, &mut config.manifest_url_ca, &mut config.kubeconfig];
+            for relative in paths.into_iter().flatten() {
+                // An empty one is none, and not the directory.
+                if !relative.as_os_str().is_empty() {
+                    *relative = directory.join(&*relative);
+                }
             }
         }
         Ok(config)

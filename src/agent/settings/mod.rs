@@ -4,8 +4,9 @@
 mod duration;
 mod file;
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
@@ -34,6 +35,8 @@ pub(super) struct Settings {
     pub(super) api: Option<ApiSettings>,
     pub(super) address: SocketAddr,
     pub(super) once: bool,
+    /// How long that may take; nothing: for ever.
+    pub(super) once_timeout: Option<Duration>,
     pub(super) output: Output,
     pub(super) log_level: LogLevel,
     pub(super) log_format: LogFormat,
@@ -101,7 +104,9 @@ impl Settings {
             args.manifest_url_header
         };
         let node = node_name(args.hostname_override.or(config.hostname_override))?;
-        let http = url.as_deref().map(|url| http(url, &headers, http_period, &node)).transpose()?;
+        let ca = args.manifest_url_ca.or(config.manifest_url_ca);
+        let http =
+            url.as_deref().map(|url| http(url, &headers, ca.as_deref(), http_period, &node)).transpose()?;
         let kubeconfig = args.kubeconfig.or(config.kubeconfig);
         let all_nodes = args.all_nodes || config.all_nodes;
         let api = (kubeconfig.is_some() || args.api_server || config.api_server)
@@ -133,6 +138,7 @@ impl Settings {
             api,
             address,
             once: args.once,
+            once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
             log_level: args.log_level.or(config.log_level).unwrap_or(LogLevel::Info),
             log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
@@ -161,6 +167,7 @@ impl Settings {
 fn http(
     url: &str,
     headers: &[(String, String)],
+    ca: Option<&Path>,
     period: Duration,
     node: &NodeName,
 ) -> Result<HttpConfig, Failure> {
@@ -168,6 +175,11 @@ fn http(
     let mut config = HttpConfig::new(url).map_err(wrong)?.period(period);
     for (name, value) in headers {
         config = config.header(name, value).map_err(wrong)?;
+    }
+    if let Some(ca) = ca {
+        let wrong = |error: &dyn Display| Failure::Usage(format!("manifestUrlCa {}: {error}", ca.display()));
+        let pem = std::fs::read(ca).map_err(|error| wrong(&error))?;
+        config = config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))?;
     }
     drop(HttpSource::new(config.clone(), node.clone()).map_err(wrong)?);
     Ok(config)
