@@ -98,6 +98,10 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
     pub(super) hostname_override: Option<String>,
 
+    /// Serve metrics under the kubelet's own names as well; not for a node on which a kubelet serves them.
+    #[arg(long, env = "POD_INDEX_KUBELET_METRICS")]
+    pub(super) kubelet_metrics: bool,
+
     /// Print the pods once all sources were read, and exit.
     #[arg(long)]
     pub(super) once: bool,

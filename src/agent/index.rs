@@ -4,14 +4,16 @@
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, iter};
 
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
 use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::board::Board;
+use super::metrics::Writing;
 use crate::Writer;
 use crate::sources::{Merge, Problem, Source, SourceUpdate};
 
@@ -42,15 +44,17 @@ impl Index {
         writer: Writer<Pod>,
         sources: &[Source],
         board: Arc<Board>,
+        metrics: &mut Registry,
     ) -> io::Result<(Self, Sender<Report>)> {
         let merge = Merge::new(sources.iter().copied());
         let (reports, received) = bounded(WAITING);
+        let counts = Writing::register(metrics, reports.clone());
         let (stop, stopped) = bounded(1);
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
             // Dropped, and thereby told, however the thread ends.
             let _end = end;
-            Work { writer, merge, board }.until(&stopped, &received);
+            Work { writer, merge, board, counts }.until(&stopped, &received);
         })?;
         Ok((Self { stop, thread, ended }, reports))
     }
@@ -73,6 +77,7 @@ struct Work {
     writer: Writer<Pod>,
     merge: Merge<Pod>,
     board: Arc<Board>,
+    counts: Writing,
 }
 
 impl Work {
@@ -87,24 +92,27 @@ impl Work {
                 recv(stop) -> _ => return,
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
+            self.counts.retired(self.writer.retired_snapshots());
         }
     }
 
-    /// Applies the reports in one publication, and only then tells the board.
+    /// Applies the reports in one publication, and only then tells of it.
     fn publish(&mut self, reports: impl Iterator<Item = Report>) {
+        let started = Instant::now();
         let mut batch = Vec::new();
         let mut sources = Vec::new();
         for Report { source, update } in reports {
-            let first = matches!(update, SourceUpdate::Set(_));
+            let whole = matches!(update, SourceUpdate::Set(_));
             let merged = self.merge.update(source, update);
             merged.problems.iter().for_each(|problem| tell(source, problem));
             batch.extend(merged.into_operations());
-            if first {
+            if whole {
                 sources.push(source);
             }
         }
         let operations = batch.len();
         let applied = self.writer.apply(batch);
+        self.counts.applied(operations, applied.refused.len(), applied.published, started.elapsed());
         for refused in &applied.refused {
             let (pod, field) = (refused.error.full_name(), refused.error.field());
             tracing::warn!(pod, field, "{}", refused.error);

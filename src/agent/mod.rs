@@ -33,6 +33,7 @@ mod feeds;
 mod format;
 mod index;
 mod log;
+mod metrics;
 mod reload;
 mod run;
 mod serve;

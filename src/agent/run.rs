@@ -15,6 +15,7 @@ use super::exit::Failure;
 use super::feeds::Feeds;
 use super::index::Index;
 use super::log::Log;
+use super::metrics::Metrics;
 use super::reload::Reload;
 use super::serve::{self, App};
 use super::settings::{Given, Settings};
@@ -45,13 +46,17 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
 
     let (writer, reader) = crate::new();
     let board = Arc::new(Board::new());
+    let mut metrics = Metrics::new(&reader, &board);
+    if settings.kubelet_metrics {
+        metrics.as_the_kubelet(&reader);
+    }
     let sources = feeds::configured(&settings);
-    let (mut index, reports) = Index::start(writer, &sources, Arc::clone(&board))
+    let (mut index, reports) = Index::start(writer, &sources, Arc::clone(&board), metrics.ours())
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let client = feeds::client(&settings).await?;
     let mut feeds = Feeds::new(&board, reports);
     feeds.follow(&settings, client).await?;
-    let app = App { reader, board };
+    let app = App { reader, board, metrics: Arc::new(metrics) };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };

@@ -29,6 +29,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use self::stall::StallGuard;
 use super::board::Board;
+use super::metrics::Metrics;
 use crate::Reader;
 
 /// How many connections are served at once.
@@ -51,6 +52,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct App {
     pub(super) reader: Reader<Pod>,
     pub(super) board: Arc<Board>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.

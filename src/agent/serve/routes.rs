@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use super::App;
 use super::pod_list::PodList;
 use crate::agent::answers::{PodName, SourceLine, Sources, Translation};
+use crate::agent::metrics::CONTENT_TYPE;
 
 pub(super) fn router(app: App) -> Router {
     Router::new()
@@ -20,7 +21,9 @@ pub(super) fn router(app: App) -> Router {
         .route("/mirrors", get(mirrors))
         .route("/translate/{uid}", get(translate))
         .route("/sources", get(sources))
+        .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok"))
+        .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
         .fallback(nothing_here)
         .with_state(app)
@@ -84,6 +87,14 @@ async fn readyz(State(app): State<App>) -> Response {
     }
     let missing = format!("not seen yet: {}\n", missing.join("\nnot seen yet: "));
     (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
+}
+
+async fn metrics(State(app): State<App>) -> Response {
+    match app.metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        // Writing to a string does not fail.
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 async fn nothing_here(uri: Uri) -> Response {

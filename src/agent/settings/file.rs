@@ -30,6 +30,7 @@ pub(super) struct ConfigFile {
     pub(super) hostname_override: Option<String>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
+    pub(super) kubelet_metrics: bool,
     pub(super) log_level: Option<LogLevel>,
     pub(super) log_format: Option<LogFormat>,
 }

@@ -34,6 +34,7 @@ pub(super) struct Settings {
     pub(super) http: Option<HttpConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) address: SocketAddr,
+    pub(super) kubelet_metrics: bool,
     pub(super) once: bool,
     /// How long that may take; nothing: for ever.
     pub(super) once_timeout: Option<Duration>,
@@ -137,6 +138,7 @@ impl Settings {
             http,
             api,
             address,
+            kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
             once: args.once,
             once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
@@ -151,6 +153,7 @@ impl Settings {
         [
             ("hostnameOverride", self.node != new.node),
             ("address or port", self.address != new.address),
+            ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
             ("logFormat", self.log_format != new.log_format),
         ]
         .into_iter()

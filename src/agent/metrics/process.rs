@@ -1,0 +1,54 @@
+//! What Prometheus expects to hear of every process, and which program it is.
+
+use std::fmt;
+use std::fs;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+
+use super::{gauge, gauges, number};
+
+/// This process, as `/proc` has it. What cannot be read there is left out.
+#[derive(Debug)]
+pub(super) struct Process;
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
+        gauges(&mut encoder, "pod_index_build_info", "Which program this is; always 1.", version)?;
+        if let Some(bytes) = resident_memory() {
+            let help = "Resident memory size in bytes.";
+            gauge(&mut encoder, "process_resident_memory_bytes", help, bytes)?;
+        }
+        if let Ok(open) = fs::read_dir("/proc/self/fd") {
+            // One of them is the directory itself.
+            let open = number(open.count().saturating_sub(1));
+            gauge(&mut encoder, "process_open_fds", "Number of open file descriptors.", open)?;
+        }
+        if let Some(seconds) = cpu_seconds() {
+            let help = "Total user and system CPU time spent in seconds.";
+            let encoder =
+                encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
+            ConstCounter::new(seconds).encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+fn resident_memory() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
+}
+
+fn cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in parentheses, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u32>().ok());
+    let ticks = f64::from(fields.next()?) + f64::from(fields.next()?);
+    // USER_HZ, which Linux promises to programs whatever the kernel's own clock does.
+    Some(ticks / 100.0)
+}
