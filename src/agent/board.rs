@@ -1,11 +1,15 @@
 //! How each source is doing, and whether the agent is ready: whether the pods of all of them have reached the index.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::sources::{Problem, ProblemKind, Source, SourceStatus};
+
+/// How many pods that were passed over are remembered of a source that never says which pods it has in all.
+const PASSED_OVER: usize = 100;
 
 /// The configured sources.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub(super) struct Board {
 struct Line {
     source: Source,
     status: watch::Receiver<SourceStatus>,
+    /// The pods of it that the merge passed over.
+    passed_over: Vec<Problem>,
     indexed: bool,
 }
 
@@ -35,7 +41,7 @@ impl Board {
         let mut lines = self.lock();
         match lines.iter_mut().find(|line| line.source == source) {
             Some(line) => line.status = status,
-            None => lines.push(Line { source, status, indexed: false }),
+            None => lines.push(Line { source, status, passed_over: Vec::new(), indexed: false }),
         }
         self.judge(&lines);
     }
@@ -45,6 +51,23 @@ impl Board {
         let mut lines = self.lock();
         lines.retain(|line| line.source != source);
         self.judge(&lines);
+    }
+
+    /// Why the merge passed pods of this source over; what is said of a whole set takes the place of what was said
+    /// before. Returns what is new.
+    pub(super) fn passed_over(&self, source: Source, whole: bool, problems: Vec<Problem>) -> Vec<Problem> {
+        let mut lines = self.lock();
+        let Some(line) = lines.iter_mut().find(|line| line.source == source) else { return problems };
+        let mut before = std::mem::take(&mut line.passed_over);
+        let known: HashSet<_> = before.iter().collect();
+        let new: Vec<_> = problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        line.passed_over = if whole {
+            problems
+        } else {
+            before.extend_from_slice(&new);
+            before.split_off(before.len().saturating_sub(PASSED_OVER))
+        };
+        new
     }
 
     /// What these sources said has been published.
@@ -86,6 +109,7 @@ impl Board {
         let status = |line: &Line| {
             let mut status = line.status.borrow().clone();
             status.seen = line.indexed;
+            status.problems.extend_from_slice(&line.passed_over);
             status
         };
         self.lock().iter().map(status).collect()
@@ -115,6 +139,28 @@ pub(super) fn is_grave(problem: &Problem) -> bool {
 mod tests {
     use super::*;
     use crate::sources::{NodeName, file::FileSource};
+
+    #[test]
+    fn pods_that_were_passed_over_are_problems_of_their_source_and_said_once() {
+        let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
+        let board = Board::new();
+        board.join(Source::Http, FileSource::new("/nonexistent", NodeName::new("n")).status());
+        let shown = || board.sources()[0].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
+        assert_eq!(board.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
+        assert_eq!(board.passed_over(Source::Http, true, vec![problem("b"), problem("c")]), [problem("c")]);
+        assert_eq!(shown(), "bc");
+        assert_eq!(board.passed_over(Source::Http, false, vec![problem("c"), problem("d")]), [problem("d")]);
+        assert_eq!(shown(), "bcd");
+        let many = (0..1_000).map(|i| problem(&i.to_string())).collect();
+        assert_eq!(board.passed_over(Source::Http, false, many).len(), 1_000);
+        assert_eq!(
+            board.sources()[0].problems.len(),
+            PASSED_OVER,
+            "a source that goes on like this fills no memory"
+        );
+        assert_eq!(board.passed_over(Source::Http, true, Vec::new()), []);
+        assert_eq!(shown(), "");
+    }
 
     #[test]
     fn a_source_that_was_started_again_is_still_in_the_index() {

@@ -13,9 +13,10 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::board::Board;
+use super::events::Events;
 use super::metrics::Writing;
 use crate::Writer;
-use crate::sources::{Merge, Problem, Source, SourceUpdate};
+use crate::sources::{Merge, Source, SourceUpdate};
 
 /// How many reports may wait. A source that is faster than the writer waits: its own list is the better queue.
 const WAITING: usize = 64;
@@ -101,10 +102,15 @@ impl Work {
         let started = Instant::now();
         let mut batch = Vec::new();
         let mut sources = Vec::new();
+        let mut events = Events::default();
         for Report { source, update } in reports {
             let whole = matches!(update, SourceUpdate::Set(_));
-            let merged = self.merge.update(source, update);
-            merged.problems.iter().for_each(|problem| tell(source, problem));
+            let mut merged = self.merge.update(source, update);
+            events.note(source, &merged);
+            for problem in self.board.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
+                let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
+                tracing::warn!(source, path, field, "{}", problem.message());
+            }
             batch.extend(merged.into_operations());
             if whole {
                 sources.push(source);
@@ -125,11 +131,6 @@ impl Work {
         if self.merge.all_sources_seen() {
             self.board.all_indexed();
         }
+        events.tell(applied.generation);
     }
-}
-
-/// A pod that the merge passed over. What a source passed over, it has told itself.
-fn tell(source: Source, problem: &Problem) {
-    let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
-    tracing::warn!(source, path, field, "{}", problem.message());
 }

@@ -28,6 +28,7 @@ mod board;
 mod check;
 mod cli;
 mod client;
+mod events;
 mod exit;
 mod feeds;
 mod format;

@@ -6,6 +6,7 @@ mod api_server;
 mod config;
 mod hostile;
 mod life;
+mod log;
 mod reload;
 mod support;
 

@@ -1,0 +1,82 @@
+//! What the agent tells by itself: a log line for each event, and a problem wherever one may look.
+
+use std::sync::{Arc, Mutex};
+
+use pod_index::PodMeta;
+use serde_json::{Value, json};
+
+use crate::config::serve_manifests;
+use crate::support::{Agent, Directory, manifest};
+
+#[test]
+fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let agent =
+        Agent::start(&["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-format", "json"]);
+    // One whose UID is its own, and stays when it is edited.
+    let text = manifest("web").replace("{name: web}", "{name: web, uid: u-1}");
+    let mut told = Vec::new();
+    for (event, change) in
+        [("added", Some(text.clone())), ("updated", Some(text.replace("nginx", "httpd"))), ("removed", None)]
+    {
+        match change {
+            Some(text) => directory.write("web.yaml", &text),
+            None => std::fs::remove_file(directory.0.join("web.yaml")).unwrap(),
+        }
+        let line: Value = serde_json::from_str(&agent.wait_for_log("\"event\":")).unwrap();
+        assert_eq!(
+            (&line["event"], &line["message"]),
+            (&event.into(), &format!("pod {event}").into()),
+            "{line}"
+        );
+        assert_eq!((&line["namespace"], &line["name"]), (&"default".into(), &"web-node-1".into()), "{line}");
+        assert_eq!(
+            (&line["uid"], &line["source"], &line["level"]),
+            (&"u-1".into(), &"file".into(), &"INFO".into())
+        );
+        told.push(line["generation"].as_u64().unwrap());
+        // What is told has been published.
+        let code = agent.get("/pods/u-1").code;
+        assert_eq!(code, if event == "removed" { 404 } else { 200 });
+    }
+    assert_eq!(told, [1, 2, 3]);
+}
+
+#[test]
+fn a_pod_that_another_of_its_source_passes_over_is_a_problem_wherever_one_looks() {
+    let list = |images: [&str; 2]| {
+        let pods = images.map(|image| {
+            json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web" },
+                    "spec": { "containers": [{ "name": "c", "image": image }] } })
+        });
+        json!({ "apiVersion": "v1", "kind": "PodList", "items": pods }).to_string()
+    };
+    let body = Arc::new(Mutex::new(list(["first", "second"])));
+    let url = serve_manifests(Arc::clone(&body), Arc::default());
+    let agent = Agent::start(&[
+        "--manifest-url",
+        &url,
+        "--http-check-frequency",
+        "20ms",
+        "--hostname-override",
+        "node-1",
+    ]);
+    let line = agent.wait_for_log("WARN");
+    assert!(line.contains("default/web-node-1") && line.contains("metadata.name"), "{line}");
+    agent.until("/readyz", |answer| answer.code == 200);
+    let sources: Value = agent.get("/sources").json();
+    let problem = &sources["sources"][0]["problems"][0];
+    assert_eq!(
+        (&problem["kind"], &problem["field"]),
+        (&"duplicate".into(), &"metadata.name".into()),
+        "{sources}"
+    );
+    let series = "pod_index_source_problems{source=\"http\",kind=\"duplicate\"} 1";
+    assert!(agent.get("/metrics").body.contains(series));
+
+    *body.lock().unwrap() = manifest("web");
+    agent.until("/sources", |answer| answer.json::<Value>()["sources"][0]["problems"] == json!([]));
+    let pod: k8s_openapi::api::core::v1::Pod = agent.get("/pods/default/web-node-1").json();
+    assert_eq!(pod.name(), "web-node-1");
+}
