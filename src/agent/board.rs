@@ -19,6 +19,7 @@ pub(super) struct Board {
     ready: watch::Sender<bool>,
     /// Every source that the agent began with has been heard of.
     merged: AtomicBool,
+    publications: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -33,7 +34,12 @@ struct Line {
 impl Board {
     /// None of the sources that will [`join`](Self::join) is in the index yet.
     pub(super) fn new() -> Self {
-        Self { lines: Mutex::default(), ready: watch::Sender::new(false), merged: AtomicBool::new(false) }
+        Self {
+            lines: Mutex::default(),
+            ready: watch::Sender::new(false),
+            merged: AtomicBool::new(false),
+            publications: watch::Sender::new(0),
+        }
     }
 
     /// A source of which the agent waits to hear, and is not ready before. One that was started again takes its old place.
@@ -79,6 +85,16 @@ impl Board {
         self.judge(&lines);
     }
 
+    /// A snapshot of this generation has been published.
+    pub(super) fn published(&self, generation: u64) {
+        self.publications.send_replace(generation);
+    }
+
+    /// The generation that was published last: for those who wait for changes.
+    pub(super) fn publications(&self) -> watch::Receiver<u64> {
+        self.publications.subscribe()
+    }
+
     /// What every source said that the agent began with has been published.
     pub(super) fn all_indexed(&self) {
         let lines = self.lock();
@@ -89,6 +105,12 @@ impl Board {
     /// Whether the first set of every source is in the index.
     pub(super) fn is_ready(&self) -> bool {
         *self.ready.borrow()
+    }
+
+    /// Whether the first set of every source is in the index: for those who wait for it. It is not for a while if a source
+    /// is configured later.
+    pub(super) fn seen(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// Whoever is told that the agent is not ready any more was told before a pod went for that reason: a source joins
@@ -171,5 +193,34 @@ mod tests {
         board.indexed([Source::File]);
         board.join(Source::File, status());
         assert_eq!(board.sources().iter().map(|status| status.seen).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn a_source_that_is_configured_later_is_waited_for_again_until_it_is_read_or_configured_no_more() {
+        let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let board = Board::new();
+        let seen = board.seen();
+        board.join(Source::File, status());
+        board.indexed([Source::File]);
+        assert!(!*seen.borrow(), "the merge has not let go of what was restored");
+        board.all_indexed();
+        assert!(*seen.borrow());
+        for read in [true, false] {
+            board.join(Source::Http, status());
+            assert!(!*seen.borrow(), "before anybody speaks");
+            board.indexed([Source::File]);
+            board.all_indexed();
+            assert_eq!(
+                (*seen.borrow(), board.is_ready()),
+                (false, false),
+                "another source speaks, not this one"
+            );
+            if read {
+                board.indexed([Source::Http]);
+                assert!(*seen.borrow());
+            }
+            board.leave(Source::Http);
+            assert!(*seen.borrow());
+        }
     }
 }

@@ -15,7 +15,8 @@ use super::settings::GoDuration;
 #[command(name = "pod-index", version, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit codes: 0 done; 1 not found, or with --once an unusable manifest; 2 wrong usage; 3 unable, \
-                  for instance with --once because a source says nothing."
+                  for instance with --once because a source says nothing; 4 a kubelet keeps \
+                  the node's mirror pods."
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
@@ -95,12 +96,21 @@ pub(super) struct RunArgs {
     pub(super) all_nodes: bool,
 
     /// The node's name, instead of the host's.
-    #[arg(long, env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
+    #[arg(long, visible_alias = "node-name", env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
     pub(super) hostname_override: Option<String>,
 
     /// Serve metrics under the kubelet's own names as well; not for a node on which a kubelet serves them.
     #[arg(long, env = "POD_INDEX_KUBELET_METRICS")]
     pub(super) kubelet_metrics: bool,
+
+    /// Be the keeper of the node's mirror pods on the API server: create, replace and delete them as the static pods ask.
+    /// Only for a node without a kubelet; where there is one, the agent ends with exit code 4 and touches nothing.
+    #[arg(long, env = "POD_INDEX_MANAGE_MIRROR_PODS", conflicts_with = "once")]
+    pub(super) manage_mirror_pods: bool,
+
+    /// Keep them although somebody renews the node's lease, who must be no kubelet.
+    #[arg(long, env = "POD_INDEX_FORCE_MANAGE_MIRROR_PODS")]
+    pub(super) force_manage_mirror_pods: bool,
 
     /// Print the pods once all sources were read, and exit.
     #[arg(long)]

@@ -14,6 +14,8 @@ pub(super) enum Failure {
     Usage(String),
     /// The work cannot be done.
     Unable(String),
+    /// A kubelet keeps the mirror pods of this node.
+    Kubelet(String),
 }
 
 impl Failure {
@@ -26,7 +28,7 @@ impl Failure {
     pub(super) fn message(&self) -> Option<&str> {
         match self {
             Self::No(message) => message.as_deref(),
-            Self::Usage(message) | Self::Unable(message) => Some(message),
+            Self::Usage(message) | Self::Unable(message) | Self::Kubelet(message) => Some(message),
         }
     }
 }
@@ -43,5 +45,6 @@ pub(super) fn code(done: Result<(), Failure>) -> ExitCode {
         Failure::No(_) => 1,
         Failure::Usage(_) => 2,
         Failure::Unable(_) => 3,
+        Failure::Kubelet(_) => 4,
     })
 }

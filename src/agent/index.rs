@@ -126,6 +126,7 @@ impl Work {
         if applied.published {
             let pods = self.writer.snapshot().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
+            self.board.published(applied.generation);
         }
         self.board.indexed(sources);
         if self.merge.all_sources_seen() {

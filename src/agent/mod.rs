@@ -21,6 +21,7 @@
 //! | 1 | the answer is no: nothing found; with `--once`, a manifest that cannot be used; with `--check`, no manifests there |
 //! | 2 | the command line or the configuration is wrong |
 //! | 3 | the work cannot be done: an address in use, no agent that answers; with `--once`, a source that says nothing |
+//! | 4 | asked to keep the mirror pods of a node on which a kubelet runs |
 //! | 130, 143 | a second Ctrl-C or SIGTERM, which waits for nothing |
 
 mod answers;
@@ -35,6 +36,7 @@ mod format;
 mod index;
 mod log;
 mod metrics;
+mod mirrors;
 mod reload;
 mod run;
 mod serve;

@@ -16,6 +16,7 @@ use super::feeds::Feeds;
 use super::index::Index;
 use super::log::Log;
 use super::metrics::Metrics;
+use super::mirrors::MirrorKeeper;
 use super::reload::Reload;
 use super::serve::{self, App};
 use super::settings::{Given, Settings};
@@ -55,8 +56,10 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let client = feeds::client(&settings).await?;
     let mut feeds = Feeds::new(&board, reports);
-    feeds.follow(&settings, client).await?;
-    let app = App { reader, board, metrics: Arc::new(metrics) };
+    feeds.follow(&settings, client.clone()).await?;
+    let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
+    metrics.mirrors(&mirrors, &reader);
+    let app = App { reader, board, mirrors, metrics: Arc::new(metrics) };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };
@@ -65,6 +68,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     };
     let done = tokio::select! {
         () = index.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
+        failure = app.mirrors.keep(client, &app.reader, &app.board) => Err(failure),
         done = work => done,
     };
     index.stop();

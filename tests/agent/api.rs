@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use serde_json::{Value, json};
 
-use crate::api_server::ApiServer;
+use crate::api_server::{ApiServer, shipped};
 use crate::support::{Agent, Directory, manifest, run, stderr};
 
-fn pod(name: &str, node: &str, annotations: &Value) -> Value {
+pub fn pod(name: &str, node: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "namespace": "default", "name": name, "annotations": annotations },
@@ -17,7 +17,7 @@ fn pod(name: &str, node: &str, annotations: &Value) -> Value {
 }
 
 /// A kubeconfig that names this server.
-fn kubeconfig(directory: &Directory, server: &ApiServer) -> String {
+pub fn kubeconfig(directory: &Directory, server: &ApiServer) -> String {
     let path = directory.0.join(".kubeconfig");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -32,6 +32,7 @@ fn kubeconfig(directory: &Directory, server: &ApiServer) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
     let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["read-only.yaml"]));
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
     server.put("pods", &pod("other", "node-1", &json!({})));
@@ -48,7 +49,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
         names
     };
     assert_eq!(names("/pods"), ["other", "web-node-1"], "those of this node");
-    assert_eq!(names("/mirrors"), [""; 0]);
+    assert_eq!(names("/mirrors/pods"), [""; 0]);
 
     let web: Pod = agent.get("/pods/default/web-node-1").json();
     let mirror = server
@@ -60,7 +61,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
     let translation = translates_to(web.uid());
     assert_eq!(translation["isMirrorPod"], true);
     assert_eq!(translation["pod"]["name"], "web-node-1");
-    assert_eq!((names("/pods").len(), names("/mirrors").len()), (2, 1));
+    assert_eq!((names("/pods").len(), names("/mirrors/pods").len()), (2, 1));
     let answer = agent.get(&format!("/pods/{}", mirror.uid()));
     assert_eq!(answer.code, 404);
     assert!(answer.body.contains(web.uid()), "{}", answer.body);
@@ -79,6 +80,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_that_goes_away_takes_nothing_along() {
     let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["read-only.yaml"]));
     let directory = Directory::new();
     server.put("pods", &pod("a", "node-1", &json!({})));
     let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);

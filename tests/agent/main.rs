@@ -7,6 +7,7 @@ mod config;
 mod hostile;
 mod life;
 mod log;
+mod mirrors;
 mod reload;
 mod support;
 

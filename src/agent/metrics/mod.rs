@@ -6,6 +6,7 @@
 //! This room knows names and numbers. It must not change what it looks at.
 
 mod index;
+mod mirrors;
 mod process;
 mod sources;
 mod writing;
@@ -22,10 +23,12 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use self::index::{Index, KubeletsOwn};
+use self::mirrors::Mirrors;
 use self::process::Process;
 use self::sources::Sources;
 pub(super) use self::writing::Writing;
 use super::board::Board;
+use super::mirrors::MirrorKeeper;
 use crate::Reader;
 
 /// The type of [`Metrics::text`].
@@ -51,6 +54,13 @@ impl Metrics {
     pub(super) fn as_the_kubelet(&mut self, reader: &Reader<Pod>) {
         let kubelet = self.0.sub_registry_with_prefix("kubelet");
         kubelet.register_collector(Box::new(KubeletsOwn(reader.clone())));
+    }
+
+    /// What comes of keeping the node's mirror pods, if that is done.
+    pub(super) fn mirrors(&mut self, mirrors: &Arc<MirrorKeeper>, reader: &Reader<Pod>) {
+        if mirrors.is_asked_to_keep() {
+            self.ours().register_collector(Box::new(Mirrors(Arc::clone(mirrors), reader.clone())));
+        }
     }
 
     /// Where a part registers what it has to tell: each name there is prefixed with `pod_index_`.
@@ -86,6 +96,12 @@ fn gauges<V: EncodeGaugeValue>(
 ) -> fmt::Result {
     let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     series.into_iter().try_for_each(|(labels, value)| encoder.encode_family(&labels)?.encode_gauge(&value))
+}
+
+/// One number that only goes up. The name is written with `_total` behind it.
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(value).encode(encoder)
 }
 
 /// Several numbers that only go up, told apart by their labels. The name is written with `_total` behind it.

@@ -30,6 +30,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use self::stall::StallGuard;
 use super::board::Board;
 use super::metrics::Metrics;
+use super::mirrors::MirrorKeeper;
 use crate::Reader;
 
 /// How many connections are served at once.
@@ -53,6 +54,7 @@ pub(super) struct App {
     pub(super) reader: Reader<Pod>,
     pub(super) board: Arc<Board>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) mirrors: Arc<MirrorKeeper>,
 }
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.

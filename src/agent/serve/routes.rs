@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
 use super::App;
 use super::pod_list::PodList;
-use crate::agent::answers::{PodName, SourceLine, Sources, Translation};
+use crate::agent::answers::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::agent::metrics::CONTENT_TYPE;
 
 pub(super) fn router(app: App) -> Router {
@@ -19,6 +19,7 @@ pub(super) fn router(app: App) -> Router {
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
         .route("/mirrors", get(mirrors))
+        .route("/mirrors/pods", get(mirror_pods))
         .route("/translate/{uid}", get(translate))
         .route("/sources", get(sources))
         .route("/metrics", get(metrics))
@@ -34,8 +35,13 @@ async fn pods(State(app): State<App>) -> Response {
     list(PodList::new(app.reader.load().pods()))
 }
 
-/// All mirror pods.
-async fn mirrors(State(app): State<App>) -> Response {
+/// Every static pod and its mirror, whether they are in sync, and why not; the mirrors that have no static pod.
+async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
+    Json(app.mirrors.view(&app.reader.snapshot(), app.board.is_ready()))
+}
+
+/// All mirror pods themselves.
+async fn mirror_pods(State(app): State<App>) -> Response {
     list(PodList::new(app.reader.load().mirror_pods()))
 }
 
@@ -76,7 +82,7 @@ async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Tran
 
 async fn sources(State(app): State<App>) -> Json<Sources> {
     let sources = app.board.sources().into_iter().map(SourceLine::from).collect();
-    Json(Sources { ready: app.board.is_ready(), sources })
+    Json(Sources { node: app.mirrors.node().to_string(), ready: app.board.is_ready(), sources })
 }
 
 /// Ready once every configured source was seen; until then the body names those that were not, and why.

@@ -27,7 +27,10 @@ pub(super) struct ConfigFile {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) api_server: bool,
     pub(super) all_nodes: bool,
+    #[serde(alias = "nodeName")]
     pub(super) hostname_override: Option<String>,
+    pub(super) manage_mirror_pods: bool,
+    pub(super) force_manage_mirror_pods: bool,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
     pub(super) kubelet_metrics: bool,

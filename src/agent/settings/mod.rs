@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::exit::Failure;
+use super::mirrors::Management;
 use super::table;
 use crate::sources::http::{HttpConfig, HttpSource};
 use crate::sources::{NodeName, Problem};
@@ -33,6 +34,7 @@ pub(super) struct Settings {
     pub(super) file: Option<FileSettings>,
     pub(super) http: Option<HttpConfig>,
     pub(super) api: Option<ApiSettings>,
+    pub(super) mirrors: Management,
     pub(super) address: SocketAddr,
     pub(super) kubelet_metrics: bool,
     pub(super) once: bool,
@@ -104,7 +106,9 @@ impl Settings {
         } else {
             args.manifest_url_header
         };
-        let node = node_name(args.hostname_override.or(config.hostname_override))?;
+        let given_name = args.hostname_override.or(config.hostname_override);
+        let is_named = given_name.is_some();
+        let node = node_name(given_name)?;
         let ca = args.manifest_url_ca.or(config.manifest_url_ca);
         let http =
             url.as_deref().map(|url| http(url, &headers, ca.as_deref(), http_period, &node)).transpose()?;
@@ -117,6 +121,16 @@ impl Settings {
                 "no pods to read: give --pod-manifest-path, --manifest-url, --kubeconfig or --api-server";
             return Err(Failure::Usage(message.to_owned()));
         }
+        let has_static_pods = file.is_some() || http.is_some();
+        let mirrors = match management(
+            args.manage_mirror_pods || config.manage_mirror_pods,
+            args.force_manage_mirror_pods || config.force_manage_mirror_pods,
+        )? {
+            // Prints and writes nothing.
+            _ if args.once => Management::Off,
+            Management::Off => Management::Off,
+            asked => manageable(is_named, has_static_pods, api.is_some()).map(|()| asked)?,
+        };
 
         let mut summary = vec![["node".to_owned(), node.to_string()]];
         if let Some(FileSettings { path, period }) = &file {
@@ -131,12 +145,17 @@ impl Settings {
             let nodes = if *all_nodes { "all nodes" } else { "this node" };
             summary.push(["api".to_owned(), format!("{server}, pods of {nodes}")]);
         }
+        if mirrors != Management::Off {
+            let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
+            summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
+        }
         summary.push(["address".to_owned(), address.to_string()]);
         Ok(Self {
             node,
             file,
             http,
             api,
+            mirrors,
             address,
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
             once: args.once,
@@ -153,6 +172,9 @@ impl Settings {
         [
             ("hostnameOverride", self.node != new.node),
             ("address or port", self.address != new.address),
+            ("manageMirrorPods", self.mirrors != new.mirrors),
+            // What writes to the API server keeps the client it began with.
+            ("kubeconfig", self.mirrors != Management::Off && self.api != new.api),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
             ("logFormat", self.log_format != new.log_format),
         ]
@@ -164,6 +186,29 @@ impl Settings {
     pub(super) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
     }
+}
+
+fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
+    match (managed, forced) {
+        (false, false) => Ok(Management::Off),
+        (true, false) => Ok(Management::Careful),
+        (true, true) => Ok(Management::Forced),
+        (false, true) => Err(Failure::Usage(
+            "--force-manage-mirror-pods is of no use without --manage-mirror-pods".to_owned(),
+        )),
+    }
+}
+
+/// Whether mirror pods can be managed. Without static pods every mirror would be an orphan, and a guessed node may be
+/// another one's.
+fn manageable(is_named: bool, has_static_pods: bool, has_api: bool) -> Result<(), Failure> {
+    let missing = match (is_named, has_static_pods, has_api) {
+        (false, ..) => "the node's name: give --node-name",
+        (_, false, _) => "static pods: give --pod-manifest-path or --manifest-url",
+        (.., false) => "an API server: give --kubeconfig or --api-server",
+        (true, true, true) => return Ok(()),
+    };
+    Err(Failure::Usage(format!("--manage-mirror-pods needs {missing}")))
 }
 
 /// The http source, and that one can be made of it.

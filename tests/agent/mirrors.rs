@@ -1,0 +1,342 @@
+//! The agent as the keeper of its node's mirror pods, against an API server that lets it do no more than a node may.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta};
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::{ApiServer, Fault, Verb, shipped};
+use crate::config::serve_manifests;
+use crate::support::{Agent, Answer, Directory, manifest, run, stderr};
+
+const NODE: &str = "node-1";
+
+/// A server that knows the node, a directory of manifests, and an agent's arguments that name both.
+struct Site {
+    server: ApiServer,
+    directory: Directory,
+    args: Vec<String>,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let server = ApiServer::start().await;
+        server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+        server.restrict_to_node(NODE);
+        server.grant(shipped("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]));
+        let directory = Directory::new();
+        let kubeconfig = kubeconfig(&directory, &server);
+        let manifests = directory.0.to_str().unwrap();
+        let args = ["--pod-manifest-path", manifests, "--kubeconfig", &kubeconfig, "--node-name", NODE];
+        let args = args.into_iter().chain(["--manage-mirror-pods"]).map(str::to_owned).collect();
+        Self { server, directory, args }
+    }
+
+    fn start(&self) -> Agent {
+        Agent::start(&self.args.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// A manifest of this name and version.
+    fn write(&self, name: &str, version: u32) {
+        let text = manifest(name).replace("nginx", &format!("nginx:{version}"));
+        self.directory.write(&format!("{name}.yaml"), &text);
+    }
+
+    fn lease(&self, renewed: &str, seconds: u32) {
+        let lease = json!({
+            "metadata": { "namespace": "kube-node-lease", "name": NODE },
+            "spec": { "holderIdentity": NODE, "leaseDurationSeconds": seconds, "renewTime": renewed },
+        });
+        self.server.put("leases", &lease);
+    }
+
+    /// Mirrors on the server: name and hash.
+    fn mirrors(&self) -> BTreeMap<String, String> {
+        let pods = self.server.objects("pods").into_iter();
+        let hash =
+            |pod: &Value| Some(pod["metadata"]["annotations"][CONFIG_MIRROR_ANNOTATION].as_str()?.to_owned());
+        pods.filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), hash(&pod)?))).collect()
+    }
+
+    fn counts(&self) -> [u64; 3] {
+        [Verb::Create, Verb::Replace, Verb::Delete].map(|verb| self.server.requests(verb))
+    }
+}
+
+/// Waits until so many static pods, and nothing else, are in sync, and have been found so by the keeper too.
+fn in_sync(agent: &Agent, pods: usize) -> Value {
+    let all = |answer: &Answer| {
+        let mirrors: Value = answer.json();
+        let lines = mirrors["pods"].as_array().unwrap();
+        lines.len() == pods
+            && lines.iter().all(|line| line["state"] == "inSync")
+            && mirrors["orphans"].as_array().unwrap().is_empty()
+    };
+    agent.until("/mirrors", all).json()
+}
+
+/// Waits until the keeper has looked so many times more.
+fn looks(agent: &Agent, more: u64) {
+    let passes = |answer: &Answer| answer.json::<Value>()["passes"].as_u64().unwrap();
+    let before = passes(&agent.get("/mirrors"));
+    agent.until("/mirrors", |answer| passes(answer) >= before + more);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_static_pods_take_a_hundred_creations_nothing_at_rest_and_two_requests_for_an_edit() {
+    let site = Site::new().await;
+    for number in 0..100 {
+        site.write(&format!("p{number}"), 1);
+    }
+    let (agent, started) = (site.start(), Instant::now());
+    in_sync(&agent, 100);
+    looks(&agent, 2);
+    assert_eq!(site.counts(), [100, 0, 0]);
+    let gets = site.server.requests(Verb::Get);
+    let seconds = started.elapsed().as_secs();
+    let expected = 2..=2 + (seconds / 10 + 1) + (seconds / 20 + 1);
+    assert!(
+        expected.contains(&gets),
+        "{gets} in {seconds} s: the node, the lease, and both again from time to time"
+    );
+    assert_eq!((site.server.requests(Verb::List), site.server.requests(Verb::Watch)), (1, 1));
+
+    let before = site.mirrors();
+    site.write("p7", 2);
+    site.server.until("another", |_| site.mirrors() != before && site.mirrors().len() == 100).await;
+    in_sync(&agent, 100);
+    looks(&agent, 2);
+    assert_eq!(site.counts(), [101, 0, 1]);
+
+    std::fs::remove_file(site.directory.0.join("p7.yaml")).unwrap();
+    in_sync(&agent, 99);
+    looks(&agent, 2);
+    assert_eq!(site.counts(), [101, 0, 2]);
+    let metrics = agent.get("/metrics").body;
+    for line in [
+        r#"pod_index_mirror_states{state="in_sync"} 99"#,
+        r#"pod_index_mirror_states{state="missing"} 0"#,
+        "pod_index_mirrors_kept 1",
+        "pod_index_mirror_creations_total 101",
+        "pod_index_mirror_deletions_total 2",
+        "pod_index_mirror_failures_total 0",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+    }
+    for (name, hash) in site.mirrors() {
+        let pod: Pod = agent.get(&format!("/pods/default/{name}")).json();
+        assert_eq!(pod.annotation(CONFIG_HASH_ANNOTATION), Some(hash.as_str()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_killed_between_delete_and_create_leaves_nothing_that_the_next_one_does_not_mend() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    let mut agent = site.start();
+    in_sync(&agent, 1);
+    site.server.fail_always(Verb::Create, Fault::Delay(2 * crate::api_server::DEADLINE));
+    site.write("web", 2);
+    site.server.seen(Verb::Create, 2).await;
+    agent.signal("KILL");
+    assert_eq!(agent.wait(), None);
+    assert_eq!(site.mirrors(), BTreeMap::new());
+    site.server.heal();
+    let agent = site.start();
+    let web = in_sync(&agent, 1)["pods"][0].clone();
+    assert_eq!(site.mirrors()["web-node-1"], web["podUID"].as_str().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_kubelet_runs_the_agent_ends_with_4_and_has_touched_nothing() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    // Whatever its clock says, and this one.
+    site.lease("2999-01-01T00:00:00.000000Z", 40);
+    let mut agent = site.start();
+    let problem = |answer: &Answer| answer.json::<Value>()["problem"].is_string();
+    let waiting: Value = agent.until("/mirrors", problem).json();
+    assert!(waiting["problem"].as_str().unwrap().contains("will somebody renew it"), "{waiting}");
+    assert_eq!(waiting["passes"], 0);
+    site.lease("2026-01-01T00:00:10.000000Z", 40);
+    let said = agent.wait_for_log("a kubelet runs on the node");
+    assert!(
+        said.contains("\"node-1\"") && said.contains("2026-01-01") && said.contains("--force-"),
+        "{said}"
+    );
+    assert_eq!(agent.wait(), Some(4));
+    assert_eq!((site.counts(), site.mirrors()), ([0; 3], BTreeMap::new()));
+
+    let forced = Site { args: [&site.args[..], &["--force-manage-mirror-pods".to_owned()]].concat(), ..site };
+    let mut agent = forced.start();
+    in_sync(&agent, 1);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_a_kubelet_left_behind_is_waited_for_to_be_over() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    site.lease("2999-01-01T00:00:00.000000Z", 1);
+    let agent = site.start();
+    let kept = in_sync(&agent, 1);
+    assert_eq!(kept.get("problem"), None, "{kept}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubelet_that_comes_later_ends_the_agent_too_and_a_lease_that_cannot_be_read_then_is_told_of() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    let mut agent = site.start();
+    let kept = in_sync(&agent, 1);
+    assert_eq!(kept.get("problem"), None);
+    site.server.fail_always(Verb::Get, Fault::Status(403));
+    let said = agent.wait_for_log("a kubelet on this node would go unnoticed");
+    assert!(said.contains("403"), "{said}");
+    let shown: Value = agent.get("/mirrors").json();
+    assert!(shown["problem"].as_str().unwrap().contains("would go unnoticed"), "{shown}");
+    let failures = |line: &&str| line.starts_with("pod_index_mirror_lease_failures_total ");
+    let metrics = agent.get("/metrics").body;
+    assert_eq!(metrics.lines().find(failures), Some("pod_index_mirror_lease_failures_total 1"));
+    site.server.heal();
+    site.lease("2026-01-01T00:00:00.000000Z", 40);
+    assert_eq!(agent.wait(), Some(4));
+    assert_eq!(site.mirrors().len(), 1, "what is right stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_cannot_be_read_keeps_the_agent_from_nothing_but_writing() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    site.server.fail(Verb::Get, Fault::Status(403));
+    let agent = site.start();
+    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+    in_sync(&agent, 1);
+    assert_eq!(site.counts(), [1, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_in_sync_says_why() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    site.server.put("pods", &pod("web-node-1", "node-2", &json!({})));
+    site.server.put("pods", &pod("gone-node-1", NODE, &json!({ CONFIG_MIRROR_ANNOTATION: "hash" })));
+    // No answer, and with it no set of static pods: the agent does not know them all.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/pods", silent.local_addr().unwrap());
+    let args: Vec<_> = site.args.iter().map(String::as_str).chain(["--manifest-url", &url]).collect();
+    let agent = Agent::start(&args);
+    let both = |answer: &Answer| {
+        let mirrors: Value = answer.json();
+        mirrors["pods"][0].is_object() && mirrors["orphans"][0].is_object()
+    };
+    let mirrors: Value = agent.until("/mirrors", both).json();
+    let web = &mirrors["pods"][0];
+    assert_eq!((&web["namespace"], &web["name"]), (&"default".into(), &"web-node-1".into()));
+    assert_eq!((&web["state"], &web["waitsFor"]), (&"missing".into(), &"sources".into()));
+    let gone = &mirrors["orphans"][0];
+    assert_eq!((&gone["state"], &gone["waitsFor"]), (&"orphaned".into(), &"sources".into()));
+    assert_eq!((gone["mirrorUID"].is_string(), gone.get("podUID")), (true, None));
+    assert_eq!(site.counts(), [0; 3]);
+    drop(agent);
+
+    site.server.fail_always(Verb::Delete, Fault::Status(403));
+    let agent = site.start();
+    let failed = |list: &'static str, kind: &'static str| {
+        let failed = move |answer: &Answer| {
+            let line = &answer.json::<Value>()[list][0];
+            line["lastError"]["kind"] == kind && line["waitsFor"] == "backOff" && line["nextTry"].is_string()
+        };
+        agent.until("/mirrors", failed).json::<Value>()[list][0]["lastError"].clone()
+    };
+    let refused = failed("orphans", "refused");
+    assert!(refused["message"].as_str().unwrap().contains("403") && refused["time"].is_string(), "{refused}");
+    let taken = failed("pods", "taken");
+    assert!(taken["message"].as_str().unwrap().contains("a pod that is no mirror bears its name"), "{taken}");
+
+    site.server.heal();
+    site.server.remove("pods", "default", "web-node-1");
+    let healed = in_sync(&agent, 1);
+    assert_eq!(healed["pods"][0].get("lastError"), None);
+    assert_eq!(
+        healed["pods"][0]["mirrorUID"],
+        site.server.object("pods", "default", "web-node-1").unwrap()["metadata"]["uid"]
+    );
+}
+
+/// Its name was an orphan's while the directory was not read any more, and the URL was not read yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answer_is_not_deleted() {
+    let site = Site::new().await;
+    let text = manifest("web").replace("{name: web}", "{name: web, uid: u-web}");
+    site.directory.write("web.yaml", &text);
+    let body = Arc::new(Mutex::new(String::new()));
+    let url = serve_manifests(Arc::clone(&body), Arc::default());
+    let common = |source: &str| {
+        let kubeconfig = site.directory.0.join(".kubeconfig");
+        format!(
+            "{source}\nhttpCheckFrequency: 100ms\nkubeconfig: {}\nnodeName: {NODE}\nmanageMirrorPods: true\n",
+            kubeconfig.display()
+        )
+    };
+    let config = site.directory.0.join(".config.yaml");
+    std::fs::write(&config, common(&format!("staticPodPath: {}", site.directory.0.display()))).unwrap();
+    let agent = Agent::start(&["--config", config.to_str().unwrap()]);
+    in_sync(&agent, 1);
+
+    std::fs::write(&config, common(&format!("staticPodURL: {url}"))).unwrap();
+    agent.signal("HUP");
+    agent.wait_for_log("the configuration was read anew");
+    let waits = |answer: &Answer| {
+        let orphan = &answer.json::<Value>()["orphans"][0];
+        orphan["name"] == "web-node-1" && orphan["waitsFor"] == "sources"
+    };
+    agent.until("/mirrors", waits);
+    assert_eq!(agent.get("/readyz").code, 503);
+    looks(&agent, 2);
+    *body.lock().unwrap() = text;
+    in_sync(&agent, 1);
+    assert_eq!(site.counts(), [1, 0, 0]);
+
+    // And one that is really gone goes, once the source has said so.
+    *body.lock().unwrap() = manifest("other");
+    site.server.until("the other", |_| site.mirrors().contains_key("other-node-1")).await;
+    in_sync(&agent, 1);
+    assert_eq!(site.counts(), [2, 0, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_was_not_asked_to_shows_pairs_and_writes_nothing() {
+    let site = Site::new().await;
+    site.write("web", 1);
+    site.server.put("pods", &pod("gone-node-1", NODE, &json!({ CONFIG_MIRROR_ANNOTATION: "hash" })));
+    let (_, args) = site.args.split_last().unwrap();
+    let agent = Agent::start(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mirrors: Value = agent.get("/mirrors").json();
+    assert_eq!((&mirrors["managed"], &mirrors["pods"][0]["name"]), (&false.into(), &"web-node-1".into()));
+    assert_eq!(mirrors["pods"][0].get("state"), None);
+    assert_eq!(mirrors["orphans"][0]["name"], "gone-node-1");
+    assert_eq!((site.counts(), site.server.requests(Verb::Get)), ([0; 3], 0));
+}
+
+#[test]
+fn mirror_pods_cannot_be_managed_of_a_guessed_node_without_static_pods_or_without_a_server() {
+    let manage = "--manage-mirror-pods";
+    for (args, word) in [
+        (&[manage, "--pod-manifest-path", "x", "--kubeconfig", "y"][..], "--node-name"),
+        (&[manage, "--node-name", "n", "--kubeconfig", "y"], "--pod-manifest-path"),
+        (&[manage, "--node-name", "n", "--pod-manifest-path", "x"], "--kubeconfig"),
+        (&[manage, "--once", "--node-name", "n", "--pod-manifest-path", "x", "--kubeconfig", "y"], "--once"),
+        (&["--force-manage-mirror-pods", "--pod-manifest-path", "x"], manage),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+    }
+}
