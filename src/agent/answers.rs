@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::table;
 use crate::PodMeta;
 use crate::mirror::{MirrorFailure, MirrorState, MirrorStatus, Planned, WaitsFor};
 use crate::sources::SourceStatus;
@@ -38,6 +39,26 @@ pub(super) struct PodName {
 impl PodName {
     pub(super) fn of(pod: &impl PodMeta) -> Self {
         Self { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() }
+    }
+}
+
+/// What a `Table` tells of each pod.
+pub(super) const TABLE_COLUMNS: [&str; 7] = ["Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node"];
+
+/// One pod, as a row of a `Table`.
+#[derive(Debug, Serialize)]
+pub(super) struct TableRow<'a> {
+    cells: [&'a str; 7],
+    /// Nothing: whoever wants the pod itself asks for it.
+    object: (),
+}
+
+impl<'a> TableRow<'a> {
+    /// What there is to tell of this pod.
+    pub(super) fn of(pod: &'a Pod) -> Self {
+        let [namespace, name, uid, source, kind, phase] = table::row(pod);
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+        Self { cells: [namespace, name, uid, source, kind, phase, node], object: () }
     }
 }
 

@@ -18,7 +18,7 @@ use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
 use super::reload::Reload;
-use super::serve::{self, App};
+use super::serve::{self, App, Tags};
 use super::settings::{Given, Settings};
 use super::signals::{Hangups, Signals};
 use super::{feeds, format, systemd, table};
@@ -59,7 +59,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     feeds.follow(&settings, client.clone()).await?;
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     metrics.mirrors(&mirrors, &reader);
-    let app = App { reader, board, mirrors, metrics: Arc::new(metrics) };
+    let app = App { reader, board, mirrors, metrics: Arc::new(metrics), tags: Tags::new() };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };

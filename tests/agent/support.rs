@@ -99,6 +99,19 @@ impl Agent {
         get(self.address, path)
     }
 
+    /// Sends a request with further header lines, and a body.
+    pub fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        Answer::read(stream)
+    }
+
     /// Asks again and again until the answer is as it should be.
     pub fn until(&self, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
         self.until_within(PATIENCE, path, good)
@@ -130,6 +143,10 @@ impl Agent {
     pub fn ask(&self, args: &[&str]) -> Output {
         let port = self.address.port().to_string();
         run(&[args, &["--port", &port]].concat())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, name: &str) {
@@ -169,6 +186,8 @@ pub fn get(address: SocketAddr, path: &str) -> Answer {
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
+    /// Names in lower case, as the agent writes them.
+    pub head: String,
     pub body: String,
 }
 
@@ -179,8 +198,15 @@ impl Answer {
         let _ = stream.read_to_end(&mut bytes);
         let (head, body) = parted(&bytes);
         let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let head = head.to_owned();
         let body = if head.contains("transfer-encoding: chunked") { unchunk(body) } else { body.to_vec() };
-        Self { code, body: String::from_utf8(body).unwrap() }
+        let body = if head.contains("content-encoding: gzip") { unzip(&body) } else { body };
+        Self { code, head, body: String::from_utf8(body).unwrap() }
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> T {
@@ -201,6 +227,12 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
         whole.extend_from_slice(&body[end + 2..][..size]);
         body = &body[end + 2 + size + 2..];
     }
+    whole
+}
+
+fn unzip(body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    flate2::read::GzDecoder::new(body).read_to_end(&mut whole).unwrap();
     whole
 }
 

@@ -10,9 +10,11 @@
 //!
 //! This room knows connections. What is answered is [`routes`]'.
 
+mod gzip;
 mod pod_list;
 mod routes;
 mod stall;
+mod tag;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use self::stall::StallGuard;
+pub(super) use self::tag::Tags;
 use super::board::Board;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
@@ -55,6 +58,7 @@ pub(super) struct App {
     pub(super) board: Arc<Board>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) mirrors: Arc<MirrorKeeper>,
+    pub(super) tags: Tags,
 }
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.

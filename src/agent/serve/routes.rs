@@ -1,17 +1,24 @@
 //! Who asks what, and what is answered. Errors are `v1` `Status` objects, as the API server's.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
-use super::App;
-use super::pod_list::PodList;
+use super::gzip::{self, Gzip};
+use super::pod_list::{Form, Parts, PodList};
+use super::{App, Tags, tag};
 use crate::agent::answers::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::agent::metrics::CONTENT_TYPE;
+
+/// How many pods a list has that is worth squeezing.
+const LARGE: usize = 64;
 
 pub(super) fn router(app: App) -> Router {
     Router::new()
@@ -31,8 +38,9 @@ pub(super) fn router(app: App) -> Router {
 }
 
 /// All pods, mirrors excluded, as the kubelet's `/pods`.
-async fn pods(State(app): State<App>) -> Response {
-    list(PodList::new(app.reader.load().pods()))
+async fn pods(State(app): State<App>, headers: HeaderMap) -> Response {
+    let snapshot = app.reader.load();
+    list(&app.tags, snapshot.generation(), &headers, snapshot.pods())
 }
 
 /// Every static pod and its mirror, whether they are in sync, and why not; the mirrors that have no static pod.
@@ -41,12 +49,31 @@ async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
 }
 
 /// All mirror pods themselves.
-async fn mirror_pods(State(app): State<App>) -> Response {
-    list(PodList::new(app.reader.load().mirror_pods()))
+async fn mirror_pods(State(app): State<App>, headers: HeaderMap) -> Response {
+    let snapshot = app.reader.load();
+    list(&app.tags, snapshot.generation(), &headers, snapshot.mirror_pods())
 }
 
-fn list(list: PodList) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], Body::new(list)).into_response()
+/// A list, in the form that the client asks for, unless it has that already.
+fn list<'a>(
+    tags: &Tags,
+    generation: u64,
+    headers: &HeaderMap,
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+) -> Response {
+    let form = Form::asked(headers);
+    let tag = &*tags.tag(generation, form);
+    let common = [(header::ETAG, tag), (header::VARY, "accept, accept-encoding")];
+    if tag::is_known(headers, tag) {
+        return (StatusCode::NOT_MODIFIED, common).into_response();
+    }
+    let list = PodList::new(form, generation, pods);
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    if list.len() >= LARGE && gzip::is_accepted(headers) {
+        let body = Body::new(Parts::new(Gzip::new(list)));
+        return (common, json, [(header::CONTENT_ENCODING, "gzip")], body).into_response();
+    }
+    (common, json, Body::new(Parts::new(list))).into_response()
 }
 
 /// A pod by its UID or by its full name.

@@ -1,0 +1,89 @@
+//! What HTTP has to offer to those who ask often, and what only some may ask.
+
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use crate::support::{Agent, Directory, manifest};
+
+#[test]
+fn who_has_the_current_generation_is_not_sent_it_again() {
+    let directory = Directory::new();
+    directory.write("a.yaml", &manifest("a"));
+    let agent = Agent::on(&directory.0);
+    for path in ["/pods", "/mirrors/pods"] {
+        let first = agent.get(path);
+        let tag = first.header("etag").unwrap();
+        let again = |tag: &str| agent.send(&format!("GET {path}"), &format!("If-None-Match: {tag}\r\n"), "");
+        let answer = again(tag);
+        assert_eq!((answer.code, &*answer.body, answer.header("etag")), (304, "", Some(tag)), "{path}");
+        assert_eq!(again("\"another\"").code, 200);
+    }
+    let tag = agent.get("/pods").header("etag").unwrap().to_owned();
+    directory.write("b.yaml", &manifest("b"));
+    agent.until("/pods/default/b-node-1", |answer| answer.code == 200);
+    let answer = agent.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
+    assert_eq!(answer.code, 200);
+    assert_eq!(answer.json::<List<Pod>>().items.len(), 2);
+    assert_ne!(answer.header("etag"), Some(&*tag));
+
+    // Another run counts its generations from the beginning; what it has in its first is not what this one had.
+    let other = Agent::on(&directory.0);
+    let answer = other.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
+    assert_eq!((answer.code, answer.json::<List<Pod>>().items.len()), (200, 2));
+}
+
+#[test]
+fn a_table_has_a_row_for_each_pod_and_a_tag_of_its_own() {
+    const ACCEPT: &str = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io, application/json\r\n";
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    let agent = Agent::on(&directory.0);
+    let whole = agent.get("/pods");
+    let answer = agent.send("GET /pods", ACCEPT, "");
+    let table: Value = answer.json();
+    assert_eq!((&table["kind"], &table["apiVersion"]), (&"Table".into(), &"meta.k8s.io/v1".into()));
+    let columns: Vec<_> =
+        table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
+    assert_eq!(columns, ["Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node"]);
+    let pod = &whole.json::<List<Pod>>().items[0];
+    let uid = pod.metadata.uid.as_deref().unwrap();
+    let cells = json!(["default", "web-node-1", uid, "file", "static", "Pending", "node-1"]);
+    assert_eq!(table["rows"], json!([{ "cells": cells, "object": null }]));
+
+    let tag = answer.header("etag").unwrap();
+    assert_ne!(whole.header("etag"), Some(tag), "who has the one has not the other");
+    let known = format!("If-None-Match: {tag}\r\n");
+    assert_eq!(agent.send("GET /pods", &(ACCEPT.to_owned() + &known), "").code, 304);
+    assert_eq!(agent.send("GET /pods", &known, "").code, 200);
+}
+
+#[test]
+fn large_lists_are_squeezed_for_those_who_ask_and_read_back_the_same() {
+    let directory = Directory::new();
+    for i in 0..100 {
+        directory.write(&format!("p{i}.yaml"), &manifest(&format!("p{i}")));
+    }
+    let agent = Agent::on(&directory.0);
+    let plain = agent.get("/pods");
+    let squeezed = agent.send("GET /pods", "Accept-Encoding: br, gzip\r\n", "");
+    assert_eq!((plain.header("content-encoding"), squeezed.header("content-encoding")), (None, Some("gzip")));
+    assert_eq!(squeezed.header("vary"), Some("accept, accept-encoding"));
+    assert_eq!(squeezed.json::<List<Pod>>().items.len(), 100);
+    assert_eq!(plain.body, squeezed.body);
+    let small = agent.send("GET /mirrors/pods", "Accept-Encoding: gzip\r\n", "");
+    assert_eq!((small.code, small.header("content-encoding")), (200, None), "not worth it");
+}
+
+#[test]
+fn the_probes_answer_and_readiness_names_what_is_missing() {
+    let agent = Agent::start(&["--manifest-url", "http://127.0.0.1:1/pods"]);
+    for path in ["/livez", "/healthz"] {
+        let answer = agent.get(path);
+        assert_eq!((answer.code, &*answer.body), (200, "ok"));
+    }
+    let answer = agent.until("/readyz", |answer| answer.body.contains("refused"));
+    assert_eq!(answer.code, 503);
+    assert!(answer.body.starts_with("not seen yet: http (http://127.0.0.1:1/pods): "), "{}", answer.body);
+    assert!(agent.get("/metrics").body.contains("pod_index_ready 0"));
+}
