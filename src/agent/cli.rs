@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use super::settings::GoDuration;
+use crate::references::Strategy;
 
 /// Which pod is this? An index of the node's pods, and the answers to those who ask.
 ///
@@ -112,6 +113,11 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_FORCE_MANAGE_MIRROR_PODS")]
     pub(super) force_manage_mirror_pods: bool,
 
+    /// Follow what the node's pods name of Secrets and config maps, by Watch, Cache or Get; /references counts them.
+    #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
+    #[arg(value_parser = strategy)]
+    pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
+
     /// Print the pods once all sources were read, and exit.
     #[arg(long)]
     pub(super) once: bool,
@@ -143,6 +149,16 @@ pub(super) struct ServerArgs {
     /// The port of the agent; 0 serves on any free one [default: 10270].
     #[arg(long, global = true, env = "POD_INDEX_PORT")]
     pub(super) port: Option<u16>,
+}
+
+/// A strategy by the kubelet's name for it.
+fn strategy(text: &str) -> Result<Strategy, &'static str> {
+    match text {
+        "Watch" => Ok(Strategy::Watch),
+        "Cache" => Ok(Strategy::Cache),
+        "Get" => Ok(Strategy::Get),
+        _ => Err("must be Watch, Cache or Get"),
+    }
 }
 
 /// A header as the kubelet's flag has it.

@@ -37,6 +37,7 @@ mod index;
 mod log;
 mod metrics;
 mod mirrors;
+mod references;
 mod reload;
 mod run;
 mod serve;

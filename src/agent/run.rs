@@ -17,6 +17,7 @@ use super::index::Index;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
+use super::references::References;
 use super::reload::Reload;
 use super::serve::{self, App, Tags};
 use super::settings::{Given, Settings};
@@ -55,11 +56,15 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let (mut index, reports) = Index::start(writer, &sources, Arc::clone(&board), metrics.ours())
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let client = feeds::client(&settings).await?;
+    let references = References::start(&settings, client.as_ref(), &reader, &board);
     let mut feeds = Feeds::new(&board, reports);
     feeds.follow(&settings, client.clone()).await?;
+    if let Some(references) = &references {
+        metrics.references(references);
+    }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     metrics.mirrors(&mirrors, &reader);
-    let app = App { reader, board, mirrors, metrics: Arc::new(metrics), tags: Tags::new() };
+    let app = App { reader, board, mirrors, references, metrics: Arc::new(metrics), tags: Tags::new() };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };

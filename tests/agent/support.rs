@@ -95,6 +95,11 @@ impl Agent {
         }
     }
 
+    /// What was logged that no wait has consumed.
+    pub fn logged(&self) -> Vec<String> {
+        self.log.lock().unwrap().try_iter().collect()
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         get(self.address, path)
     }

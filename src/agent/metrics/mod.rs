@@ -8,6 +8,7 @@
 mod index;
 mod mirrors;
 mod process;
+mod references;
 mod sources;
 mod writing;
 
@@ -25,6 +26,7 @@ use prometheus_client::registry::Registry;
 use self::index::{Index, KubeletsOwn};
 use self::mirrors::Mirrors;
 use self::process::Process;
+use self::references::References;
 use self::sources::Sources;
 pub(super) use self::writing::Writing;
 use super::board::Board;
@@ -61,6 +63,11 @@ impl Metrics {
         if mirrors.is_asked_to_keep() {
             self.ours().register_collector(Box::new(Mirrors(Arc::clone(mirrors), reader.clone())));
         }
+    }
+
+    /// What comes of following what the pods name, if that is done.
+    pub(super) fn references(&mut self, references: &super::references::References) {
+        self.ours().register_collector(Box::new(References(references.clone())));
     }
 
     /// Where a part registers what it has to tell: each name there is prefixed with `pod_index_`.

@@ -34,6 +34,7 @@ pub(super) use self::tag::Tags;
 use super::board::Board;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
+use super::references::References;
 use crate::Reader;
 
 /// How many connections are served at once.
@@ -58,6 +59,8 @@ pub(super) struct App {
     pub(super) board: Arc<Board>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) mirrors: Arc<MirrorKeeper>,
+    /// Nothing: they are not followed.
+    pub(super) references: Option<References>,
     pub(super) tags: Tags,
 }
 

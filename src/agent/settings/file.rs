@@ -10,6 +10,7 @@ use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 use super::duration::GoDuration;
 use crate::agent::cli::{LogFormat, LogLevel};
 use crate::agent::exit::Failure;
+use crate::references::Strategy;
 
 /// What a configuration file may say. A key that is not among these is an error.
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +32,7 @@ pub(super) struct ConfigFile {
     pub(super) hostname_override: Option<String>,
     pub(super) manage_mirror_pods: bool,
     pub(super) force_manage_mirror_pods: bool,
+    pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
     pub(super) kubelet_metrics: bool,

@@ -13,6 +13,7 @@ use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::exit::Failure;
 use super::mirrors::Management;
 use super::table;
+use crate::references::Strategy;
 use crate::sources::http::{HttpConfig, HttpSource};
 use crate::sources::{NodeName, Problem};
 
@@ -35,6 +36,8 @@ pub(super) struct Settings {
     pub(super) http: Option<HttpConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) mirrors: Management,
+    /// How the Secrets and `ConfigMaps` of the pods are followed, if they are.
+    pub(super) references: Option<Strategy>,
     pub(super) address: SocketAddr,
     pub(super) kubelet_metrics: bool,
     pub(super) once: bool,
@@ -132,6 +135,13 @@ impl Settings {
             asked => manageable(is_named, has_static_pods, api.is_some()).map(|()| asked)?,
         };
 
+        let references = args
+            .config_map_and_secret_change_detection_strategy
+            .or(config.config_map_and_secret_change_detection_strategy);
+        if references.is_some() {
+            one_nodes_alone(api.as_ref())?;
+        }
+
         let mut summary = vec![["node".to_owned(), node.to_string()]];
         if let Some(FileSettings { path, period }) = &file {
             summary.push(["file".to_owned(), format!("{} every {period:?}", path.display())]);
@@ -149,6 +159,7 @@ impl Settings {
             let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
             summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
         }
+        summary.extend(references.map(|strategy| ["references".to_owned(), format!("{strategy:?}")]));
         summary.push(["address".to_owned(), address.to_string()]);
         Ok(Self {
             node,
@@ -156,6 +167,8 @@ impl Settings {
             http,
             api,
             mirrors,
+            // Prints and keeps nothing.
+            references: references.filter(|_| !args.once),
             address,
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
             once: args.once,
@@ -173,8 +186,12 @@ impl Settings {
             ("hostnameOverride", self.node != new.node),
             ("address or port", self.address != new.address),
             ("manageMirrorPods", self.mirrors != new.mirrors),
-            // What writes to the API server keeps the client it began with.
-            ("kubeconfig", self.mirrors != Management::Off && self.api != new.api),
+            // What writes to the API server, or follows what pods name, keeps the client it began with.
+            (
+                "kubeconfig",
+                (self.mirrors != Management::Off || self.references.is_some()) && self.api != new.api,
+            ),
+            ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
             ("logFormat", self.log_format != new.log_format),
         ]
@@ -186,6 +203,16 @@ impl Settings {
     pub(super) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
     }
+}
+
+/// A node may read what its own pods name, and nothing else; and the Secrets of a whole cluster belong on no node.
+fn one_nodes_alone(api: Option<&ApiSettings>) -> Result<(), Failure> {
+    let why = match api {
+        Some(ApiSettings { all_nodes: false, .. }) => return Ok(()),
+        Some(_) => "is for the pods of this node, not of --all-nodes",
+        None => "needs an API server: --kubeconfig or --api-server",
+    };
+    Err(Failure::Usage(format!("--config-map-and-secret-change-detection-strategy {why}")))
 }
 
 fn management(managed: bool, forced: bool) -> Result<Management, Failure> {

@@ -1,0 +1,80 @@
+//! The agent follows what its node's pods name, says how much that is, and nothing of what is in it.
+
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::{ApiServer, Verb, shipped};
+use crate::support::{Agent, Directory, run, stderr};
+
+const CANARY: &str = "canary-in-a-coal-mine";
+const IN_BASE64: &str = "Y2FuYXJ5LWluLWEtY29hbC1taW5l";
+const FLAG: &str = "--config-map-and-secret-change-detection-strategy";
+
+fn secret(name: &str, data: &Value) -> Value {
+    json!({ "kind": "Secret", "apiVersion": "v1", "metadata": { "namespace": "default", "name": name }, "data": data })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_tells_of_its_inside() {
+    let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["read-only.yaml", "references.yaml"]));
+    server.put("secrets", &secret("good", &json!({ "k": IN_BASE64 })));
+    server.put("secrets", &secret("unreadable", &json!(CANARY)));
+    let mut web = pod("web", "node-1", &json!({}));
+    web["spec"]["containers"][0]["envFrom"] = json!([{ "secretRef": { "name": "good" } }, { "secretRef": { "name": "unreadable" } }, { "configMapRef": { "name": "c" } }]);
+    server.put("pods", &web);
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let args =
+        ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", FLAG, "Watch", "--log-level", "trace"];
+    let agent = Agent::start(&args);
+    let counts = agent
+        .until("/references", |answer| {
+            let counts: Value = answer.json();
+            let (secrets, config_maps) = (&counts["secrets"], &counts["configMaps"]);
+            secrets["synced"] == 1 && secrets["failing"] == 1 && config_maps["synced"] == 1
+        })
+        .json::<Value>();
+    assert_eq!(
+        counts["secrets"],
+        json!({ "strategy": "Watch", "pods": 1, "objects": 2, "synced": 1, "failing": 1, "watches": 2 })
+    );
+    // The unreadable one was met.
+    agent.wait_for_log("cannot be decoded");
+
+    let mut told = agent.logged();
+    for path in [
+        "/references",
+        "/pods",
+        "/pods/default/web",
+        "/mirrors",
+        "/sources",
+        "/metrics",
+        "/readyz",
+        "/healthz",
+        "/nothing",
+    ] {
+        told.push(agent.get(path).body);
+    }
+    told.extend(agent.logged());
+    let leak = told.iter().find(|text| text.contains(CANARY) || text.contains(IN_BASE64));
+    assert_eq!(leak, None);
+
+    server.remove("pods", "default", "web");
+    agent.until("/references", |answer| answer.json::<Value>()["secrets"]["objects"] == 0);
+    server.until("no watch but that of the pods", |server| server.open_watches() == 1).await;
+    assert_eq!(server.requests(Verb::Get), 0);
+}
+
+#[test]
+fn references_are_refused_without_an_api_server_and_for_all_nodes() {
+    for args in [
+        &["--pod-manifest-path", "x", FLAG, "Watch"][..],
+        &["--kubeconfig", "x", "--all-nodes", FLAG, "Cache"],
+        &["--kubeconfig", "x", FLAG, "watch"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(FLAG), "{}", stderr(&output));
+    }
+}
