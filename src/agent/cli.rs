@@ -113,6 +113,20 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_FORCE_MANAGE_MIRROR_PODS")]
     pub(super) force_manage_mirror_pods: bool,
 
+    /// Keep the pods that are annotated node.kubernetes.io/bootstrap-checkpoint: "true" in this directory, and know them
+    /// again after a restart, before any source has told of them.
+    #[arg(
+        long,
+        visible_alias = "bootstrap-checkpoint-path",
+        env = "POD_INDEX_CHECKPOINT_DIR",
+        value_name = "PATH"
+    )]
+    pub(super) checkpoint_dir: Option<PathBuf>,
+
+    /// Keep all pods there.
+    #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
+    pub(super) checkpoint_all_pods: bool,
+
     /// Follow what the node's pods name of Secrets and config maps, by Watch, Cache or Get; /references counts them.
     #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
     #[arg(value_parser = strategy)]

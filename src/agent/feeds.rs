@@ -14,14 +14,14 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::board::Board;
+use super::board::{self, Board};
 use super::exit::Failure;
 use super::index::Report;
 use super::settings::{ApiSettings, FileSettings, Settings};
 use crate::sources::api_server::{ApiServer, connect};
 use crate::sources::file::FileSource;
 use crate::sources::http::HttpSource;
-use crate::sources::{Problem, Source, SourceUpdate};
+use crate::sources::{Problem, Source, SourceStatus, SourceUpdate};
 
 /// How long a source that panicked stays down.
 const AFTER_A_PANIC: Duration = Duration::from_secs(10);
@@ -78,7 +78,8 @@ impl Feeds {
             let _ = task.await;
             if prepared.iter().all(|prepared| prepared.source != source) {
                 // Whoever wants it no longer means it.
-                let report = Report { source, update: SourceUpdate::Set(Vec::new()) };
+                let update = Some(SourceUpdate::Set(Vec::new()));
+                let report = Report { source, update, sound: true };
                 let _ = tokio::task::block_in_place(|| self.reports.send(report));
                 self.board.leave(source);
             }
@@ -93,16 +94,18 @@ impl Feeds {
             let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
             prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
                 let source = FileSource::with_period(&path, node.clone(), period);
-                board.join(Source::File, source.status());
-                Ok(source)
+                let status = source.status();
+                board.join(Source::File, status.clone());
+                Ok((source, status))
             })?);
         }
         if let Some(config) = settings.http.clone() {
             let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
             prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
                 let source = HttpSource::new(config.clone(), node.clone())?;
-                board.join(Source::Http, source.status());
-                Ok(source)
+                let status = source.status();
+                board.join(Source::Http, status.clone());
+                Ok((source, status))
             })?);
         }
         if let (Some(ApiSettings { all_nodes, .. }), Some(client)) = (settings.api.clone(), client) {
@@ -110,8 +113,9 @@ impl Feeds {
             prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
                 let server = ApiServer::new(client.clone());
                 let source = if all_nodes { server } else { server.node(&node) }.pods();
-                board.join(Source::Api, source.status());
-                Ok(source)
+                let status = source.status();
+                board.join(Source::Api, status.clone());
+                Ok((source, status))
             })?);
         }
         Ok(prepared)
@@ -131,26 +135,26 @@ pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failur
     client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
 }
 
-/// To run the streams that `open` gives, one after the other, until one ends by itself or it is told to stop. The first is
-/// opened now, another one `pause` after a panic.
+/// To run the streams that `open` gives with their statuses, one after the other, until one ends by itself or it is told
+/// to stop. The first is opened now, another one `pause` after a panic.
 fn keep_running<S>(
     source: Source,
     reports: Sender<Report>,
     pause: Duration,
-    open: impl Fn() -> Result<S, Problem> + Send + 'static,
+    open: impl Fn() -> Result<(S, watch::Receiver<SourceStatus>), Problem> + Send + 'static,
 ) -> Result<Prepared, Failure>
 where
     S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
 {
-    let mut stream = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
+    let (mut stream, mut status) = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
     let (stop, stopped) = watch::channel(false);
     let work = async move {
-        while tokio::spawn(pass_on(source, stream, reports.clone(), stopped.clone()))
+        while tokio::spawn(pass_on(source, stream, status, reports.clone(), stopped.clone()))
             .await
             .is_err_and(|error| error.is_panic())
         {
             tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
-            stream = loop {
+            (stream, status) = loop {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = told(stopped.clone()) => return,
@@ -165,28 +169,45 @@ where
     Ok(Prepared { source, stop, work: work.boxed() })
 }
 
+/// A source that runs goes on only when it is asked for its next update, so that its status is that of the update which
+/// it gave last, or of a look that brought none.
 async fn pass_on(
     source: Source,
     mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
+    mut status: watch::Receiver<SourceStatus>,
     reports: Sender<Report>,
     stopped: watch::Receiver<bool>,
 ) {
     let mut stopped = pin!(told(stopped));
+    let mut was_sound = false;
     loop {
         let update = tokio::select! {
             biased;
             () = &mut stopped => return,
             update = updates.next() => match update {
-                Some(update) => update,
+                Some(update) => Some(update),
                 None => return,
             },
+            Ok(()) = status.changed() => None,
         };
+        let sound = is_sound(&status.borrow_and_update());
+        if update.is_none() && (was_sound || !sound) {
+            continue;
+        }
+        was_sound = sound;
         // Waits while the writer is behind, and with it the source, which then has fewer and newer things to say.
-        let sent = tokio::task::block_in_place(|| reports.send(Report { source, update }));
+        let sent = tokio::task::block_in_place(|| reports.send(Report { source, update, sound }));
         if sent.is_err() {
             return;
         }
     }
+}
+
+/// Whether the source has said what its pods are, and nothing hides a pod from it. A list of the API server is whole or none;
+/// that its watch broke since is no reason to doubt it.
+fn is_sound(status: &SourceStatus) -> bool {
+    let is_whole = || !status.problems.iter().any(board::is_grave);
+    status.seen && (status.source == Source::Api || is_whole())
 }
 
 /// Waits until a source is told to stop, which it is as well when nobody is left who could.
@@ -202,6 +223,7 @@ mod tests {
     use futures_util::stream;
 
     use super::*;
+    use crate::sources::NodeName;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_source_that_panics_is_started_again() {
@@ -213,7 +235,8 @@ mod tests {
                 assert!(!first, "a panic that the test wants");
                 SourceUpdate::Set(Vec::new())
             };
-            Ok(stream::once(update).boxed())
+            let status = FileSource::new("/nonexistent", NodeName::new("n")).status();
+            Ok((stream::once(update).boxed(), status))
         };
         let running = keep_running(Source::File, reports, Duration::ZERO, open).map(Prepared::run);
         assert!(running.is_ok());

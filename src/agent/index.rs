@@ -13,10 +13,12 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::board::Board;
+use super::checkpoints::Unclaimed;
 use super::events::Events;
 use super::metrics::Writing;
-use crate::Writer;
+use crate::checkpoint::{self, Restored};
 use crate::sources::{Merge, Source, SourceUpdate};
+use crate::{Operation, Writer};
 
 /// How many reports may wait. A source that is faster than the writer waits: its own list is the better queue.
 const WAITING: usize = 64;
@@ -28,7 +30,10 @@ const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) source: Source,
-    pub(super) update: SourceUpdate<Pod>,
+    /// Nothing: it is as it was said last.
+    pub(super) update: Option<SourceUpdate<Pod>>,
+    /// Nothing was wrong when it looked last: what it did not name then is not there.
+    pub(super) sound: bool,
 }
 
 /// The writer thread. Dropping it leaves the thread to itself; [`stop`](Self::stop) ends it.
@@ -40,9 +45,10 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Starts the thread; the sender is how it hears of pods.
+    /// Starts the thread; the sender is how it hears of pods. The restored pods are in the index when this returns.
     pub(super) fn start(
         writer: Writer<Pod>,
+        restored: Option<Restored>,
         sources: &[Source],
         board: Arc<Board>,
         metrics: &mut Registry,
@@ -52,10 +58,13 @@ impl Index {
         let counts = Writing::register(metrics, reports.clone());
         let (stop, stopped) = bounded(1);
         let (end, ended) = oneshot::channel();
+        let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
+        let mut work = Work { writer, merge, board, counts, restored };
+        work.restore();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
             // Dropped, and thereby told, however the thread ends.
             let _end = end;
-            Work { writer, merge, board, counts }.until(&stopped, &received);
+            work.until(&stopped, &received);
         })?;
         Ok((Self { stop, thread, ended }, reports))
     }
@@ -79,6 +88,8 @@ struct Work {
     merge: Merge<Pod>,
     board: Arc<Board>,
     counts: Writing,
+    /// The pods of the last run, until their sources were heard.
+    restored: Option<Unclaimed>,
 }
 
 impl Work {
@@ -102,10 +113,17 @@ impl Work {
         let started = Instant::now();
         let mut batch = Vec::new();
         let mut sources = Vec::new();
+        let mut sound = Vec::new();
         let mut events = Events::default();
-        for Report { source, update } in reports {
+        for Report { source, update, sound: is_sound } in reports {
+            if is_sound && !sound.contains(&source) {
+                sound.push(source);
+            }
+            let Some(update) = update else { continue };
             let whole = matches!(update, SourceUpdate::Set(_));
             let mut merged = self.merge.update(source, update);
+            // Nobody but a checkpoint says that a pod is of one.
+            merged.pods_mut().for_each(checkpoint::unmark);
             events.note(source, &merged);
             for problem in self.board.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
                 let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
@@ -128,10 +146,39 @@ impl Work {
             tracing::debug!(generation = applied.generation, operations, pods, "published");
             self.board.published(applied.generation);
         }
+        // First: who hears that a source is there must not find what it did not name.
+        self.let_go(&sound);
         self.board.indexed(sources);
         if self.merge.all_sources_seen() {
             self.board.all_indexed();
         }
         events.tell(applied.generation);
+    }
+
+    /// Publishes the pods of the last run, before any source has spoken.
+    fn restore(&mut self) {
+        let Some(restored) = &self.restored else { return };
+        let applied = self.writer.apply(restored.pods.operations());
+        for refused in &applied.refused {
+            tracing::warn!("a restored pod is left out: {}", refused.error);
+        }
+        self.board.published(applied.generation);
+    }
+
+    /// What was restored and its source does not name is gone: the source was heard.
+    fn let_go(&mut self, sound: &[Source]) {
+        let Some(restored) = &mut self.restored else { return };
+        let gone = restored.without(sound, self.writer.snapshot());
+        for uid in &gone {
+            tracing::info!(%uid, "a restored pod is removed, as its source does not name it");
+        }
+        let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
+        if applied.published {
+            self.board.published(applied.generation);
+        }
+        restored.count(self.writer.snapshot());
+        if restored.unheard.is_empty() {
+            self.restored = None;
+        }
     }
 }

@@ -27,6 +27,7 @@
 mod answers;
 mod board;
 mod check;
+mod checkpoints;
 mod cli;
 mod client;
 mod events;

@@ -22,7 +22,7 @@ use super::reload::Reload;
 use super::serve::{self, App, Tags};
 use super::settings::{Given, Settings};
 use super::signals::{Hangups, Signals};
-use super::{feeds, format, systemd, table};
+use super::{checkpoints, feeds, format, systemd, table};
 use crate::{PodMeta, Reader, Snapshot};
 
 /// Runs the agent to its end. `given` is what is resolved anew when the agent is told to.
@@ -52,13 +52,18 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     if settings.kubelet_metrics {
         metrics.as_the_kubelet(&reader);
     }
+    let (checkpoints, restored) = checkpoints::open(&settings)?.unzip();
     let sources = feeds::configured(&settings);
-    let (mut index, reports) = Index::start(writer, &sources, Arc::clone(&board), metrics.ours())
+    let (mut index, reports) = Index::start(writer, restored, &sources, Arc::clone(&board), metrics.ours())
         .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
+    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader, &board)).transpose()?;
     let client = feeds::client(&settings).await?;
     let references = References::start(&settings, client.as_ref(), &reader, &board);
     let mut feeds = Feeds::new(&board, reports);
     feeds.follow(&settings, client.clone()).await?;
+    if let Some(checkpoints) = &checkpoints {
+        metrics.checkpoints(checkpoints);
+    }
     if let Some(references) = &references {
         metrics.references(references);
     }
@@ -77,6 +82,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         done = work => done,
     };
     index.stop();
+    checkpoints.into_iter().for_each(checkpoints::finish);
     done
 }
 

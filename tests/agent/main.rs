@@ -12,6 +12,7 @@ mod log;
 mod mirrors;
 mod references;
 mod reload;
+mod restart;
 mod support;
 
 use k8s_openapi::List;

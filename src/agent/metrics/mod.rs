@@ -5,6 +5,7 @@
 //!
 //! This room knows names and numbers. It must not change what it looks at.
 
+mod checkpoints;
 mod index;
 mod mirrors;
 mod process;
@@ -23,6 +24,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use self::checkpoints::Checkpoints;
 use self::index::{Index, KubeletsOwn};
 use self::mirrors::Mirrors;
 use self::process::Process;
@@ -32,6 +34,7 @@ pub(super) use self::writing::Writing;
 use super::board::Board;
 use super::mirrors::MirrorKeeper;
 use crate::Reader;
+use crate::checkpoint::Checkpointing;
 
 /// The type of [`Metrics::text`].
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -63,6 +66,11 @@ impl Metrics {
         if mirrors.is_asked_to_keep() {
             self.ours().register_collector(Box::new(Mirrors(Arc::clone(mirrors), reader.clone())));
         }
+    }
+
+    /// What comes of keeping pods on disk, if that is done.
+    pub(super) fn checkpoints(&mut self, checkpointing: &Checkpointing) {
+        self.ours().register_collector(Box::new(Checkpoints(Box::new(checkpointing.observer()))));
     }
 
     /// What comes of following what the pods name, if that is done.

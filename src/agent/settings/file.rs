@@ -32,6 +32,8 @@ pub(super) struct ConfigFile {
     pub(super) hostname_override: Option<String>,
     pub(super) manage_mirror_pods: bool,
     pub(super) force_manage_mirror_pods: bool,
+    pub(super) checkpoint_dir: Option<PathBuf>,
+    pub(super) checkpoint_all_pods: bool,
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
@@ -50,7 +52,12 @@ impl ConfigFile {
             Failure::Usage(format!("{}:{line} {message}", path.display()))
         })?;
         if let Some(directory) = path.parent() {
-            let paths = [&mut config.static_pod_path, &mut config.manifest_url_ca, &mut config.kubeconfig];
+            let paths = [
+                &mut config.static_pod_path,
+                &mut config.manifest_url_ca,
+                &mut config.kubeconfig,
+                &mut config.checkpoint_dir,
+            ];
             for relative in paths.into_iter().flatten() {
                 // An empty one is none, and not the directory.
                 if !relative.as_os_str().is_empty() {

@@ -13,6 +13,7 @@ use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::exit::Failure;
 use super::mirrors::Management;
 use super::table;
+use crate::checkpoint::Which;
 use crate::references::Strategy;
 use crate::sources::http::{HttpConfig, HttpSource};
 use crate::sources::{NodeName, Problem};
@@ -36,6 +37,8 @@ pub(super) struct Settings {
     pub(super) http: Option<HttpConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) mirrors: Management,
+    /// Where pods are kept on disk, and which.
+    pub(super) checkpoints: Option<(PathBuf, Which)>,
     /// How the Secrets and `ConfigMaps` of the pods are followed, if they are.
     pub(super) references: Option<Strategy>,
     pub(super) address: SocketAddr,
@@ -135,6 +138,8 @@ impl Settings {
             asked => manageable(is_named, has_static_pods, api.is_some()).map(|()| asked)?,
         };
 
+        let all_pods = args.checkpoint_all_pods || config.checkpoint_all_pods;
+        let checkpoints = checkpoints(args.checkpoint_dir.or(config.checkpoint_dir), all_pods);
         let references = args
             .config_map_and_secret_change_detection_strategy
             .or(config.config_map_and_secret_change_detection_strategy);
@@ -159,7 +164,7 @@ impl Settings {
             let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
             summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
         }
-        summary.extend(references.map(|strategy| ["references".to_owned(), format!("{strategy:?}")]));
+        summary.extend(kept(checkpoints.as_ref(), references));
         summary.push(["address".to_owned(), address.to_string()]);
         Ok(Self {
             node,
@@ -168,6 +173,7 @@ impl Settings {
             api,
             mirrors,
             // Prints and keeps nothing.
+            checkpoints: checkpoints.filter(|_| !args.once),
             references: references.filter(|_| !args.once),
             address,
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
@@ -191,6 +197,7 @@ impl Settings {
                 "kubeconfig",
                 (self.mirrors != Management::Off || self.references.is_some()) && self.api != new.api,
             ),
+            ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
             ("logFormat", self.log_format != new.log_format),
@@ -203,6 +210,24 @@ impl Settings {
     pub(super) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
     }
+}
+
+fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)> {
+    let which = if all_pods { Which::All } else { Which::Annotated };
+    Some((path.filter(|path| !path.as_os_str().is_empty())?, which))
+}
+
+/// What is kept besides the index, as rows of the summary.
+fn kept(
+    checkpoints: Option<&(PathBuf, Which)>,
+    references: Option<Strategy>,
+) -> impl Iterator<Item = [String; 2]> {
+    let checkpoints = checkpoints.map(|(path, which)| {
+        let which = if *which == Which::All { "all pods" } else { "pods that ask for it" };
+        ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
+    });
+    let references = references.map(|strategy| ["references".to_owned(), format!("{strategy:?}")]);
+    checkpoints.into_iter().chain(references)
 }
 
 /// A node may read what its own pods name, and nothing else; and the Secrets of a whole cluster belong on no node.

@@ -1,0 +1,201 @@
+//! The agent is killed and started again: with a directory for checkpoints, it knows its pods before their source does.
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+use serde_json::json;
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Directory, PATIENCE, run, stderr};
+
+const RESTORED: &str = "pod-index/restored";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_ask_for_it_are_known_after_a_kill_without_their_api_server_and_until_it_says_otherwise() {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    let kept = json!({ "node.kubernetes.io/bootstrap-checkpoint": "true" });
+    server.put("pods", &pod("stays", "node-1", &kept));
+    server.put("pods", &pod("goes", "node-1", &kept));
+    server.put("pods", &pod("forgotten", "node-1", &json!({})));
+    let checkpoints = directory.0.join("checkpoints");
+    let kubeconfig = kubeconfig(&directory, &server);
+    let args = [
+        "--kubeconfig",
+        &kubeconfig,
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        checkpoints.to_str().unwrap(),
+    ];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    checkpoints_are(&checkpoints, 2).await;
+    // Killed, and its API server gone.
+    drop(agent);
+    server.refuse();
+    server.remove("pods", "default", "goes");
+    std::fs::write(checkpoints.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
+
+    let agent = Agent::start(&args);
+    assert_eq!(agent.get("/readyz").code, 503, "its source has not been seen");
+    for name in ["stays", "goes"] {
+        let pod: Pod = agent.get(&format!("/pods/default/{name}")).json();
+        assert_eq!(pod.annotation(RESTORED), Some("true"), "{name}");
+    }
+    assert_eq!(agent.get("/pods/default/forgotten").code, 404);
+    server.accept().await;
+    agent.until("/readyz", |answer| answer.code == 200);
+    let pod: Pod = agent.get("/pods/default/stays").json();
+    assert_eq!(pod.annotation(RESTORED), None);
+    assert_eq!(agent.get("/pods/default/goes").code, 404);
+    assert_eq!(agent.get("/pods/default/forgotten").code, 200);
+    let log = agent.logged().join("\n");
+    assert!(!log.contains("cannot be written"), "{log}");
+    let names = std::fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().any(|name| name == "Pod_torn.yaml.unusable"));
+}
+
+/// Waits until so many checkpoints are there; one that is being written does not count.
+async fn checkpoints_are(directory: &std::path::Path, count: usize) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let files = || {
+        let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name != ".writing").count()
+    };
+    while files() != count {
+        assert!(std::time::Instant::now() < deadline, "{} checkpoints, not {count}", files());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+fn is_restored(agent: &Agent, name: &str) -> bool {
+    let pod: Pod = agent.get(&format!("/pods/default/{name}")).json();
+    pod.annotation(RESTORED).is_some()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_pod_goes_with_its_own_source_while_another_says_nothing() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("a", "node-1", &json!({})));
+    let directory = Directory::new();
+    directory.write("stays.yaml", &crate::support::manifest("stays"));
+    directory.write("goes.yaml", &crate::support::manifest("goes"));
+    let checkpoints = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let (path, kept) = (directory.0.to_str().unwrap(), checkpoints.0.to_str().unwrap());
+    let args = [
+        "--kubeconfig",
+        &kubeconfig,
+        "--pod-manifest-path",
+        path,
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        kept,
+        "--checkpoint-all-pods",
+    ];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    checkpoints_are(&checkpoints.0, 3).await;
+    drop(agent);
+    server.refuse();
+    std::fs::remove_file(directory.0.join("goes.yaml")).unwrap();
+
+    let agent = Agent::start(&args);
+    agent.until("/pods/default/goes-node-1", |answer| answer.code == 404);
+    assert_eq!(agent.get("/readyz").code, 503, "the API server says nothing");
+    assert!(!is_restored(&agent, "stays-node-1") && is_restored(&agent, "a"));
+    assert!(agent.get("/metrics").body.contains("\npod_index_restored_pods 1\n"));
+    checkpoints_are(&checkpoints.0, 2).await;
+    server.accept().await;
+    agent.until("/metrics", |answer| answer.body.contains("\npod_index_restored_pods 0\n"));
+    assert!(!is_restored(&agent, "a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_cannot_be_read() {
+    let place = Directory::new();
+    let (manifests, unmounted) = (place.0.join("manifests"), place.0.join("unmounted"));
+    let checkpoints = Directory::new();
+    std::fs::create_dir(&manifests).unwrap();
+    for name in ["web", "gone"] {
+        std::fs::write(manifests.join(format!("{name}.yaml")), crate::support::manifest(name)).unwrap();
+    }
+    let args = [
+        "--pod-manifest-path",
+        manifests.to_str().unwrap(),
+        "--file-check-frequency",
+        "50ms",
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        checkpoints.0.to_str().unwrap(),
+        "--checkpoint-all-pods",
+    ];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    checkpoints_are(&checkpoints.0, 2).await;
+    drop(agent);
+    std::fs::rename(&manifests, &unmounted).unwrap();
+
+    let agent = Agent::start(&args);
+    // What there is to be seen is in the index, and that is nothing; what was restored stays.
+    agent.until("/readyz", |answer| answer.code == 200);
+    assert!(is_restored(&agent, "web-node-1") && is_restored(&agent, "gone-node-1"));
+    std::fs::remove_file(unmounted.join("gone.yaml")).unwrap();
+    std::fs::write(unmounted.join("bad.yaml"), "kind: Pod").unwrap();
+    std::fs::rename(&unmounted, &manifests).unwrap();
+    agent.until("/pods/default/web-node-1", |answer| !answer.body.contains(RESTORED));
+    assert!(is_restored(&agent, "gone-node-1"), "it may be what is in the bad file");
+    checkpoints_are(&checkpoints.0, 2).await;
+    // No pod comes or goes by this: that nothing is wrong any more is news enough.
+    std::fs::remove_file(manifests.join("bad.yaml")).unwrap();
+    agent.until("/pods/default/gone-node-1", |answer| answer.code == 404);
+    checkpoints_are(&checkpoints.0, 1).await;
+}
+
+#[test]
+fn a_manifest_that_calls_its_pod_restored_is_not_believed() {
+    let directory = Directory::new();
+    let marked = crate::support::manifest("web")
+        .replace("name: web", "name: web, annotations: {pod-index/restored: \"true\", other: x}");
+    directory.write("web.yaml", &marked);
+    let agent = Agent::on(&directory.0);
+    let pod: Pod = agent.get("/pods/default/web-node-1").json();
+    assert_eq!((pod.annotation("other"), pod.annotation(RESTORED)), (Some("x"), None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_the_index_when_the_agent_is_told_to_leave_is_on_disk_when_it_has() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &crate::support::manifest("web"));
+    let checkpoints = directory.0.join("checkpoints");
+    let (manifests, path) = (directory.0.to_str().unwrap(), checkpoints.to_str().unwrap());
+    let args = [
+        "--pod-manifest-path",
+        manifests,
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        path,
+        "--checkpoint-all-pods",
+    ];
+    let mut agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    assert_eq!(std::fs::read_dir(&checkpoints).unwrap().count(), 1);
+}
+
+#[test]
+fn a_place_for_checkpoints_that_cannot_be_used_is_exit_code_3_and_named() {
+    let directory = Directory::new();
+    directory.write("file", "");
+    let file = directory.0.join("file");
+    let manifests = directory.0.to_str().unwrap();
+    let output =
+        run(&["--pod-manifest-path", manifests, "--port", "0", "--checkpoint-dir", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains(file.to_str().unwrap()), "{}", stderr(&output));
+}
