@@ -132,6 +132,10 @@ pub(super) struct RunArgs {
     #[arg(value_parser = strategy)]
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
 
+    /// Let clients change the log level, by PUT /log-level.
+    #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
+    pub(super) debug_endpoints: bool,
+
     /// Print the pods once all sources were read, and exit.
     #[arg(long)]
     pub(super) once: bool,

@@ -1,6 +1,7 @@
 //! Log lines on standard error; standard output is for answers.
 
 use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -13,6 +14,7 @@ use super::cli::{LogFormat, LogLevel};
 #[derive(Clone, Debug)]
 pub(super) struct Log {
     filter: reload::Handle<LevelFilter, Registry>,
+    level: Arc<Mutex<LogLevel>>,
 }
 
 impl Log {
@@ -26,13 +28,21 @@ impl Log {
         };
         // Fails if somebody else has started logging, who then has the say.
         let _ = registry().with(filter).with(lines).try_init();
-        Self { filter: handle }
+        Self { filter: handle, level: Arc::new(Mutex::new(level)) }
+    }
+
+    /// What is logged: this and what is graver.
+    pub(super) fn level(&self) -> LogLevel {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on, this and what is graver.
     pub(super) fn set_level(&self, level: LogLevel) {
+        let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         // Fails if nobody logs any more.
-        let _ = self.filter.reload(filter(level));
+        if self.filter.reload(filter(level)).is_ok() {
+            *current = level;
+        }
     }
 }
 

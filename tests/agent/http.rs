@@ -4,7 +4,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Directory, manifest};
+use crate::support::{Agent, Directory, manifest, shipped};
 
 #[test]
 fn who_has_the_current_generation_is_not_sent_it_again() {
@@ -73,6 +73,32 @@ fn large_lists_are_squeezed_for_those_who_ask_and_read_back_the_same() {
     assert_eq!(plain.body, squeezed.body);
     let small = agent.send("GET /mirrors/pods", "Accept-Encoding: gzip\r\n", "");
     assert_eq!((small.code, small.header("content-encoding")), (200, None), "not worth it");
+}
+
+#[test]
+fn the_log_level_is_changed_by_those_who_may_and_by_nobody_else() {
+    let path = shipped();
+    let args = ["--pod-manifest-path", path.to_str().unwrap()];
+    let agent = Agent::start(&args);
+    assert_eq!(agent.get("/log-level").code, 404);
+    assert_eq!(agent.send("PUT /log-level", "", "debug").code, 404);
+
+    let agent = Agent::start(&[&args[..], &["--debug-endpoints"]].concat());
+    assert_eq!(agent.get("/log-level").body, "info\n");
+    let answer = agent.send("PUT /log-level", "", "debug\n");
+    assert_eq!((answer.code, &*answer.body), (200, "debug\n"));
+    assert_eq!(agent.get("/log-level").body, "debug\n");
+    // What is said at that level only: a connection that breaks off.
+    drop(std::net::TcpStream::connect(agent.address).unwrap());
+    agent.send("GET /pods", "Content-Length: x\r\n", "");
+    agent.wait_for_log("DEBUG");
+    for body in ["loud", "", &"x".repeat(1_000)] {
+        let answer = agent.send("PUT /log-level", "", body);
+        assert!(answer.code == 400 || answer.code == 413, "{}", answer.code);
+        let status: Value = answer.json();
+        assert!(status["message"].as_str().unwrap().contains("error, warn, info, debug, trace"), "{status}");
+    }
+    assert_eq!(agent.get("/log-level").body, "debug\n");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //!
 //! This room knows connections. What is answered is [`routes`]'.
 
+mod debug;
 mod gzip;
 mod pod_list;
 mod routes;
@@ -32,6 +33,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use self::stall::StallGuard;
 pub(super) use self::tag::Tags;
 use super::board::Board;
+use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
 use super::references::References;
@@ -62,6 +64,8 @@ pub(super) struct App {
     /// Nothing: they are not followed.
     pub(super) references: Option<References>,
     pub(super) tags: Tags,
+    /// What clients may change, if they may.
+    pub(super) debug: Option<Log>,
 }
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
 use super::gzip::{self, Gzip};
 use super::pod_list::{Form, Parts, PodList};
-use super::{App, Tags, tag};
+use super::{App, Tags, debug, tag};
 use crate::agent::answers::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::agent::metrics::CONTENT_TYPE;
 
@@ -21,6 +21,7 @@ use crate::agent::metrics::CONTENT_TYPE;
 const LARGE: usize = 64;
 
 pub(super) fn router(app: App) -> Router {
+    let debug = app.debug.clone().map(debug::router).unwrap_or_default();
     Router::new()
         .route("/pods", get(pods))
         .route("/pods/{key}", get(pod_by_key))
@@ -36,6 +37,7 @@ pub(super) fn router(app: App) -> Router {
         .route("/readyz", get(readyz))
         .fallback(nothing_here)
         .with_state(app)
+        .merge(debug)
 }
 
 /// All pods, mirrors excluded, as the kubelet's `/pods`.

@@ -38,6 +38,7 @@ pub(super) struct ConfigFile {
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
     pub(super) kubelet_metrics: bool,
+    pub(super) debug_endpoints: bool,
     pub(super) log_level: Option<LogLevel>,
     pub(super) log_format: Option<LogFormat>,
 }

@@ -43,6 +43,7 @@ pub(super) struct Settings {
     pub(super) references: Option<Strategy>,
     pub(super) address: SocketAddr,
     pub(super) kubelet_metrics: bool,
+    pub(super) debug_endpoints: bool,
     pub(super) once: bool,
     /// How long that may take; nothing: for ever.
     pub(super) once_timeout: Option<Duration>,
@@ -177,6 +178,7 @@ impl Settings {
             references: references.filter(|_| !args.once),
             address,
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
+            debug_endpoints: args.debug_endpoints || config.debug_endpoints,
             once: args.once,
             once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
@@ -200,6 +202,7 @@ impl Settings {
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
+            ("debugEndpoints", self.debug_endpoints != new.debug_endpoints),
             ("logFormat", self.log_format != new.log_format),
         ]
         .into_iter()

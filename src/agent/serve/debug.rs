@@ -1,0 +1,48 @@
+//! What an operator may change and look into from outside, if the agent was started to allow it.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use clap::ValueEnum;
+use http_body_util::{BodyExt, Collected, Limited};
+
+use super::routes::refused;
+use crate::agent::cli::LogLevel;
+use crate::agent::log::Log;
+
+/// The longest body, in bytes, that can say something.
+const LONGEST: usize = 64;
+/// How long it may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) fn router(log: Log) -> Router {
+    Router::new().route("/log-level", get(level).put(set_level)).with_state(log)
+}
+
+async fn level(State(log): State<Log>) -> String {
+    format!("{}\n", name(log.level()))
+}
+
+async fn set_level(State(log): State<Log>, request: Request) -> Response {
+    let body = tokio::time::timeout(TIMEOUT, Limited::new(request.into_body(), LONGEST).collect()).await;
+    let Ok(body) = body else {
+        return refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body does not end".to_owned());
+    };
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
+    let Ok(level) = LogLevel::from_str(String::from_utf8_lossy(&body).trim(), true) else {
+        let levels: Vec<_> = LogLevel::value_variants().iter().map(|level| name(*level)).collect();
+        let message = format!("the log level must be one of {}", levels.join(", "));
+        return refused(StatusCode::BAD_REQUEST, "BadRequest", message);
+    };
+    log.set_level(level);
+    tracing::warn!(level = name(level), "the log level was set");
+    format!("{}\n", name(level)).into_response()
+}
+
+fn name(level: LogLevel) -> String {
+    level.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
