@@ -10,6 +10,7 @@ mod life;
 mod load;
 mod log;
 mod mirrors;
+mod page;
 mod references;
 mod reload;
 mod restart;

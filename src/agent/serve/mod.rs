@@ -12,6 +12,7 @@
 
 mod debug;
 mod gzip;
+mod page;
 mod pod_list;
 mod routes;
 mod stall;

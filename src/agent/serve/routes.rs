@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
 use super::gzip::{self, Gzip};
 use super::pod_list::{Form, Parts, PodList};
-use super::{App, Tags, debug, tag};
+use super::{App, Tags, debug, page, tag};
 use crate::agent::answers::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::agent::metrics::CONTENT_TYPE;
 
@@ -38,6 +38,7 @@ pub(super) fn router(app: App) -> Router {
         .fallback(nothing_here)
         .with_state(app)
         .merge(debug)
+        .merge(page::router())
 }
 
 /// All pods, mirrors excluded, as the kubelet's `/pods`.

@@ -1,0 +1,48 @@
+//! The page at `/`: the agent's answers as a person likes to see them, fetched anew each second by the browser.
+//!
+//! The files are in the binary. They hold no data: what the page shows it asks of the other paths, as any client does.
+//! What it may do is told to the browser: its own scripts, its own style, its own agent, and nothing else. No text can
+//! become markup, not even by mistake: the browser refuses to make any of a string.
+
+use axum::Router;
+use axum::http::{HeaderName, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// The path, the type and the text of each.
+const FILES: [(&str, &str, &str); 7] = [
+    ("/", HTML, include_str!("index.html")),
+    ("/ui/page.css", CSS, include_str!("page.css")),
+    ("/ui/page.js", JS, include_str!("page.js")),
+    ("/ui/agent.js", JS, include_str!("agent.js")),
+    ("/ui/rows.js", JS, include_str!("rows.js")),
+    ("/ui/pod.js", JS, include_str!("pod.js")),
+    ("/ui/icon.svg", SVG, include_str!("icon.svg")),
+];
+
+pub(super) fn router() -> Router {
+    FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
+        router.route(path, get(async move || file(kind, text)))
+    })
+}
+
+fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let headers: [(HeaderName, &str); 6] = [
+        (header::CONTENT_TYPE, kind),
+        // They belong together, and to this version of the agent.
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    (headers, text)
+}

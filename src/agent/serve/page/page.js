@@ -1,0 +1,178 @@
+// The page: what of the agent's answers is shown where. This file ties the others together.
+
+import { Agent } from "./agent.js";
+import { show } from "./pod.js";
+import { Rows, element } from "./rows.js";
+
+const VIEWS = ["pods", "mirrors", "sources"];
+/** How many problems of one source are listed. */
+const PROBLEMS = 200;
+
+const by = (id) => document.getElementById(id);
+const link = (row) => element("a", { href: `#/pod/${encodeURIComponent(row.uid)}` }, element("bdi", {}, row.name));
+const isolated = (text) => element("bdi", {}, text || "–");
+const badge = ({ text, tone }) => element("span", { class: `badge ${tone}` }, text);
+const phase = (row) => row.phase;
+
+const pods = new Rows(by("pods"), {
+  label: "Pods", one: "pod", many: "pods", none: "The index holds no pods.",
+  columns: [
+    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    { name: "Name", class: "name", text: (row) => row.name, cell: link },
+    { name: "Kind", class: "kind", text: (row) => (row.kind === "pod" ? "" : row.kind) },
+    { name: "Mirror", class: "mirror", text: (row) => row.pair?.mirror.text ?? "", cell: (row) => row.pair && badge(row.pair.mirror) },
+    { name: "Source", class: "source", text: (row) => row.source, cell: (row) => isolated(row.source) },
+    { name: "Phase", class: "phase", text: phase, cell: (row) => isolated(phase(row)) },
+    { name: "Node", class: "node", text: (row) => row.node, cell: (row) => isolated(row.node) },
+    { name: "UID", class: "uid", text: (row) => row.uid, cell: (row) => isolated(row.uid) },
+  ],
+});
+
+const mirrors = new Rows(by("mirrors"), {
+  label: "Static pods and their mirrors", one: "pair", many: "pairs", none: "There are no static pods and no mirrors.",
+  columns: [
+    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    { name: "Name", class: "name", text: (row) => row.name, cell: (row) => (row.podUID ? link({ uid: row.podUID, name: row.name }) : isolated(row.name)) },
+    { name: "Mirror", class: "mirror", text: (row) => row.mirror.text, cell: (row) => badge(row.mirror) },
+    { name: "What is done", class: "wait", text: waiting },
+    { name: "UID of the static pod", class: "uid", text: (row) => row.podUID ?? "" },
+    { name: "UID of the mirror", class: "uid", text: (row) => row.mirrorUID ?? "" },
+  ],
+});
+
+const WAITS = {
+  sources: "waits for the sources",
+  kubeletCheck: "waits: is there a kubelet?",
+  turn: "waits for other requests",
+  answer: "waits for the answer",
+  backOff: "waits after a failure",
+  contention: "waits: somebody undoes it",
+  index: "done; the index has yet to show it",
+  endOfPod: "waits for the pod's end",
+};
+
+function waiting(row) {
+  const failure = row.lastError ? `${row.lastError.kind}: ${row.lastError.message}` : "";
+  return [row.waitsFor && (WAITS[row.waitsFor] ?? row.waitsFor), failure].filter(Boolean).join("; ");
+}
+
+const agent = new Agent(update);
+let version = -1;
+let view = "pods";
+
+/** Shows what the agent said, or that it said nothing. */
+function update() {
+  state();
+  if (agent.answered) {
+    figures();
+    sources();
+  }
+  if (agent.version !== version) {
+    version = agent.version;
+    pods.set(agent.pods);
+    mirrors.set(agent.mirrors);
+  }
+  route();
+}
+
+function state() {
+  const time = agent.answered?.toLocaleTimeString("en-GB");
+  const away = agent.problem !== null;
+  const missing = agent.sources.filter((source) => !source.seen).map((source) => source.source);
+  const [is, text] = away
+    ? ["away", time ? `No answer since ${time}; what is shown is from then` : "The agent does not answer"]
+    : agent.ready ? ["ready", "Live, ready"] : ["unready", `Live, not ready: waits for ${missing.join(", ")}`];
+  const line = by("state");
+  line.dataset.state = is;
+  line.title = agent.problem ?? "";
+  // What is said again is read out again.
+  if (line.textContent !== text) line.textContent = text;
+  document.body.classList.toggle("away", away);
+  document.title = `${away ? "No answer – " : ""}${agent.node || "pod-index"}${agent.node ? " – pod-index" : ""}`;
+  by("node").textContent = agent.node;
+}
+
+function figures() {
+  const number = (count) => count.toLocaleString("en");
+  const rate = (value) => (value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 }));
+  const pairs = agent.mirrors.filter((line) => line.podUID);
+  const mirrored = pairs.filter((line) => line.mirror.tone === "good").length;
+  by("figure-pods").textContent = number(agent.pods.length);
+  by("figure-static").textContent = number(agent.pods.filter((pod) => pod.kind === "static").length);
+  by("figure-mirrored").textContent = `${number(mirrored)} of ${number(pairs.length)}`;
+  by("figure-generation").textContent = number(agent.generation);
+  by("figure-publications").textContent = rate(agent.publications);
+  by("figure-changed").textContent = rate(agent.changed);
+}
+
+let told = "";
+
+function sources() {
+  const grave = agent.sources.flatMap((source) => source.problems).filter((problem) => problem.kind !== "skipped");
+  const badge = by("problems");
+  badge.hidden = grave.length === 0;
+  badge.textContent = grave.length === 1 ? "1 problem" : `${grave.length.toLocaleString("en")} problems`;
+  const telling = JSON.stringify([agent.sources, agent.mirrorProblem]);
+  if (telling === told) return;
+  told = telling;
+  const cards = agent.sources.map((source) => {
+    const facts = [
+      ["Pods", source.pods], ["Looks", source.checks], ["Failed looks", source.failedChecks], ["Changes", source.updates],
+      ...(source.relists ? [["Relists", source.relists]] : []),
+      ["Last look", source.lastCheck ? new Date(source.lastCheck).toLocaleTimeString("en-GB") : "none yet"],
+    ];
+    const list = element("dl", {}, ...facts.map(([name, value]) => (
+      element("div", {}, element("dt", {}, name), element("dd", {}, typeof value === "number" ? value.toLocaleString("en") : value))
+    )));
+    return element("article", {},
+      element("h2", {}, source.source, " ", element("span", { class: source.seen ? "badge good" : "badge bad" }, source.seen ? "read" : "not read yet")),
+      element("p", { class: "origin" }, element("bdi", {}, source.origin)), list, problems(source.problems));
+  });
+  if (agent.mirrorProblem) cards.unshift(element("p", { class: "note bad" }, `Mirror pods are not kept yet: ${agent.mirrorProblem}`));
+  by("sources").replaceChildren(...cards);
+}
+
+function problems(all) {
+  if (all.length === 0) return element("p", { class: "quiet" }, "Nothing is wrong.");
+  const items = all.slice(0, PROBLEMS).map((problem) => {
+    const place = [problem.origin, problem.line].filter(Boolean).join(":");
+    return element("li", { class: problem.kind === "skipped" ? "quiet" : "" },
+      element("code", {}, place), " ", element("strong", {}, problem.field ?? problem.kind), " ", problem.message.replace(/\s+/g, " "));
+  });
+  if (all.length > PROBLEMS) items.push(element("li", {}, `and ${(all.length - PROBLEMS).toLocaleString("en")} more: `, element("a", { href: "sources" }, "sources")));
+  return element("ul", { class: "problems" }, ...items);
+}
+
+/** The view, and the pod, that the address names. */
+function route() {
+  const [, name = "pods", key = null] = location.hash.split("/");
+  if (VIEWS.includes(name)) view = name;
+  for (const id of VIEWS) by(id).hidden = id !== view;
+  for (const tab of document.querySelectorAll("nav a")) {
+    if (tab.hash === `#/${view}`) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
+  by("search").inert = view === "sources";
+  let uid = null;
+  if (name === "pod" && key !== null) {
+    try {
+      uid = decodeURIComponent(key);
+    } catch {
+      // Not an address of this page.
+    }
+  }
+  void show(uid, agent.mirrors.find((line) => line.podUID === uid), agent.version, view);
+}
+
+by("filter").addEventListener("input", () => {
+  pods.filter(by("filter").value);
+  mirrors.filter(by("filter").value);
+});
+addEventListener("hashchange", route);
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.matches("input") || by("pod").open) return;
+  event.preventDefault();
+  by("filter").focus();
+});
+route();
+void agent.follow();

@@ -1,0 +1,142 @@
+// Tables of any length, of which only the rows in view are in the document. This file knows rows and columns; it must not
+// know what they are of.
+
+/** Rows above and below those in view. */
+const MARGIN = 12;
+/** More than these make a page higher than browsers can scroll. */
+const MOST = 400_000;
+
+/** An element with attributes and children. Text stays text: nothing here makes markup of a string. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children.map((child) => (typeof child === "string" ? harmless(child) : child)));
+  return made;
+}
+
+/** The text without what turns the direction of writing, breaks a line or cannot be seen. */
+export function harmless(text) {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, "\ufffd");
+}
+
+/** A table in `section`. Each column has a name, a class, the `text` of a row's cell and, if it is more, its `cell`. */
+export class Rows {
+  #all = [];
+  #shown = [];
+  #words = [];
+  #sort;
+  #down = true;
+  #height = 0;
+  #range = "";
+
+  constructor(section, { label, one, many, columns, none }) {
+    Object.assign(this, { one, many, columns, none });
+    this.#sort = columns[0];
+    this.count = element("p", { class: "count", role: "status" });
+    this.head = element("tr", {}, ...columns.map((column) => this.#heading(column)));
+    this.body = element("tbody");
+    this.table = element("table", {}, element("caption", { class: "unseen" }, label), element("thead", {}, this.head), this.body);
+    this.scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.scroll.addEventListener("scroll", () => requestAnimationFrame(() => this.#draw()), { passive: true });
+    new ResizeObserver(() => this.#draw()).observe(this.scroll);
+    section.append(this.count, this.scroll);
+  }
+
+  /** These rows from now on. */
+  set(rows) {
+    this.#all = rows.map((row) => ({ row, text: this.columns.map((column) => column.text(row)).join(" ").toLowerCase() }));
+    this.#select();
+  }
+
+  /** Only rows with all of these words. */
+  filter(text) {
+    this.#words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.scroll.scrollTop = 0;
+    this.#select();
+  }
+
+  #heading(column) {
+    const button = element("button", { type: "button" }, column.name);
+    const heading = element("th", { scope: "col", class: column.class }, button);
+    button.addEventListener("click", () => {
+      this.#down = this.#sort === column ? !this.#down : true;
+      this.#sort = column;
+      this.#select();
+    });
+    return heading;
+  }
+
+  #select() {
+    const words = this.#words;
+    this.#shown = this.#all.filter(({ text }) => words.every((word) => text.includes(word)));
+    const { text } = this.#sort;
+    const order = this.#down ? 1 : -1;
+    const by = (row) => [text(row), ...this.columns.slice(0, 2).map((column) => column.text(row))];
+    const keyed = this.#shown.map(({ row }) => ({ row, key: by(row) }));
+    keyed.sort((a, b) => {
+      for (let i = 0; i < a.key.length; i += 1) {
+        if (a.key[i] !== b.key[i]) return a.key[i] < b.key[i] ? -order : order;
+      }
+      return 0;
+    });
+    const matching = keyed.length;
+    this.#shown = keyed.slice(0, MOST).map(({ row }) => row);
+    [...this.head.children].forEach((heading, i) => {
+      const sorted = this.columns[i] === this.#sort;
+      if (sorted) heading.setAttribute("aria-sort", this.#down ? "ascending" : "descending");
+      else heading.removeAttribute("aria-sort");
+    });
+    this.table.setAttribute("aria-rowcount", String(matching + 1));
+    const all = this.#all.length;
+    const name = all === 1 ? this.one : this.many;
+    const number = (count) => count.toLocaleString("en");
+    let count = words.length > 0 ? `${number(matching)} of ${number(all)} ${name}` : `${number(all)} ${name}`;
+    if (matching > MOST) count += `; the first ${number(MOST)} are listed, the filter finds the others`;
+    // What is said again is read out again.
+    if (this.count.textContent !== count) this.count.textContent = count;
+    this.#range = "";
+    this.#draw();
+  }
+
+  /** The rows in view. */
+  #draw() {
+    if (this.scroll.clientHeight === 0) return;
+    const height = this.#height || 36;
+    const first = Math.max(0, Math.floor(this.scroll.scrollTop / height) - MARGIN);
+    const last = Math.min(this.#shown.length, first + Math.ceil(this.scroll.clientHeight / height) + 2 * MARGIN);
+    const range = `${first}-${last}`;
+    if (range === this.#range) return;
+    this.#range = range;
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const rows = this.#shown.slice(first, last).map((row, i) => this.#row(row, first + i));
+    if (this.#shown.length === 0) {
+      const why = this.#words.length > 0 ? `No ${this.one} matches the filter.` : this.none;
+      rows.push(element("tr", { class: "none" }, element("td", { colspan: String(this.columns.length) }, why)));
+    }
+    this.body.replaceChildren(this.#space(first * height), ...rows, this.#space((this.#shown.length - last) * height));
+    if (focused) [...this.body.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+    const measured = rows[0]?.getBoundingClientRect().height;
+    if (this.#shown.length > 0 && measured && Math.abs(measured - height) > 0.01) {
+      this.#height = measured;
+      this.#range = "";
+      this.#draw();
+    }
+  }
+
+  #row(row, index) {
+    const cells = this.columns.map((column) => {
+      const text = column.text(row);
+      const shown = column.cell?.(row) ?? (text || "–");
+      return element("td", { class: column.class, title: harmless(text) || undefined }, shown);
+    });
+    return element("tr", { "aria-rowindex": String(index + 2) }, ...cells);
+  }
+
+  #space(height) {
+    const row = element("tr", { class: "space", "aria-hidden": "true" });
+    row.style.height = `${height}px`;
+    return row;
+  }
+}

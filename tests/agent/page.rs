@@ -1,0 +1,74 @@
+//! The page at `/`, as far as it can be told without a browser: what is served, and what it could not do if it would.
+
+use crate::support::{Agent, Directory, manifest};
+
+/// What would let text become markup or code.
+const FORBIDDEN: [&str; 9] = [
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacentHTML",
+    "document.write",
+    "DOMParser",
+    "eval(",
+    "new Function",
+    "javascript:",
+    "http://",
+];
+
+#[test]
+fn the_page_is_html_that_may_run_nothing_but_its_own_scripts() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    let agent = Agent::on(&directory.0);
+    let page = agent.send("GET /", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", "");
+    assert_eq!((page.code, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(page.body.starts_with("<!doctype html>"));
+    let policy = page.header("content-security-policy").unwrap();
+    for directive in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+    ] {
+        assert!(policy.split("; ").any(|part| part == directive), "{directive} is not in {policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    // What the policy would forbid is not tried.
+    assert!(page.body.contains("<script type=\"module\" src=") && page.body.matches("<script").count() == 1);
+    assert!(!page.body.contains("style=") && !page.body.contains(" on"));
+}
+
+#[test]
+fn what_the_page_names_is_served_with_its_type_and_makes_no_markup_of_text() {
+    let directory = Directory::new();
+    let agent = Agent::on(&directory.0);
+    let page = agent.get("/").body;
+    let mut files: Vec<_> = page.split(['"']).filter(|part| part.starts_with("ui/")).collect();
+    files.extend(["ui/agent.js", "ui/rows.js", "ui/pod.js"]);
+    assert!(files.len() > 5);
+    for file in files {
+        let answer = agent.get(&format!("/{file}"));
+        let kind = match file.rsplit('.').next() {
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        assert_eq!((answer.code, answer.header("content-type")), (200, Some(kind)), "{file}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{file}");
+        if file != "ui/icon.svg" {
+            for forbidden in FORBIDDEN {
+                assert!(!answer.body.contains(forbidden), "{forbidden} in {file}");
+            }
+        }
+        // What a script imports is there, too.
+        for imported in answer.body.lines().filter_map(|line| line.split(" from \"./").nth(1)) {
+            let imported = imported.trim_end_matches("\";");
+            assert_eq!(agent.get(&format!("/ui/{imported}")).code, 200, "{imported}");
+        }
+    }
+}
