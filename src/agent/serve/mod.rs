@@ -7,11 +7,13 @@
 //! | size and number of headers | long URLs, many headers |
 //! | time without a byte taken | clients that ask and do not read |
 //! | time for all to end, at the end | all of the above, at shutdown |
+//! | the name it is called by, on loopback | pages of others, in a browser on this machine |
 //!
 //! This room knows connections. What is answered is [`routes`]'.
 
 mod debug;
 mod gzip;
+mod host;
 mod page;
 mod pod_list;
 mod routes;
@@ -71,7 +73,9 @@ pub(super) struct App {
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.
 pub(super) async fn serve(listener: TcpListener, app: App, stop: watch::Receiver<bool>) {
+    let is_private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let router = routes::router(app);
+    let router = if is_private { host::checked(router) } else { router };
     let mut tasks = JoinSet::new();
     let mut oldest_first = VecDeque::new();
     loop {

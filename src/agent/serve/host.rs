@@ -1,0 +1,79 @@
+//! Which name a client may call the agent by where it serves on loopback, without TLS: an address, `localhost`, or a name
+//! without a dot.
+//!
+//! A page in a browser may ask for nothing but what has its own name. Whoever owns that name can have it lead to 127.0.0.1
+//! from one moment to the next, and the page would read what the agent serves to its own machine. The name tells: it is in
+//! `Host`, and it is a name of the public tree, with a dot in it.
+
+use std::net::IpAddr;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+
+use super::routes::refused;
+
+/// Turns away those who were led here by somebody else's name.
+pub(super) fn checked(router: Router) -> Router {
+    router.layer(middleware::from_fn(check))
+}
+
+async fn check(request: Request, next: Next) -> Response {
+    let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or("."));
+    match named {
+        Some(host) if !is_local(host) => {
+            let message = format!(
+                "this agent serves on loopback: ask for localhost, or for its address, and not for {host:?}"
+            );
+            refused(StatusCode::MISDIRECTED_REQUEST, "MisdirectedRequest", message)
+        }
+        _ => next.run(request).await,
+    }
+}
+
+/// Whether `host`, perhaps with a port, can be no name of the public tree.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    address.parse::<IpAddr>().is_ok()
+        || !name.contains('.')
+        || name.to_ascii_lowercase().ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+
+    #[test]
+    fn addresses_localhost_and_names_without_a_dot_are_local_and_nothing_else_is() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:10270",
+            "[::1]:10270",
+            "[::1]",
+            "localhost",
+            "localhost:1",
+            "LOCALHOST",
+            "a.localhost",
+            "node",
+            "",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:10270",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:80",
+            ".",
+            "1.2.3.4.5:1",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}
