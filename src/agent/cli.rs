@@ -47,6 +47,12 @@ pub(super) enum Query {
         /// A UID of a pod or of a mirror pod.
         uid: String,
     },
+    /// Watch it on the terminal: pods, static pods and their mirrors, sources, rates. `q` leaves.
+    Top {
+        /// How often to ask.
+        #[arg(long, value_name = "DURATION", default_value = "1s")]
+        interval: GoDuration,
+    },
 }
 
 /// Where the pods come from, and what to do with them.

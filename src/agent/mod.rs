@@ -46,6 +46,7 @@ mod settings;
 mod signals;
 mod systemd;
 mod table;
+mod top;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,8 @@ mod references;
 mod reload;
 mod restart;
 mod support;
+mod terminal;
+mod top;
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,0 +1,85 @@
+//! `pod-index top`: a running agent on the terminal, refreshed until somebody has seen enough.
+//!
+//! ```text
+//! HTTP ─> ask ─> model <─ keys
+//!                  └─> draw ─> text ─> screen ─> terminal
+//! ```
+//! This room asks as any other client does. It must not know how the agent comes by its answers.
+
+mod ask;
+mod draw;
+mod model;
+mod screen;
+mod seen;
+mod text;
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, SystemTime};
+
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use self::model::{Model, Wish};
+use self::screen::Screen;
+use super::client::Server;
+use super::exit::Failure;
+use super::signals::{Hangups, Signals};
+
+/// How often what is shown is looked over though nothing happened: time has passed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Shows the agent on `server` until somebody leaves.
+pub(super) fn run(server: Server, every: Duration) -> Result<(), Failure> {
+    if !io::stdout().is_terminal() {
+        let message =
+            "top draws on a terminal, and standard output is none; programs ask /pods, /sources and /metrics";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    // One thread asks, so that a long answer keeps no key waiting.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let done = runtime.block_on(watch(server, every));
+    // Whatever is being asked is of no interest any more.
+    runtime.shutdown_background();
+    done.map_err(|error| Failure::unable("the terminal", error))
+}
+
+async fn watch(server: Server, every: Duration) -> io::Result<()> {
+    // First, for a signal that comes before would leave the terminal as no shell likes it.
+    let (mut signals, mut hangups) = (Signals::new()?, Hangups::new()?);
+    let mut screen = Screen::enter()?;
+    let mut keys = EventStream::new();
+    let (heard, mut news) = mpsc::channel(1);
+    let mut model = Model::new(server.address);
+    tokio::spawn(ask::follow(server, every, heard));
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        let (width, height) = screen.size()?;
+        screen.draw(draw::frame(&mut model, SystemTime::now(), width, height))?;
+        tokio::select! {
+            event = keys.next() => match event {
+                Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
+                    if model.key(key) == Wish::Leave {
+                        return Ok(());
+                    }
+                }
+                Some(Ok(Event::Resize(..))) => screen.forget(),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+                None => return Ok(()),
+            },
+            answer = news.recv() => match answer {
+                Some(answer) => model.hear(answer, SystemTime::now()),
+                // A bug took it away, and has been told of.
+                None => return Err(io::Error::other("nobody asks the agent any more")),
+            },
+            _ = signals.next() => return Ok(()),
+            () = hangups.next() => return Ok(()),
+            _ = tick.tick() => {}
+        }
+    }
+}

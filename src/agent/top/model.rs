@@ -1,0 +1,264 @@
+//! What is known of the agent, and what of it is to be seen: view, filter, order, place. Pure: keys and answers in, no I/O.
+
+mod list;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use self::list::Column;
+pub(super) use self::list::{List, Row};
+use super::seen::{Answer, Cells, Counts, Pair, Sources};
+
+/// Rates are of the last so much time.
+const WINDOW: Duration = Duration::from_secs(10);
+/// The longest filter; more than any name has.
+const LONGEST: usize = 512;
+
+const POD_COLUMNS: [Column; 8] = [
+    Column::always("NAMESPACE"),
+    Column::always("NAME"),
+    Column::until("KIND", 5),
+    Column::until("MIRROR", 6),
+    Column::until("SOURCE", 3),
+    Column::until("PHASE", 4),
+    Column::until("NODE", 1),
+    Column::until("UID", 2),
+];
+
+const PAIR_COLUMNS: [Column; 6] = [
+    Column::always("NAMESPACE"),
+    Column::always("NAME"),
+    Column::until("MIRROR", 4),
+    Column::until("WHAT IS DONE", 3),
+    Column::until("POD UID", 2),
+    Column::until("MIRROR UID", 1),
+];
+
+/// Which part of it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Pods,
+    Mirrors,
+    Sources,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Stay,
+    Leave,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) server: SocketAddr,
+    pub(super) view: View,
+    pub(super) filter: String,
+    /// The filter is being typed.
+    pub(super) is_typing: bool,
+    pub(super) pods: List,
+    pub(super) pairs: List,
+    pub(super) sources: Sources,
+    pub(super) generation: u64,
+    pub(super) static_pods: usize,
+    /// Static pods, and how many of them have the mirror that they should have.
+    pub(super) mirrored: (usize, usize),
+    /// Why mirror pods are not kept yet.
+    pub(super) mirror_problem: Option<String>,
+    /// When it answered last.
+    pub(super) answered: Option<SystemTime>,
+    /// Why it does not.
+    pub(super) problem: Option<String>,
+    /// The first line that is shown; how many there are room for, as of the last drawing.
+    pub(super) scroll: usize,
+    pub(super) page: usize,
+    table: Vec<Cells>,
+    known_pairs: Vec<Pair>,
+    samples: VecDeque<(SystemTime, Counts)>,
+}
+
+impl Model {
+    /// Nothing is known yet of the agent on `server`.
+    pub(super) fn new(server: SocketAddr) -> Self {
+        Self {
+            server,
+            view: View::Pods,
+            filter: String::new(),
+            is_typing: false,
+            pods: List::new(&POD_COLUMNS),
+            pairs: List::new(&PAIR_COLUMNS),
+            sources: Sources::default(),
+            generation: 0,
+            static_pods: 0,
+            mirrored: (0, 0),
+            mirror_problem: None,
+            answered: None,
+            problem: None,
+            scroll: 0,
+            page: 1,
+            table: Vec::new(),
+            known_pairs: Vec::new(),
+            samples: VecDeque::new(),
+        }
+    }
+
+    /// The agent has answered, or has not; what it said before stands in that case.
+    pub(super) fn hear(&mut self, answer: Result<Answer, String>, now: SystemTime) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(problem) => {
+                self.problem = Some(problem);
+                self.samples.clear();
+                return;
+            }
+        };
+        self.problem = None;
+        self.answered = Some(now);
+        self.sources = answer.sources;
+        self.mirror_problem = answer.mirrors.problem;
+        let pairs: Vec<_> = answer.mirrors.orphans.into_iter().chain(answer.mirrors.pods).collect();
+        let is_new = answer.pods.is_some() || pairs != self.known_pairs;
+        if let Some(table) = answer.pods {
+            self.generation = table.generation().unwrap_or_default();
+            self.table = table.rows.into_iter().map(|row| row.cells).collect();
+        }
+        if is_new {
+            self.known_pairs = pairs;
+            self.list();
+        }
+        if let Some(counts) = answer.counts {
+            self.sample(counts, now);
+        }
+    }
+
+    /// Makes rows of what is known.
+    fn list(&mut self) {
+        let by_uid: HashMap<&str, &Pair> = self
+            .known_pairs
+            .iter()
+            .filter_map(|pair| pair.pod_uid.as_deref().map(|uid| (uid, pair)))
+            .collect();
+        let pod = |cells: &Cells| {
+            let Cells { namespace, name, uid, source, kind, phase, node } = cells;
+            let pair = by_uid.get(uid.as_str());
+            let kind = if kind == "pod" { "" } else { kind };
+            let mirror = pair.map_or("", |pair| pair.state());
+            let is_good = pair.and_then(|pair| pair.is_good());
+            Row::new([namespace, name, kind, mirror, source, phase, node, uid], (3, is_good))
+        };
+        let pair = |pair: &Pair| {
+            let uid = |uid: &Option<String>| uid.clone().unwrap_or_default();
+            let cells = [
+                &pair.namespace,
+                &pair.name,
+                pair.state(),
+                &pair.doing(),
+                &uid(&pair.pod_uid),
+                &uid(&pair.mirror_uid),
+            ];
+            Row::new(cells, (2, pair.is_good()))
+        };
+        self.static_pods = self.table.iter().filter(|cells| cells.kind == "static").count();
+        let pairs = self.known_pairs.iter().filter(|pair| pair.pod_uid.is_some());
+        let good = pairs.clone().filter(|pair| pair.is_good() == Some(true)).count();
+        self.mirrored = (good, pairs.count());
+        self.pods.set(self.table.iter().map(pod).collect(), &self.filter);
+        self.pairs.set(self.known_pairs.iter().map(pair).collect(), &self.filter);
+    }
+
+    fn sample(&mut self, counts: Counts, now: SystemTime) {
+        // Counts that fall are another run's.
+        if self.samples.back().is_some_and(|(_, last)| counts.publications < last.publications) {
+            self.samples.clear();
+        }
+        self.samples.push_back((now, counts));
+        let is_old = |time: &SystemTime| now.duration_since(*time).is_ok_and(|age| age > WINDOW);
+        while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(time, _)| is_old(time)) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Publications and changes of pods a second, once they can be told.
+    pub(super) fn rates(&self) -> Option<(f64, f64)> {
+        let ((from, first), (to, last)) = (self.samples.front()?, self.samples.back()?);
+        let seconds = to.duration_since(*from).ok().filter(|time| !time.is_zero())?.as_secs_f64();
+        Some(((last.publications - first.publications) / seconds, (last.changes - first.changes) / seconds))
+    }
+
+    /// The list that is shown, if it is one.
+    pub(super) fn shown(&mut self) -> Option<&mut List> {
+        match self.view {
+            View::Pods => Some(&mut self.pods),
+            View::Mirrors => Some(&mut self.pairs),
+            View::Sources => None,
+        }
+    }
+
+    /// A key was pressed.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+        let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if with_control => return Wish::Leave,
+            _ if self.is_typing => self.typed(key.code, with_control),
+            KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
+            KeyCode::Char('/') => self.is_typing = self.view != View::Sources,
+            KeyCode::Down | KeyCode::Char('j') => self.scroll = self.scroll.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll = self.scroll.saturating_add(self.page),
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.page),
+            KeyCode::Home | KeyCode::Char('g') => self.scroll = 0,
+            // As far down as there is something, which drawing knows.
+            KeyCode::End | KeyCode::Char('G') => self.scroll = usize::MAX,
+            KeyCode::Char('1') => self.look_at(View::Pods),
+            KeyCode::Char('2') => self.look_at(View::Mirrors),
+            KeyCode::Char('3') => self.look_at(View::Sources),
+            KeyCode::Tab | KeyCode::Right => self.look_at(match self.view {
+                View::Pods => View::Mirrors,
+                View::Mirrors => View::Sources,
+                View::Sources => View::Pods,
+            }),
+            KeyCode::BackTab | KeyCode::Left => self.look_at(match self.view {
+                View::Pods => View::Sources,
+                View::Mirrors => View::Pods,
+                View::Sources => View::Mirrors,
+            }),
+            KeyCode::Char('s') => self.order(List::sort_by_next),
+            KeyCode::Char('r') => self.order(List::reverse),
+            _ => {}
+        }
+        Wish::Stay
+    }
+
+    fn typed(&mut self, code: KeyCode, with_control: bool) {
+        match code {
+            KeyCode::Enter | KeyCode::Tab => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Char('u') if with_control => self.filter.clear(),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(c) if !with_control && self.filter.len() < LONGEST => self.filter.push(c),
+            _ => return,
+        }
+        self.scroll = 0;
+        self.pods.select(&self.filter);
+        self.pairs.select(&self.filter);
+    }
+
+    fn look_at(&mut self, view: View) {
+        self.view = view;
+        self.scroll = 0;
+    }
+
+    fn order(&mut self, change: fn(&mut List, &str)) {
+        let filter = self.filter.clone();
+        self.scroll = 0;
+        if let Some(list) = self.shown() {
+            change(list, &filter);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A terminal of its own for a program, and what is to be seen on it.
+
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use vt100::{Parser, Screen};
+
+use crate::support::PATIENCE;
+
+pub struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+    keyboard: Box<dyn Write + Send>,
+    shared: Arc<(Mutex<Seen>, Condvar)>,
+}
+
+/// What the program has written, and what that comes to.
+struct Seen {
+    parser: Parser,
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+fn size((width, height): (u16, u16)) -> PtySize {
+    PtySize { rows: height, cols: width, pixel_width: 0, pixel_height: 0 }
+}
+
+fn some(cells: u16) -> NonZeroU16 {
+    NonZeroU16::new(cells).unwrap()
+}
+
+impl Terminal {
+    /// Runs the program in a terminal of so many columns and lines.
+    pub fn run(args: &[&str], (width, height): (u16, u16)) -> Self {
+        let pair = native_pty_system().openpty(size((width, height))).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pod-index"));
+        command.args(args);
+        command.env("TERM", "xterm-256color");
+        command.env_remove("NO_COLOR");
+        let child = pair.slave.spawn_command(command).unwrap();
+        let seen =
+            Seen { parser: Parser::new(some(height), some(width), 0), bytes: Vec::new(), ended: false };
+        let shared = Arc::new((Mutex::new(seen), Condvar::new()));
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let reader = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            loop {
+                // Fails once nobody has the terminal open any more.
+                let read = output.read(&mut buffer).unwrap_or(0);
+                let mut seen = reader.0.lock().unwrap();
+                seen.parser.process(&buffer[..read]);
+                seen.bytes.extend_from_slice(&buffer[..read]);
+                seen.ended = read == 0;
+                reader.1.notify_all();
+                if read == 0 {
+                    return;
+                }
+            }
+        });
+        let keyboard = pair.master.take_writer().unwrap();
+        Self { child, master: pair.master, keyboard, shared }
+    }
+
+    /// Presses keys, as the terminal sends them.
+    pub fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub fn resize(&self, (width, height): (u16, u16)) {
+        self.shared.0.lock().unwrap().parser.screen_mut().set_size(some(height), some(width));
+        self.master.resize(size((width, height))).unwrap();
+    }
+
+    /// Waits until what is to be seen is as it should be; the text of it.
+    pub fn until(&self, good: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen = self.shared.0.lock().unwrap();
+        loop {
+            let text = seen.parser.screen().contents();
+            if good(&text) {
+                return text;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(seen);
+                panic!("still to be seen:\n{text}");
+            }
+            seen = self.shared.1.wait_timeout(seen, left.min(Duration::from_secs(1))).unwrap().0;
+        }
+    }
+
+    /// What is to be seen now, with its colours.
+    pub fn screen(&self) -> Screen {
+        self.shared.0.lock().unwrap().parser.screen().clone()
+    }
+
+    /// All that was ever written to it.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.shared.0.lock().unwrap().bytes.clone()
+    }
+
+    /// How it treats what is typed, in words that can be compared.
+    pub fn mode(&self) -> String {
+        format!("{:?}", self.master.get_termios().unwrap())
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.process_id().unwrap().to_string();
+        let killed = std::process::Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// Waits for the end of the program, and of what it has written; the exit code.
+    pub fn wait(&mut self) -> u32 {
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut seen = self.shared.0.lock().unwrap();
+        while !seen.ended {
+            assert!(Instant::now() < deadline, "its output does not end");
+            seen = self.shared.1.wait_timeout(seen, Duration::from_secs(1)).unwrap().0;
+        }
+        self.child.wait().unwrap().exit_code()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,182 @@
+//! `pod-index top`, in a terminal of its own, beside a running agent.
+
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, shipped, stderr, stdout};
+use crate::terminal::Terminal;
+
+const SIZE: (u16, u16) = (120, 24);
+
+fn top(agent: &Agent) -> Terminal {
+    Terminal::run(&["top", "--interval", "100ms", "--port", &agent.address.port().to_string()], SIZE)
+}
+
+/// The terminal is as a shell wants it.
+fn assert_given_back(terminal: &Terminal, mode: &str) {
+    assert_eq!(terminal.mode(), mode);
+    let screen = terminal.screen();
+    assert!(!screen.alternate_screen() && !screen.hide_cursor());
+    assert_eq!(screen.contents(), "", "nothing is left on it");
+    let bytes = String::from_utf8(terminal.bytes()).unwrap();
+    assert_eq!(bytes.matches("\x1b[?7l").count(), 1);
+    assert!(bytes.rfind("\x1b[?7h") > bytes.rfind("\x1b[?7l"), "lines are wrapped again");
+}
+
+/// How a terminal treats what is typed before a program takes it.
+fn untouched() -> String {
+    let mut terminal = Terminal::run(&["--version"], SIZE);
+    assert_eq!(terminal.wait(), 0);
+    terminal.mode()
+}
+
+#[test]
+fn a_pod_that_comes_is_seen_and_found_and_q_leaves_the_terminal_as_it_was() {
+    let directory = Directory::new();
+    directory.write("first.yaml", &manifest("first"));
+    let agent = Agent::on(&directory.0);
+    let mut terminal = top(&agent);
+    terminal.until(|seen| seen.contains("first-node-1") && seen.contains("● ready"));
+    assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
+    assert_ne!(terminal.mode(), untouched(), "keys come one by one");
+
+    directory.write("second.yaml", &manifest("second"));
+    let seen = terminal.until(|seen| seen.contains("second-node-1") && seen.contains("2 pods "));
+    assert!(seen.contains("first-node-1"));
+
+    terminal.press("/sec");
+    terminal.until(|seen| seen.contains("/sec") && !seen.contains("first-node-1"));
+    terminal.press("\r");
+    std::fs::remove_file(directory.0.join("second.yaml")).unwrap();
+    terminal.until(|seen| seen.contains("nothing matches") && seen.contains("Pods 0/1"));
+
+    terminal.press("\t");
+    terminal.until(|seen| seen.contains("MIRROR UID") || seen.contains("WHAT IS DONE"));
+    terminal.press("\t");
+    terminal.until(|seen| seen.contains(directory.0.to_str().unwrap()));
+
+    terminal.press("q");
+    assert_eq!(terminal.wait(), 0);
+    assert_given_back(&terminal, &untouched());
+}
+
+#[test]
+fn what_is_wrong_with_a_manifest_is_seen_and_a_smaller_terminal_does_no_harm() {
+    let directory = Directory::new();
+    directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
+    let agent = Agent::on(&directory.0);
+    let mut terminal = top(&agent);
+    terminal.until(|seen| seen.contains("1 problem"));
+    terminal.press("3");
+    terminal.until(|seen| seen.contains("bad.yaml:4: spec.containers:"));
+    for size in [(30, 8), (1, 1), (200, 50)] {
+        terminal.resize(size);
+    }
+    // The footer is on the last line of the new size.
+    terminal.until(|seen| seen.lines().nth(49).is_some_and(|line| line.starts_with("q quit")));
+    terminal.press("\x1b");
+    assert_eq!(terminal.wait(), 0);
+    assert_given_back(&terminal, &untouched());
+}
+
+#[test]
+fn control_c_and_signals_leave_the_terminal_as_it_was() {
+    let agent = Agent::on(&shipped());
+    let untouched = untouched();
+    for how in ["Ctrl-C", "TERM", "INT", "HUP"] {
+        let mut terminal = top(&agent);
+        terminal.until(|seen| seen.contains("5 pods "));
+        if how == "Ctrl-C" {
+            terminal.press("\x03");
+        } else {
+            terminal.signal(how);
+        }
+        assert_eq!(terminal.wait(), 0, "{how}");
+        assert_given_back(&terminal, &untouched);
+    }
+}
+
+/// An agent on a port of one's choice; killed when dropped.
+pub struct At(Child);
+
+impl At {
+    pub fn port(port: u16) -> Self {
+        let (path, port_text) = (shipped(), port.to_string());
+        let args = ["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"];
+        let mut command: Command = binary(&[&args[..], &["--port", &port_text]].concat());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let agent = Self(child);
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "nobody serves on {port}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        agent
+    }
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_agent_may_go_away_and_come_back() {
+    // Taken from a listener that is gone: nobody else is likely to get it in between.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--port", &port.to_string()], SIZE);
+    terminal.until(|seen| seen.contains("no answer") && seen.contains("trying again"));
+    for _ in 0..2 {
+        let agent = At::port(port);
+        terminal.until(|seen| seen.contains("● ready") && seen.contains("etcd-node-1"));
+        drop(agent);
+        let seen = terminal.until(|seen| seen.contains("no answer since"));
+        assert!(seen.contains("etcd-node-1"), "what it said stays:\n{seen}");
+        terminal.until(|seen| seen.contains("no answer for ") && !seen.contains("no answer for 0 s"));
+    }
+    terminal.press("q");
+    assert_eq!(terminal.wait(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_name_reaches_the_terminal_as_anything_but_text() {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    let hostile = "\x1b]0;owned\x07\x1b[2J\u{9b}31mred\r\n\u{202e}end";
+    let mut evil = pod(hostile, "node-1", &json!({ "kubernetes.io/config.source": hostile }));
+    evil["status"] = json!({ "phase": hostile });
+    server.put("pods", &evil);
+    directory.write("bad\x1b]0;owned\x07.yaml", "kind: Pod");
+    let path = directory.0.to_str().unwrap();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mut terminal = top(&agent);
+    terminal.until(|seen| seen.contains("]0;owned"));
+    terminal.press("3");
+    terminal.until(|seen| seen.contains("]0;owned.yaml"));
+    terminal.press("q");
+    assert_eq!(terminal.wait(), 0);
+    let bytes = String::from_utf8(terminal.bytes()).unwrap();
+    for shown in ["\u{fffd}]0;owned\u{fffd}\u{fffd}[2J\u{fffd}31mred", "bad\u{fffd}]0;owned\u{fffd}.yaml"] {
+        assert!(bytes.contains(shown), "{shown:?}");
+    }
+    for forbidden in ["\x1b]", "\x07", "\x1b[2J", "\u{9b}", "\r", "\u{202e}"] {
+        assert!(!bytes.contains(forbidden), "{forbidden:?}");
+    }
+}
+
+#[test]
+fn without_a_terminal_it_says_so() {
+    let output = run(&["top"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    assert!(stderr(&output).contains("top draws on a terminal"), "{}", stderr(&output));
+}
