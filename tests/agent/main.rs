@@ -3,6 +3,7 @@
 mod api;
 #[path = "../support/api_server/mod.rs"]
 mod api_server;
+mod browser;
 mod config;
 mod hostile;
 mod http;

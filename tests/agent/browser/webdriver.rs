@@ -1,0 +1,181 @@
+//! Chromium, driven by `chromedriver` in the words of W3C's `WebDriver`: only as many of them as the tests need.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::support::{Directory, PATIENCE};
+
+/// How a reference to an element is told from other objects.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Nothing is asked of the network but the page, and no sandbox is to be had in a container.
+const FLAGS: [&str; 10] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+];
+
+/// A browser with one window; gone when dropped.
+pub struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+    profile: Directory,
+}
+
+impl Browser {
+    /// A window of so many CSS pixels that shows the page at `url`.
+    pub fn open(url: &str, (width, height): (u32, u32)) -> Self {
+        let profile = Directory::new();
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver; on Debian: apt-get install chromium chromium-driver");
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            line.strip_prefix("ChromeDriver was started successfully on port ")?
+                .trim_end_matches('.')
+                .parse()
+                .ok()
+        });
+        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("the driver says where it listens")));
+        let mut browser = Self { driver, address, session: String::new(), profile };
+        let mut flags: Vec<String> = FLAGS.map(str::to_owned).to_vec();
+        flags.push(format!("--user-data-dir={}", browser.profile.0.display()));
+        flags.push(format!("--window-size={width},{height}"));
+        let wanted = json!({
+            "browserName": "chrome",
+            "goog:chromeOptions": { "args": flags },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        });
+        let session = browser.call("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
+        browser.session = format!("/session/{}", session["sessionId"].as_str().unwrap());
+        // The page gets all of it, whatever the window's frame takes.
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        browser.devtools("Emulation.setDeviceMetricsOverride", &metrics);
+        browser.go(url);
+        browser
+    }
+
+    pub fn go(&self, url: &str) {
+        self.ask("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// Runs a script in the page; what it returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// The text of what a selector selects, as it is to be seen.
+    pub fn text(&self, selector: &str) -> String {
+        let script = format!("return document.querySelector({}).innerText", json!(selector));
+        self.run(&script).as_str().unwrap().to_owned()
+    }
+
+    /// Waits until what the script returns is true.
+    pub fn until(&self, script: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.run(&format!("return Boolean({script})")) != json!(true) {
+            let is_late = Instant::now() > deadline;
+            assert!(!is_late, "not so: {script}; the page says:\n{}\n{:?}", self.text("body"), self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn click(&self, selector: &str) {
+        self.ask("POST", &format!("/element/{}/click", self.find(selector)), &json!({}));
+    }
+
+    /// Types into what a selector selects.
+    pub fn type_into(&self, selector: &str, text: &str) {
+        self.ask("POST", &format!("/element/{}/value", self.find(selector)), &json!({ "text": text }));
+    }
+
+    fn find(&self, selector: &str) -> String {
+        let found = self.ask("POST", "/element", &json!({ "using": "css selector", "value": selector }));
+        found[ELEMENT].as_str().unwrap().to_owned()
+    }
+
+    /// A command of Chromium's own.
+    pub fn devtools(&self, command: &str, params: &Value) -> Value {
+        self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": params }))
+    }
+
+    /// What the browser has to complain about since it was asked last.
+    pub fn log(&self) -> Vec<String> {
+        let entries = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
+        let message = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
+        entries.as_array().unwrap().iter().map(message).collect()
+    }
+
+    /// The window as a PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        let picture: ByteString =
+            serde_json::from_value(self.ask("GET", "/screenshot", &Value::Null)).unwrap();
+        picture.0
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.call(method, &format!("{}{path}", self.session), body)
+    }
+
+    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(3 * PATIENCE)).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut length = 0;
+        let mut line = String::new();
+        while stream.read_line(&mut line).unwrap() > 2 {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            line.clear();
+        }
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).unwrap();
+        let mut answer: Value = serde_json::from_slice(&bytes).unwrap();
+        let value = answer["value"].take();
+        assert!(value.get("error").is_none(), "{method} {path} {body}: {value}");
+        value
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver takes the browser along when it is told to, and only then.
+        if !self.session.is_empty()
+            && let Ok(mut stream) = TcpStream::connect(self.address)
+        {
+            let _ = write!(
+                stream,
+                "DELETE {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+                self.session
+            );
+            let _ = stream.set_read_timeout(Some(PATIENCE));
+            let _ = stream.read(&mut [0; 64]);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
