@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
+use super::exit::Failure;
 use super::settings::GoDuration;
 use crate::references::Strategy;
 
@@ -28,6 +29,9 @@ pub(super) struct Cli {
 
     #[command(flatten)]
     pub(super) server: ServerArgs,
+
+    #[command(flatten)]
+    pub(super) client: ClientArgs,
 
     /// How to print.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
@@ -138,6 +142,25 @@ pub(super) struct RunArgs {
     #[arg(value_parser = strategy)]
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
 
+    /// Serve on an --address that is not this machine's own loopback, and without TLS. Whoever can reach it can then read
+    /// every pod, with all that its specification says, and so can whoever listens on the way.
+    #[arg(long, env = "POD_INDEX_ALLOW_REMOTE_CLIENTS")]
+    pub(super) allow_remote_clients: bool,
+
+    /// Serve over TLS, with this certificate, in PEM, and those after it that lead to an authority. Looked at every ten
+    /// seconds and on SIGHUP; new files that are no good, or do not belong together, change nothing.
+    #[arg(long, env = "POD_INDEX_TLS_CERT_FILE", value_name = "FILE")]
+    pub(super) tls_cert_file: Option<PathBuf>,
+
+    /// That certificate's private key, in PEM.
+    #[arg(long, env = "POD_INDEX_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
+    pub(super) tls_private_key_file: Option<PathBuf>,
+
+    /// Serve only clients that present a certificate of these authorities, in PEM, /livez and /metrics included. Without
+    /// it, TLS keeps others from listening, but whoever can reach the agent can ask it.
+    #[arg(long, env = "POD_INDEX_CLIENT_CA_FILE", value_name = "FILE")]
+    pub(super) client_ca_file: Option<PathBuf>,
+
     /// Let clients change the log level, by PUT /log-level.
     #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
     pub(super) debug_endpoints: bool,
@@ -173,6 +196,49 @@ pub(super) struct ServerArgs {
     /// The port of the agent; 0 serves on any free one [default: 10270].
     #[arg(long, global = true, env = "POD_INDEX_PORT")]
     pub(super) port: Option<u16>,
+}
+
+/// How an agent that serves over TLS is asked. The names are kubectl's.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Asking over TLS")]
+pub(super) struct ClientArgs {
+    /// Ask over TLS, trusting these authorities, in PEM.
+    #[arg(
+        long,
+        global = true,
+        visible_alias = "ca-file",
+        env = "POD_INDEX_CERTIFICATE_AUTHORITY",
+        value_name = "FILE"
+    )]
+    pub(super) certificate_authority: Option<PathBuf>,
+
+    /// The name that the agent's certificate must have, instead of its address.
+    #[arg(long, global = true, env = "POD_INDEX_TLS_SERVER_NAME", value_name = "NAME")]
+    pub(super) tls_server_name: Option<String>,
+
+    /// The certificate to present, in PEM.
+    #[arg(long, global = true, env = "POD_INDEX_CLIENT_CERTIFICATE", value_name = "FILE")]
+    pub(super) client_certificate: Option<PathBuf>,
+
+    /// Its private key, in PEM.
+    #[arg(long, global = true, env = "POD_INDEX_CLIENT_KEY", value_name = "FILE")]
+    pub(super) client_key: Option<PathBuf>,
+}
+
+impl ClientArgs {
+    /// Whoever serves and names an authority here means clients', and would have none of them looked at.
+    pub(super) fn is_not_for_serving(&self) -> Result<(), Failure> {
+        let Self { certificate_authority, tls_server_name, client_certificate, client_key } = self;
+        let files = [certificate_authority, client_certificate, client_key];
+        if tls_server_name.is_none() && files.iter().all(|file| file.is_none()) {
+            return Ok(());
+        }
+        Err(Failure::Usage(
+            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for asking; to serve, \
+             --tls-cert-file, --tls-private-key-file and --client-ca-file"
+                .to_owned(),
+        ))
+    }
 }
 
 /// A strategy by the kubelet's name for it.

@@ -18,8 +18,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::answers::Translation;
-use super::cli::{Output, Query, ServerArgs};
+use super::cli::{ClientArgs, Output, Query, ServerArgs};
 use super::exit::Failure;
+use super::tls::ClientTls;
 use super::{format, settings, table, top};
 
 /// How long the whole conversation may take.
@@ -29,12 +30,18 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Asks one question.
-pub(super) fn ask(query: &Query, server: &ServerArgs, output: Output) -> Result<(), Failure> {
+pub(super) fn ask(
+    query: &Query,
+    server: &ServerArgs,
+    client: &ClientArgs,
+    output: Output,
+) -> Result<(), Failure> {
     let address = SocketAddr::new(
         server.address.unwrap_or(settings::DEFAULT_ADDRESS),
         server.port.unwrap_or(settings::DEFAULT_PORT),
     );
-    let server = Server { address };
+    let tls = ClientTls::load(client, address.ip()).map_err(Failure::Usage)?;
+    let server = Server { address, tls };
     match query {
         Query::Get { pod } => {
             let path = match pod.split_once('/') {
@@ -61,10 +68,11 @@ fn escaped(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
 }
 
-/// Where an agent is.
+/// Where an agent is, and how it is spoken to; without TLS: plainly.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
+    tls: Option<ClientTls>,
 }
 
 /// GETs `path` and reads the answer.
@@ -105,7 +113,14 @@ impl Connection {
     pub(super) async fn open(server: &Server) -> Result<Self, Failure> {
         let address = server.address;
         let stream = TcpStream::connect(address).await.map_err(|error| unreachable(address, &error))?;
-        Self::over(stream, address).await
+        match &server.tls {
+            None => Self::over(stream, address).await,
+            Some(tls) => {
+                let stream = tls.connect(stream).await;
+                let unable = |error| Failure::unable(format_args!("cannot speak TLS with {address}"), error);
+                Self::over(stream.map_err(unable)?, address).await
+            }
+        }
     }
 
     async fn over(

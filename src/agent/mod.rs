@@ -12,7 +12,7 @@
 //! | signal | what it does |
 //! |---|---|
 //! | SIGTERM, Ctrl-C | the first: no new connections, requests under way end, at most 10 s; the second: out at once |
-//! | SIGHUP | the configuration file is read anew and the sources follow, all of it or nothing; not with `--once` |
+//! | SIGHUP | the configuration file and the TLS files are read anew and the sources follow, all of it or nothing; not with `--once` |
 //!
 //! # Exit codes
 //! | code | meaning |
@@ -46,6 +46,7 @@ mod settings;
 mod signals;
 mod systemd;
 mod table;
+mod tls;
 mod top;
 
 use std::process::ExitCode;
@@ -59,11 +60,11 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         None => {
             let given = settings::Given { run: cli.run, server: cli.server, output: cli.output };
-            given.resolve().and_then(|settings| {
+            cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
                 if given.run.check { check::check(&settings) } else { run::run(&given, settings) }
             })
         }
-        Some(query) => client::ask(&query, &cli.server, cli.output),
+        Some(query) => client::ask(&query, &cli.server, &cli.client, cli.output),
     };
     exit::code(done)
 }

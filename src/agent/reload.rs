@@ -44,6 +44,9 @@ impl Reload<'_> {
         }
         let client = feeds::client(&settings).await?;
         self.feeds.follow(&settings, client).await?;
+        if let (Some(tls), Some(new)) = (&self.settings.tls, &settings.tls) {
+            tls.follow(new);
+        }
         self.log.set_level(settings.log_level);
         Ok(())
     }

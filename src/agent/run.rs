@@ -1,5 +1,6 @@
 //! The agent's life: start, be ready, serve, drain, end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let mut metrics = Metrics::new(&reader, &board);
     if settings.kubelet_metrics {
         metrics.as_the_kubelet(&reader);
+    }
+    if let Some(tls) = &settings.tls {
+        metrics.tls(tls);
     }
     let (checkpoints, restored) = checkpoints::open(&settings)?.unzip();
     let sources = feeds::configured(&settings);
@@ -111,10 +115,15 @@ async fn serve(
     reload: Reload<'_>,
 ) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
-    tracing::info!(node = settings.node.as_str(), "serving on http://{address}");
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    tracing::info!(node = settings.node.as_str(), "serving on {scheme}://{address}");
+    warn_of_strangers(settings, address);
     systemd::serving();
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(serve::serve(listener, app.clone(), stopped));
+    let server = tokio::spawn(serve::serve(listener, settings.tls.clone(), app.clone(), stopped));
+    if let Some(tls) = settings.tls.clone() {
+        tokio::spawn(tls.keep_current());
+    }
 
     let greeting = async {
         app.board.ready().await;
@@ -123,7 +132,7 @@ async fn serve(
         systemd::status(&format!("ready, with {pods} pods at first"));
         show(settings.output, &app.reader)?;
         if settings.output == Output::Table {
-            format::print(&format!("\nServing http://{address}/pods until Ctrl-C.\n"))?;
+            format::print(&format!("\nServing {scheme}://{address}/pods until Ctrl-C.\n"))?;
         }
         std::future::pending().await
     };
@@ -137,6 +146,14 @@ async fn serve(
     tokio::spawn(signals.insist());
     stop.send_replace(true);
     server.await.map_err(|error| Failure::unable("the server", error))
+}
+
+/// Says so if anybody who can reach the agent can ask it.
+fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
+    let clients_are_known = settings.tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
+    if !(address.ip().is_loopback() || clients_are_known) {
+        tracing::warn!("whoever can reach {address} can read every pod: there is no --client-ca-file");
+    }
 }
 
 /// What `--once` ends with if it does not come to an end by itself.

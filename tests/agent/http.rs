@@ -4,7 +4,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Directory, manifest, shipped};
+use crate::support::{Agent, Directory, manifest, run, shipped, stderr};
 
 #[test]
 fn who_has_the_current_generation_is_not_sent_it_again() {
@@ -112,4 +112,15 @@ fn the_probes_answer_and_readiness_names_what_is_missing() {
     assert_eq!(answer.code, 503);
     assert!(answer.body.starts_with("not seen yet: http (http://127.0.0.1:1/pods): "), "{}", answer.body);
     assert!(agent.get("/metrics").body.contains("pod_index_ready 0"));
+}
+
+#[test]
+fn serving_beyond_loopback_takes_a_word_of_its_own() {
+    let path = shipped();
+    let args = ["--check", "--pod-manifest-path", path.to_str().unwrap(), "--address", "0.0.0.0"];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--allow-remote-clients"), "{}", stderr(&output));
+    let output = run(&[&args[..], &["--allow-remote-clients"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }

@@ -17,6 +17,7 @@ mod reload;
 mod restart;
 mod support;
 mod terminal;
+mod tls;
 mod top;
 
 use k8s_openapi::List;

@@ -11,6 +11,7 @@ mod mirrors;
 mod process;
 mod references;
 mod sources;
+mod tls;
 mod writing;
 
 use std::fmt;
@@ -30,9 +31,11 @@ use self::mirrors::Mirrors;
 use self::process::Process;
 use self::references::References;
 use self::sources::Sources;
+use self::tls::Certificate;
 pub(super) use self::writing::Writing;
 use super::board::Board;
 use super::mirrors::MirrorKeeper;
+use super::tls::Tls;
 use crate::Reader;
 use crate::checkpoint::Checkpointing;
 
@@ -76,6 +79,11 @@ impl Metrics {
     /// What comes of following what the pods name, if that is done.
     pub(super) fn references(&mut self, references: &super::references::References) {
         self.ours().register_collector(Box::new(References(references.clone())));
+    }
+
+    /// Whether the certificate is as it should be, where the agent speaks TLS.
+    pub(super) fn tls(&mut self, tls: &Arc<Tls>) {
+        self.ours().register_collector(Box::new(Certificate(Arc::clone(tls))));
     }
 
     /// Where a part registers what it has to tell: each name there is prefixed with `pod_index_`.

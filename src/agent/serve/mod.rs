@@ -3,6 +3,7 @@
 //! | bound | against |
 //! |---|---|
 //! | connections; a new one ends the oldest | clients that open and hold |
+//! | time for the handshake, where the agent speaks TLS | clients that open and do not shake hands |
 //! | time for a request's head, idle time between requests included | slow headers |
 //! | size and number of headers | long URLs, many headers |
 //! | time without a byte taken | clients that ask and do not read |
@@ -21,7 +22,9 @@ mod stall;
 mod tag;
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,9 +32,11 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use k8s_openapi::api::core::v1::Pod;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::server::TlsStream;
 
 use self::stall::StallGuard;
 pub(super) use self::tag::Tags;
@@ -40,10 +45,13 @@ use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
 use super::references::References;
+use super::tls::{self, Tls};
 use crate::Reader;
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 256;
+/// How long a client may take to shake hands.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request's head may take, from the end of the request before.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How large it may be; hyper's least is 8 KiB.
@@ -56,6 +64,13 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long to wait when a connection cannot be accepted, for instance for want of a file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The answer to plain HTTP where TLS is spoken.
+const SPEAK_TLS: &str = concat!(
+    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n",
+    r#"{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"#,
+    r#""message":"this port speaks TLS: ask by https, or by pod-index with --certificate-authority"}"#,
+);
 
 /// What the handlers answer from.
 #[derive(Clone, Debug)]
@@ -72,8 +87,14 @@ pub(super) struct App {
 }
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.
-pub(super) async fn serve(listener: TcpListener, app: App, stop: watch::Receiver<bool>) {
-    let is_private = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+/// Without `tls` it speaks plain HTTP.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    app: App,
+    stop: watch::Receiver<bool>,
+) {
+    let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let router = routes::router(app);
     let router = if is_private { host::checked(router) } else { router };
     let mut tasks = JoinSet::new();
@@ -87,7 +108,9 @@ pub(super) async fn serve(listener: TcpListener, app: App, stop: watch::Receiver
         match accepted {
             Ok((stream, _)) => {
                 make_room(&mut oldest_first);
-                oldest_first.push_back(tasks.spawn(converse(stream, router.clone(), stop.clone())));
+                let is_greeted = Arc::new(AtomicBool::new(tls.is_none()));
+                let met = meet(stream, tls.clone(), Arc::clone(&is_greeted), router.clone(), stop.clone());
+                oldest_first.push_back(Connection { task: tasks.spawn(met), is_greeted });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -102,19 +125,70 @@ pub(super) async fn serve(listener: TcpListener, app: App, stop: watch::Receiver
     }
 }
 
-/// Ends the oldest connection if there are too many. Honest ones are short, so the oldest is hardly one of them.
-fn make_room(oldest_first: &mut VecDeque<AbortHandle>) {
-    oldest_first.retain(|connection| !connection.is_finished());
-    if oldest_first.len() >= CONNECTIONS
-        && let Some(oldest) = oldest_first.pop_front()
-    {
-        oldest.abort();
+/// A connection, and whether its client has shaken hands, where the agent speaks TLS.
+struct Connection {
+    task: AbortHandle,
+    is_greeted: Arc<AtomicBool>,
+}
+
+/// Ends the oldest connection if there are too many, of those first that have not shaken hands. Honest ones are short, so the
+/// oldest is hardly one of them.
+fn make_room(oldest_first: &mut VecDeque<Connection>) {
+    oldest_first.retain(|connection| !connection.task.is_finished());
+    if oldest_first.len() < CONNECTIONS {
+        return;
+    }
+    let stranger = oldest_first.iter().position(|connection| !connection.is_greeted.load(Ordering::Relaxed));
+    if let Some(oldest) = oldest_first.remove(stranger.unwrap_or(0)) {
+        oldest.task.abort();
     }
 }
 
-/// Serves one connection to its end.
-async fn converse(stream: TcpStream, router: Router, stop: watch::Receiver<bool>) {
-    let io = TokioIo::new(StallGuard::new(stream, STALL_TIMEOUT));
+/// Serves one connection to its end, by TLS if that is what the agent speaks.
+async fn meet(
+    stream: TcpStream,
+    tls: Option<Arc<Tls>>,
+    is_greeted: Arc<AtomicBool>,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) {
+    let Some(tls) = tls else {
+        return converse(StallGuard::new(stream, STALL_TIMEOUT), router, stop).await;
+    };
+    let greeting = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&tls, stream));
+    let greeted = tokio::select! {
+        greeted = greeting => greeted,
+        // Nothing has been asked yet.
+        () = stopped(stop.clone()) => return,
+    };
+    match greeted {
+        Ok(Ok(Some(stream))) => {
+            is_greeted.store(true, Ordering::Relaxed);
+            converse(stream, router, stop).await;
+        }
+        Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP, and was told to speak TLS"),
+        Ok(Err(error)) => tracing::debug!(%error, "a client did not shake hands"),
+        Err(_) => tracing::debug!("a client took too long to shake hands"),
+    }
+}
+
+/// Shakes hands; nothing if the client does not know that it should.
+async fn greet(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<StallGuard<TcpStream>>>> {
+    let speaks_tls = tls::speaks_tls(&stream).await?;
+    let stream = StallGuard::new(stream, STALL_TIMEOUT);
+    if !speaks_tls {
+        return tls::turn_away(stream, SPEAK_TLS).await.map(|()| None);
+    }
+    tls.accept(stream).await.map(Some)
+}
+
+/// Serves what a connection asks.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) {
+    let io = TokioIo::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

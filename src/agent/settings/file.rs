@@ -38,9 +38,27 @@ pub(super) struct ConfigFile {
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
     pub(super) kubelet_metrics: bool,
+    pub(super) allow_remote_clients: bool,
+    pub(super) tls_cert_file: Option<PathBuf>,
+    pub(super) tls_private_key_file: Option<PathBuf>,
+    pub(super) authentication: Authentication,
     pub(super) debug_endpoints: bool,
     pub(super) log_level: Option<LogLevel>,
     pub(super) log_format: Option<LogFormat>,
+}
+
+/// Who may ask, where the kubelet has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Authentication {
+    pub(super) x509: X509,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct X509 {
+    #[serde(rename = "clientCAFile")]
+    pub(super) client_ca_file: Option<PathBuf>,
 }
 
 impl ConfigFile {
@@ -58,6 +76,9 @@ impl ConfigFile {
                 &mut config.manifest_url_ca,
                 &mut config.kubeconfig,
                 &mut config.checkpoint_dir,
+                &mut config.tls_cert_file,
+                &mut config.tls_private_key_file,
+                &mut config.authentication.x509.client_ca_file,
             ];
             for relative in paths.into_iter().flatten() {
                 // An empty one is none, and not the directory.
@@ -104,12 +125,18 @@ mod tests {
              staticPodURL: https://example.org/pods\n\
              staticPodURLHeader: {X-Token: [a, b]}\n\
              fileCheckFrequency: 1m\n\
-             httpCheckFrequency: 500ms\n",
+             httpCheckFrequency: 500ms\n\
+             tlsCertFile: /pki/node.crt\n\
+             tlsPrivateKeyFile: /pki/node.key\n\
+             authentication: {x509: {clientCAFile: /pki/ca.crt}}\n",
         )
         .unwrap();
         assert_eq!(config.static_pod_path.unwrap(), Path::new("/etc/kubernetes/manifests"));
         assert_eq!(config.static_pod_url_header["X-Token"], ["a", "b"]);
         assert_eq!(config.http_check_frequency, Some(GoDuration(Duration::from_millis(500))));
+        assert_eq!(config.tls_cert_file.unwrap(), Path::new("/pki/node.crt"));
+        assert_eq!(config.tls_private_key_file.unwrap(), Path::new("/pki/node.key"));
+        assert_eq!(config.authentication.x509.client_ca_file.unwrap(), Path::new("/pki/ca.crt"));
     }
 
     #[test]
@@ -121,6 +148,7 @@ mod tests {
             ("logLevel: loud\n", 1, "loud"),
             ("address: nowhere\n", 1, "address: "),
             ("port: 1\nport: 2\n", 2, "port"),
+            ("authentication: {x509: {clientCaFile: /x}}\n", 1, "clientCaFile"),
         ] {
             let (at, message) = ConfigFile::parse(text).unwrap_err();
             assert_eq!(at, Some(line), "{text}: {message}");

@@ -7,12 +7,14 @@ mod file;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::exit::Failure;
 use super::mirrors::Management;
 use super::table;
+use super::tls::{Tls, TlsFiles};
 use crate::checkpoint::Which;
 use crate::references::Strategy;
 use crate::sources::http::{HttpConfig, HttpSource};
@@ -42,6 +44,8 @@ pub(super) struct Settings {
     /// How the Secrets and `ConfigMaps` of the pods are followed, if they are.
     pub(super) references: Option<Strategy>,
     pub(super) address: SocketAddr,
+    /// Nothing: plain HTTP.
+    pub(super) tls: Option<Arc<Tls>>,
     pub(super) kubelet_metrics: bool,
     pub(super) debug_endpoints: bool,
     pub(super) once: bool,
@@ -88,10 +92,14 @@ impl Settings {
     fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
         let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
-        if !address.is_loopback() {
-            return Err(Failure::Usage(format!(
-                "address {address}: what is served is not for everyone who can reach this node; only loopback addresses will do"
-            )));
+        let tls = tls(
+            args.tls_cert_file.or(config.tls_cert_file),
+            args.tls_private_key_file.or(config.tls_private_key_file),
+            args.client_ca_file.or(config.authentication.x509.client_ca_file),
+        )?;
+        let remote_allowed = args.allow_remote_clients || config.allow_remote_clients;
+        if !(tls.is_some() || remote_allowed) {
+            within_the_node(address)?;
         }
         let address = SocketAddr::new(address, server.port.or(config.port).unwrap_or(DEFAULT_PORT));
 
@@ -166,7 +174,7 @@ impl Settings {
             summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
         }
         summary.extend(kept(checkpoints.as_ref(), references));
-        summary.push(["address".to_owned(), address.to_string()]);
+        summary.push(["address".to_owned(), served(address, tls.as_ref())]);
         Ok(Self {
             node,
             file,
@@ -177,6 +185,7 @@ impl Settings {
             checkpoints: checkpoints.filter(|_| !args.once),
             references: references.filter(|_| !args.once),
             address,
+            tls: tls.map(Arc::new),
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
             debug_endpoints: args.debug_endpoints || config.debug_endpoints,
             once: args.once,
@@ -193,6 +202,7 @@ impl Settings {
         [
             ("hostnameOverride", self.node != new.node),
             ("address or port", self.address != new.address),
+            ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls_files() != new.tls_files()),
             ("manageMirrorPods", self.mirrors != new.mirrors),
             // What writes to the API server, or follows what pods name, keeps the client it began with.
             (
@@ -209,9 +219,60 @@ impl Settings {
         .find_map(|(name, differs)| differs.then_some(name))
     }
 
+    fn tls_files(&self) -> Option<&TlsFiles> {
+        self.tls.as_deref().map(Tls::files)
+    }
+
     /// What was configured, as a table.
     pub(super) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
+    }
+}
+
+/// Who wants more than loopback must say how it is meant.
+fn within_the_node(address: IpAddr) -> Result<(), Failure> {
+    if address.is_loopback() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "address {address}: whoever can reach it could read every pod; give --tls-cert-file and --tls-private-key-file \
+         (and --client-ca-file), or if it is wanted, --allow-remote-clients"
+    )))
+}
+
+/// TLS, if it is asked for; the files are read, and found to be good.
+fn tls(
+    cert: Option<PathBuf>,
+    private_key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Result<Option<Tls>, Failure> {
+    let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    let (cert, private_key) = match (given(cert), given(private_key)) {
+        (Some(cert), Some(private_key)) => (cert, private_key),
+        (Some(_), None) => return Err(Failure::Usage("tlsCertFile needs a tlsPrivateKeyFile".to_owned())),
+        (None, Some(_)) => return Err(Failure::Usage("tlsPrivateKeyFile needs a tlsCertFile".to_owned())),
+        (None, None) if given(client_ca).is_some() => {
+            let message = "clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        (None, None) => return Ok(None),
+    };
+    if client_ca.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+        // Whoever names no authority by mistake must not let everybody in.
+        return Err(Failure::Usage("clientCAFile is empty".to_owned()));
+    }
+    let files = TlsFiles { cert, private_key, client_ca };
+    Tls::load(files).map(Some).map_err(Failure::Usage)
+}
+
+/// Where the agent serves, how, and whom.
+fn served(address: SocketAddr, tls: Option<&Tls>) -> String {
+    match tls.map(Tls::files) {
+        None => address.to_string(),
+        Some(TlsFiles { cert, client_ca: None, .. }) => format!("{address}, TLS by {}", cert.display()),
+        Some(TlsFiles { cert, client_ca: Some(ca), .. }) => {
+            format!("{address}, TLS by {}, for clients of {}", cert.display(), ca.display())
+        }
     }
 }
 

@@ -1,0 +1,66 @@
+//! Files of certificates and keys. What is wrong is said with the setting that names the file, and the file.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// How large a file of certificates may be; one of hundreds of authorities is a quarter of it.
+const LARGEST: u64 = 1 << 20;
+
+/// A file, the setting that names it, and what was in it.
+pub(super) struct Pem<'a> {
+    setting: &'a str,
+    path: &'a Path,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Pem<'a> {
+    pub(super) fn read(setting: &'a str, path: &'a Path) -> Result<Self, String> {
+        let mut pem = Self { setting, path, bytes: Vec::new() };
+        let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut pem.bytes));
+        match read {
+            Err(error) => Err(pem.wrong(format_args!("cannot be read: {error}"))),
+            Ok(length) if length as u64 > LARGEST => Err(pem.wrong("is larger than 1 MiB")),
+            Ok(_) => Ok(pem),
+        }
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// A certificate, and those that lead from it to an authority.
+    pub(super) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
+        let chain = chain.map_err(|error| self.wrong(format_args!("is no PEM: {error}")))?;
+        if chain.is_empty() { Err(self.wrong("holds no certificate")) } else { Ok(chain) }
+    }
+
+    /// The first private key.
+    pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
+        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| match error {
+            rustls::pki_types::pem::Error::NoItemsFound => self.wrong("holds no private key"),
+            error => self.wrong(format_args!("is no PEM: {error}")),
+        })
+    }
+
+    /// Authorities to trust.
+    pub(super) fn authorities(&self) -> Result<RootCertStore, String> {
+        let mut authorities = RootCertStore::empty();
+        for certificate in self.chain()? {
+            let added = authorities.add(certificate);
+            added.map_err(|error| self.wrong(format_args!("holds what can be no authority: {error}")))?;
+        }
+        Ok(authorities)
+    }
+
+    /// What is wrong with it.
+    pub(super) fn wrong(&self, why: impl Display) -> String {
+        format!("{} {}: {why}", self.setting, self.path.display())
+    }
+}

@@ -1,0 +1,178 @@
+//! The agent's side: what it presents, how it takes new files, and what it does with a new connection.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::pem::Pem;
+use super::provider;
+
+/// How often the files are looked at.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The first byte of every TLS connection, and of no HTTP request.
+const HANDSHAKE: u8 = 0x16;
+
+/// Where the certificate, its key and the authorities of clients are, by the kubelet's names for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::agent) struct TlsFiles {
+    pub(in crate::agent) cert: PathBuf,
+    pub(in crate::agent) private_key: PathBuf,
+    pub(in crate::agent) client_ca: Option<PathBuf>,
+}
+
+/// What a set of files came to.
+#[derive(Clone)]
+struct Loaded {
+    /// What was in them: what differs from it is news.
+    contents: Vec<Vec<u8>>,
+    config: Arc<ServerConfig>,
+}
+
+impl TlsFiles {
+    /// What is in them now, or what is wrong with them.
+    fn load(&self) -> Result<Loaded, String> {
+        let cert = Pem::read("tlsCertFile", &self.cert)?;
+        let key = Pem::read("tlsPrivateKeyFile", &self.private_key)?;
+        let client_ca = self.client_ca.as_ref().map(|path| Pem::read("clientCAFile", path)).transpose()?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| cert.wrong(error))?;
+        let builder = match &client_ca {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let authorities = Arc::new(pem.authorities()?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider()).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| pem.wrong(error))?)
+            }
+        };
+        // Fails if the key is not the certificate's.
+        let mut config = builder
+            .with_single_cert(cert.chain()?, key.key()?)
+            .map_err(|error| cert.wrong(format_args!("with {}: {error}", self.private_key.display())))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if client_ca.is_some() {
+            // A session that is taken up again is not asked for its certificate, which may be over by then.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        let contents = [Some(cert), Some(key), client_ca].into_iter().flatten().map(Pem::into_bytes);
+        Ok(Loaded { contents: contents.collect(), config: Arc::new(config) })
+    }
+}
+
+/// TLS on the agent's port. What is presented is that of the files when they were last good.
+pub(in crate::agent) struct Tls {
+    files: TlsFiles,
+    state: Mutex<State>,
+}
+
+struct State {
+    current: Loaded,
+    /// What is wrong with what is in the files, if it is.
+    trouble: Option<String>,
+}
+
+impl Tls {
+    /// What is in these files, which must be good.
+    pub(in crate::agent) fn load(files: TlsFiles) -> Result<Self, String> {
+        let current = files.load()?;
+        Ok(Self { files, state: Mutex::new(State { current, trouble: None }) })
+    }
+
+    pub(in crate::agent) fn files(&self) -> &TlsFiles {
+        &self.files
+    }
+
+    /// Whether what is in the files is what is presented.
+    pub(in crate::agent) fn is_current(&self) -> bool {
+        self.lock().trouble.is_none()
+    }
+
+    /// Presents what `other` does from now on: the same files, read later.
+    pub(in crate::agent) fn follow(&self, other: &Self) {
+        self.take(Ok(other.lock().current.clone()));
+    }
+
+    /// Takes what is in the files whenever it has changed.
+    pub(in crate::agent) async fn keep_current(self: Arc<Self>) -> Infallible {
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            let files = self.files.clone();
+            // A file system may hang.
+            if let Ok(loaded) = tokio::task::spawn_blocking(move || files.load()).await {
+                self.take(loaded);
+            }
+        }
+    }
+
+    /// Says what is new, once.
+    fn take(&self, loaded: Result<Loaded, String>) {
+        let mut state = self.lock();
+        match loaded {
+            Ok(loaded) => {
+                state.trouble = None;
+                if loaded.contents != state.current.contents {
+                    state.current = loaded;
+                    tracing::info!(path = %self.files.cert.display(), "new connections meet the new TLS certificate");
+                }
+            }
+            Err(trouble) if state.trouble.as_ref() != Some(&trouble) => {
+                tracing::error!("the TLS certificate stays as it was: {trouble}");
+                state.trouble = Some(trouble);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Shakes hands.
+    pub(in crate::agent) async fn accept<S>(&self, client: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = Arc::clone(&self.lock().current.config);
+        TlsAcceptor::from(config).accept(client).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The files alone: what is in them is nobody's to see.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+/// Whether what the client says first is the beginning of TLS. Waits for it, and leaves it to be read.
+pub(in crate::agent) async fn speaks_tls(client: &TcpStream) -> io::Result<bool> {
+    let mut first = [HANDSHAKE];
+    client.peek(&mut first).await?;
+    Ok(first == [HANDSHAKE])
+}
+
+/// Answers a client that speaks plain HTTP in its own words.
+pub(in crate::agent) async fn turn_away(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &str,
+) -> io::Result<()> {
+    // What is left unread when a connection is closed takes the answer along.
+    let mut asked = vec![0; 16 * 1024];
+    let _ = client.read(&mut asked).await?;
+    client.write_all(answer.as_bytes()).await?;
+    client.shutdown().await?;
+    while client.read(&mut asked).await? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,417 @@
+//! TLS on the agent's port: who is served, who is not, and what happens when the certificate changes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::support::{Agent, Answer, Directory, PATIENCE, get, run, shipped, stderr, stdout};
+
+/// Somebody who signs certificates.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate for this name or address, and its key.
+    fn sign(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer);
+        (certificate.unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// Files of certificates, and the paths to them.
+struct Pki {
+    authority: Authority,
+    directory: Directory,
+}
+
+impl Pki {
+    /// With `ca.pem`, and `node.crt` and `node.key` for the agent.
+    fn new() -> Self {
+        let pki = Self { authority: Authority::new(), directory: Directory::new() };
+        pki.directory.write("ca.pem", &pki.authority.pem);
+        pki.renew("node", "127.0.0.1");
+        pki
+    }
+
+    /// Writes a new certificate and its key; returns the certificate.
+    fn renew(&self, file: &str, name: &str) -> CertificateDer<'static> {
+        let (certificate, key) = self.authority.sign(name);
+        self.directory.write(&format!("{file}.key"), &key);
+        self.directory.write(&format!("{file}.crt"), &certificate);
+        CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.directory.0.join(name).display().to_string()
+    }
+
+    fn start(&self, more: &[&str]) -> Agent {
+        let (cert, key, manifests) =
+            (self.at("node.crt"), self.at("node.key"), shipped().display().to_string());
+        let args =
+            ["--pod-manifest-path", &manifests, "--hostname-override", "node-1", "--tls-cert-file", &cert];
+        let agent = Agent::start(&[&args[..], &["--tls-private-key-file", &key], more].concat());
+        agent.wait_for_log("ready: the pods");
+        agent
+    }
+
+    /// A client that trusts the authority.
+    fn client(&self) -> Client {
+        Client { trusts: self.authority.pem.clone(), is: None }
+    }
+}
+
+/// Somebody who asks over TLS.
+struct Client {
+    trusts: String,
+    /// A certificate and its key.
+    is: Option<(String, String)>,
+}
+
+impl Client {
+    fn connect(&self, agent: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+        Self::connect_by(&self.config(), agent)
+    }
+
+    /// What one client goes by, sessions to take up again included.
+    fn config(&self) -> Arc<ClientConfig> {
+        let mut authorities = RootCertStore::empty();
+        authorities.add(CertificateDer::from_pem_slice(self.trusts.as_bytes()).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(authorities);
+        Arc::new(match &self.is {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        })
+    }
+
+    fn connect_by(config: &Arc<ClientConfig>, agent: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+        let connection =
+            ClientConnection::new(Arc::clone(config), IpAddr::from([127, 0, 0, 1]).into()).unwrap();
+        let stream = TcpStream::connect(agent).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        StreamOwned::new(connection, stream)
+    }
+
+    /// The answer and the certificate that the agent presented, or why there is none.
+    fn get(
+        &self,
+        agent: SocketAddr,
+        path: &str,
+    ) -> Result<(Answer, CertificateDer<'static>), std::io::Error> {
+        let mut stream = self.connect(agent);
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n")?;
+        let mut bytes = Vec::new();
+        // To the end that TLS gives an answer: one that is cut off is an error.
+        stream.read_to_end(&mut bytes)?;
+        let presented = stream.conn.peer_certificates().unwrap()[0].clone().into_owned();
+        Ok((Answer::read(&*bytes), presented))
+    }
+
+    fn code(&self, agent: &Agent, path: &str) -> Result<u16, String> {
+        self.get(agent.address, path).map(|(answer, _)| answer.code).map_err(|error| error.to_string())
+    }
+
+    /// Waits until the agent presents this certificate.
+    fn meets(&self, agent: &Agent, certificate: &CertificateDer<'_>) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.get(agent.address, "/livez").unwrap().1 != *certificate {
+            assert!(Instant::now() < deadline, "still another certificate");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn who_trusts_the_agents_authority_is_served_and_who_does_not_knows_why() {
+    let pki = Pki::new();
+    let agent = pki.start(&[]);
+    let (answer, _) = pki.client().get(agent.address, "/pods").unwrap();
+    assert_eq!(answer.json::<serde_json::Value>()["items"].as_array().unwrap().len(), 5);
+    let other = Client { trusts: Authority::new().pem, is: None };
+    let refused = other.code(&agent, "/pods").unwrap_err();
+    assert!(refused.contains("invalid peer certificate"), "{refused}");
+
+    let get = ["get", "kube-system/etcd-node-1", "-o", "json"];
+    let asked = |more: &[&str]| agent.ask(&[&get[..], more].concat());
+    let output = asked(&["--certificate-authority", &pki.at("ca.pem")]);
+    assert!(output.status.success() && stdout(&output).contains("etcd-node-1"), "{}", stderr(&output));
+    pki.directory.write("other.pem", &Authority::new().pem);
+    for (more, why) in [
+        (&["--ca-file", &*pki.at("other.pem")][..], "invalid peer certificate"),
+        (&[], "speaks TLS"),
+        (&["--ca-file", &*pki.at("ca.pem"), "--tls-server-name", "another"], "another"),
+    ] {
+        let output = asked(more);
+        assert_eq!(output.status.code(), Some(3), "{more:?}");
+        assert!(stderr(&output).contains(why), "{more:?}: {}", stderr(&output));
+    }
+
+    // A certificate for a name, as nodes have them, asked for on the node's loopback.
+    let named = pki.renew("node", "node-1.example.com");
+    agent.signal("HUP");
+    agent.wait_for_log("the configuration was read anew");
+    drop(named);
+    let output = asked(&["--ca-file", &pki.at("ca.pem"), "--tls-server-name", "node-1.example.com"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn plain_http_is_told_that_the_port_speaks_tls() {
+    let pki = Pki::new();
+    let agent = pki.start(&[]);
+    for path in ["/pods", &format!("/{}", "x".repeat(100_000))] {
+        let answer = get(agent.address, path);
+        // 0: the connection was reset before the answer could be read, as may be when much is left unread.
+        assert!(answer.code == 400 || answer.code == 0 && path.len() > 10, "{}", answer.code);
+        assert!(answer.code == 0 || answer.body.contains("this port speaks TLS"), "{}", answer.body);
+    }
+    assert_eq!(pki.client().code(&agent, "/livez"), Ok(200));
+}
+
+/// In a session that is taken up again nobody looks at the client's certificate, which may be over by then.
+#[test]
+fn who_must_show_a_certificate_must_show_it_each_time() {
+    let pki = Pki::new();
+    let is = Some(pki.authority.sign("somebody"));
+    for (more, expected) in [(vec!["--client-ca-file".to_owned(), pki.at("ca.pem")], false), (vec![], true)] {
+        let agent = pki.start(&more.iter().map(String::as_str).collect::<Vec<_>>());
+        let config = Client { trusts: pki.authority.pem.clone(), is: is.clone() }.config();
+        let taken_up = [(); 3].map(|()| {
+            let mut stream = Client::connect_by(&config, agent.address);
+            write!(stream, "GET /livez HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n").unwrap();
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            assert_eq!(Answer::read(&*bytes).code, 200);
+            stream.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+        });
+        assert_eq!(taken_up, [false, expected, expected]);
+    }
+}
+
+#[test]
+fn clients_that_connect_and_do_not_shake_hands_keep_nobody_out_and_are_given_up() {
+    let pki = Pki::new();
+    let mut agent = pki.start(&[]);
+    let mut greeted = pki.client().connect(agent.address);
+    let mut held = Vec::new();
+    for number in 0..600 {
+        let mut stream = TcpStream::connect(agent.address).unwrap();
+        // Nothing; the beginning of a handshake; the beginning and then rubbish.
+        let words: &[u8] =
+            [&b""[..], b"\x16\x03\x01\x02\x00\x01", b"\x16\x03\x01\x00\x05rubbish"][number % 3];
+        let _ = stream.write_all(words);
+        held.push(stream);
+        if number % 50 == 0 {
+            assert_eq!(pki.client().code(&agent, "/pods/kube-system/etcd-node-1"), Ok(200), "{number}");
+            greeted.write_all(b"GET /livez HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+            let mut answer = [0; 512];
+            let read = greeted.read(&mut answer).unwrap();
+            assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "who has shaken hands goes on, {number}");
+        }
+    }
+    assert_eq!(pki.client().code(&agent, "/livez"), Ok(200));
+    for mut stream in held {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut said = Vec::new();
+        let end = stream.read_to_end(&mut said);
+        let waits = end.is_err_and(|error| {
+            matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+        });
+        assert!(!waits, "the agent goes on waiting for the client");
+    }
+    // One who has not shaken hands keeps the agent from leaving no more than from serving.
+    let _held = TcpStream::connect(agent.address).unwrap();
+    let told = Instant::now();
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    assert!(told.elapsed() < Duration::from_secs(9), "it waited for the handshake");
+}
+
+#[test]
+fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
+    let pki = Pki::new();
+    let agent = pki.start(&[]);
+    let client = pki.client();
+    let mut open = client.connect(agent.address);
+    let mut still_served = || {
+        open.write_all(b"GET /livez HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+        let mut answer = [0; 512];
+        let read = open.read(&mut answer).unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "a connection that is open goes on");
+    };
+    still_served();
+    let is_current = || {
+        let (answer, _) = client.get(agent.address, "/metrics").unwrap();
+        answer.body.contains("\npod_index_tls_certificate_current 1\n")
+    };
+    assert!(is_current());
+
+    let second = pki.renew("node", "127.0.0.1");
+    agent.signal("HUP");
+    agent.wait_for_log("the configuration was read anew");
+    client.meets(&agent, &second);
+    still_served();
+
+    // The key of another: by itself, and on SIGHUP.
+    fs::write(pki.at("node.key"), pki.authority.sign("127.0.0.1").1).unwrap();
+    let line = agent.wait_for_log("the TLS certificate stays as it was");
+    assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
+    assert!(!line.contains("PRIVATE KEY"), "{line}");
+    agent.signal("HUP");
+    let line = agent.wait_for_log("the configuration stays as it was");
+    assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
+    client.meets(&agent, &second);
+    assert!(!is_current());
+
+    // Nobody tells the agent.
+    let third = pki.renew("node", "127.0.0.1");
+    client.meets(&agent, &third);
+    assert!(is_current());
+    assert!(!agent.logged().join("\n").contains("PRIVATE KEY"));
+}
+
+#[test]
+fn with_an_authority_for_clients_only_those_it_vouches_for_are_served() {
+    let (pki, clients) = (Pki::new(), Authority::new());
+    pki.directory.write("clients.pem", &clients.pem);
+    let agent = pki.start(&["--client-ca-file", &pki.at("clients.pem")]);
+    let client = |is| Client { trusts: pki.authority.pem.clone(), is };
+    assert_eq!(client(Some(clients.sign("me"))).code(&agent, "/pods"), Ok(200));
+    for (who, is) in [("nobody", None), ("another authority's", Some(pki.authority.sign("me")))] {
+        for path in ["/pods", "/metrics", "/livez"] {
+            // An alert, or a connection that ended before the request was written.
+            assert!(client(is.clone()).code(&agent, path).is_err(), "{who}: {path}");
+        }
+    }
+
+    let (certificate, key) = clients.sign("me");
+    pki.directory.write("me.crt", &certificate);
+    pki.directory.write("me.key", &key);
+    let get = ["get", "kube-system/etcd-node-1", "--ca-file", &pki.at("ca.pem")];
+    let output = agent.ask(&get);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).to_lowercase().contains("certificate"), "{}", stderr(&output));
+    let (certificate, key) = (pki.at("me.crt"), pki.at("me.key"));
+    let output =
+        agent.ask(&[&get[..], &["--client-certificate", &certificate, "--client-key", &key]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    // Those whom a new authority vouches for, and no others any more.
+    let newer = Authority::new();
+    pki.directory.write("clients.pem", &newer.pem);
+    agent.signal("HUP");
+    agent.wait_for_log("the configuration was read anew");
+    assert_eq!(client(Some(newer.sign("me"))).code(&agent, "/pods"), Ok(200));
+    assert!(client(Some(clients.sign("me"))).code(&agent, "/pods").is_err());
+}
+
+#[test]
+fn files_that_are_no_good_end_the_agent_before_it_begins_and_are_named() {
+    let pki = Pki::new();
+    pki.renew("other", "127.0.0.1");
+    pki.directory.write("junk.pem", "junk");
+    pki.directory.write("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA");
+    let manifests = shipped().display().to_string();
+    let (cert, key, junk) = (pki.at("node.crt"), pki.at("node.key"), pki.at("junk.pem"));
+    for (args, setting, file) in [
+        (vec!["--tls-cert-file", &cert], "tlsPrivateKeyFile", ""),
+        (vec!["--tls-private-key-file", &key], "tlsCertFile", ""),
+        (vec!["--client-ca-file", &pki.at("ca.pem")], "clientCAFile", ""),
+        (
+            vec!["--tls-cert-file", "/nowhere.crt", "--tls-private-key-file", &key],
+            "tlsCertFile",
+            "/nowhere.crt",
+        ),
+        (vec!["--tls-cert-file", &junk, "--tls-private-key-file", &key], "tlsCertFile", "junk.pem"),
+        (
+            vec!["--tls-cert-file", &pki.at("torn.pem"), "--tls-private-key-file", &key],
+            "tlsCertFile",
+            "torn.pem",
+        ),
+        (vec!["--tls-cert-file", &key, "--tls-private-key-file", &key], "tlsCertFile", "node.key"),
+        (vec!["--tls-cert-file", &cert, "--tls-private-key-file", &junk], "tlsPrivateKeyFile", "junk.pem"),
+        (vec!["--tls-cert-file", &cert, "--tls-private-key-file", &cert], "tlsPrivateKeyFile", "node.crt"),
+        (
+            vec!["--tls-cert-file", &cert, "--tls-private-key-file", &pki.at("other.key")],
+            "tlsCertFile",
+            "other.key",
+        ),
+        (
+            vec!["--tls-cert-file", &cert, "--tls-private-key-file", &key, "--client-ca-file", &junk],
+            "clientCAFile",
+            "junk.pem",
+        ),
+        (vec!["--certificate-authority", &pki.at("ca.pem")], "--client-ca-file", ""),
+    ] {
+        for what in [&["--check"][..], &["--port", "0"]] {
+            let output = run(&[&["--pod-manifest-path", &*manifests][..], &args, what].concat());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.contains(setting) && said.contains(file), "{args:?}: {said}");
+        }
+    }
+    for (args, word) in [
+        (vec!["--ca-file", &junk], "junk.pem"),
+        (vec!["--client-key", &key], "--certificate-authority"),
+        (vec!["--ca-file", &pki.at("ca.pem"), "--client-key", &key], "--client-certificate"),
+        (vec!["--ca-file", &pki.at("ca.pem"), "--tls-server-name", "a b"], "a b"),
+    ] {
+        let output = run(&[&["get", "a/b"][..], &args].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_configuration_file_has_the_kubelets_keys_and_tls_is_enough_to_serve_beyond_loopback() {
+    let pki = Pki::new();
+    let config = |more: &str| {
+        let text = format!(
+            "staticPodPath: .\naddress: 0.0.0.0\ntlsCertFile: node.crt\ntlsPrivateKeyFile: node.key\n{more}"
+        );
+        pki.directory.write("config.yaml", &text);
+        run(&["--config", &pki.at("config.yaml"), "--check"])
+    };
+    let output = config("");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains(&format!("0.0.0.0:10270, TLS by {}", pki.at("node.crt"))),
+        "{}",
+        stdout(&output)
+    );
+    let output = config("authentication: {x509: {clientCAFile: ca.pem}}\n");
+    assert!(stdout(&output).contains(&format!("for clients of {}", pki.at("ca.pem"))), "{}", stdout(&output));
+    let output = config("authentication: {x509: {clientCAFile: nowhere.pem}}\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("clientCAFile") && stderr(&output).contains("nowhere.pem"),
+        "{}",
+        stderr(&output)
+    );
+}
