@@ -38,6 +38,7 @@ mod index;
 mod log;
 mod metrics;
 mod mirrors;
+mod profile;
 mod references;
 mod reload;
 mod run;

@@ -12,6 +12,7 @@ mod load;
 mod log;
 mod mirrors;
 mod page;
+mod profile;
 mod references;
 mod reload;
 mod restart;

@@ -1,26 +1,73 @@
 //! What an operator may change and look into from outside, if the agent was started to allow it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::ValueEnum;
 use http_body_util::{BodyExt, Collected, Limited};
+use tokio::sync::Semaphore;
 
 use super::routes::refused;
 use crate::agent::cli::LogLevel;
 use crate::agent::log::Log;
+use crate::agent::profile::Recording;
 
 /// The longest body, in bytes, that can say something.
 const LONGEST: usize = 64;
 /// How long it may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a profile is taken for: unless told otherwise, and at most, in seconds. Go's default is the same.
+const PROFILE: u64 = 30;
+const LONGEST_PROFILE: u64 = 60;
+
 pub(super) fn router(log: Log) -> Router {
-    Router::new().route("/log-level", get(level).put(set_level)).with_state(log)
+    let log = Router::new().route("/log-level", get(level).put(set_level)).with_state(log);
+    // For one at a time.
+    let turn = Arc::new(Semaphore::new(1));
+    log.merge(Router::new().route("/debug/pprof/profile", get(profile)).with_state(turn))
+}
+
+/// A CPU profile. A client that goes away ends it: nobody polls this any more, and all that it holds is dropped.
+async fn profile(State(turn): State<Arc<Semaphore>>, uri: Uri) -> Response {
+    let Some(seconds) = seconds(uri.query().unwrap_or_default()) else {
+        let message = format!("seconds must be a number from 1 to {LONGEST_PROFILE}");
+        return refused(StatusCode::BAD_REQUEST, "BadRequest", message);
+    };
+    let Ok(_turn) = turn.try_acquire() else {
+        let message = "another profile is being taken; there can be one at a time".to_owned();
+        return refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+    };
+    tracing::info!(seconds, "taking a CPU profile");
+    let taken = async {
+        let recording = Recording::start()?;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let finished = tokio::task::spawn_blocking(move || recording.finish()).await;
+        finished.map_err(|error| error.to_string())?
+    };
+    match taken.await {
+        Ok(profile) => {
+            let named = (header::CONTENT_DISPOSITION, "attachment; filename=\"pod-index.pb.gz\"");
+            ([(header::CONTENT_TYPE, "application/octet-stream"), named], profile).into_response()
+        }
+        Err(error) => {
+            let message = format!("the profile cannot be taken: {error}");
+            refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+        }
+    }
+}
+
+/// What the query says of them.
+fn seconds(query: &str) -> Option<u64> {
+    match query.split('&').find_map(|pair| pair.strip_prefix("seconds=")) {
+        None => Some(PROFILE),
+        Some(seconds) => seconds.parse().ok().filter(|seconds| (1..=LONGEST_PROFILE).contains(seconds)),
+    }
 }
 
 async fn level(State(log): State<Log>) -> String {
