@@ -1,0 +1,252 @@
+//! One life after the other, each ended by SIGTERM in the midst of its work: nothing is left behind, no pod is lost, and
+//! whoever was being answered is answered to the end.
+//!
+//! Ten lives; `POD_INDEX_LIVES=100` for a hundred.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+use serde_json::json;
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Answer, Directory, PATIENCE, binary, manifest};
+
+/// Manifests that stay, that come and go, and pods of the API server.
+const STAY: usize = 40;
+const CHURN: usize = 12;
+const OF_THE_SERVER: usize = 10;
+
+/// What the clients of all lives got.
+#[derive(Debug, Default)]
+struct Tally {
+    answered: AtomicUsize,
+    lists: AtomicUsize,
+    /// The agent was gone, or going, and did not begin to answer.
+    unanswered: AtomicUsize,
+    manifests: AtomicUsize,
+}
+
+impl Tally {
+    fn count(counter: &AtomicUsize) -> usize {
+        counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn of(counter: &AtomicUsize) -> usize {
+        counter.load(Ordering::Relaxed)
+    }
+}
+
+/// What came back: all of an answer, or none of it. A part of one is what must not be.
+fn ask(agent: SocketAddr, path: &str) -> Option<Answer> {
+    let mut stream = TcpStream::connect(agent).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n").ok()?;
+    let mut bytes = Vec::new();
+    let end = stream.read_to_end(&mut bytes);
+    if bytes.is_empty() {
+        return None;
+    }
+    end.unwrap_or_else(|error| panic!("{path}: {error} after {} bytes", bytes.len()));
+    let head_end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the end of the head") + 4;
+    let head = String::from_utf8_lossy(&bytes[..head_end]);
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let whole = length.map_or(bytes.ends_with(b"\r\n0\r\n\r\n"), |length| bytes.len() == head_end + length);
+    assert!(whole, "{path}: {} bytes, and not the end, of\n{head}", bytes.len());
+    Some(Answer::read(&*bytes))
+}
+
+fn names(list: &List<Pod>) -> BTreeSet<String> {
+    let names: BTreeSet<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
+    assert_eq!(names.len(), list.items.len(), "no pod twice");
+    names
+}
+
+/// The names of the pods whose manifests are there, and of the server's.
+fn expected(manifests: &Path) -> BTreeSet<String> {
+    let files = fs::read_dir(manifests).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let of_files = files.map(|file| file.replace(".yaml", "-node-1"));
+    of_files.chain((0..OF_THE_SERVER).map(|number| format!("server-{number}"))).collect()
+}
+
+/// Agents, and whatever they started: all inherit where temporary files go.
+fn processes(temporary: &Path) -> Vec<String> {
+    let variable = format!("TMPDIR={}\0", temporary.display());
+    let entries = fs::read_dir("/proc").unwrap().map_while(Result::ok).map(|entry| entry.path());
+    let ours = entries.filter(|process| {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(&variable)
+    });
+    ours.map(|process| format!("{}: {:?}", process.display(), fs::read_to_string(process.join("cmdline"))))
+        .collect()
+}
+
+/// How many descriptors and threads the agent has, and how much memory, in KiB.
+fn held(agent: &Agent) -> (usize, usize, u64) {
+    let at = |name: &str| format!("/proc/{}/{name}", agent.pid());
+    let count = |name: &str| fs::read_dir(at(name)).unwrap().count();
+    let status = fs::read_to_string(at("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    (count("fd"), count("task"), line.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+/// The agent is gone, or not there yet.
+fn pause(tally: &Tally) {
+    Tally::count(&tally.unanswered);
+    std::thread::sleep(Duration::from_millis(2));
+}
+
+/// Look-ups, lists and manifests without a pause, until told to stop; the agent may go meanwhile.
+fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally: &Tally, stop: &AtomicBool) {
+    let until_stopped = |work: &(dyn Fn(usize) + Sync)| {
+        let mut turn = 0;
+        while !stop.load(Ordering::Relaxed) {
+            work(turn);
+            turn += 1;
+        }
+    };
+    let look_up = |turn: usize| {
+        let number = turn % STAY;
+        match ask(agent, &format!("/pods/default/stays-{number}-node-1")) {
+            Some(answer) => {
+                assert_eq!(answer.code, 200, "stays-{number} is missing: {}", answer.body);
+                Tally::count(&tally.answered);
+            }
+            None => pause(tally),
+        }
+    };
+    let list = |_| match ask(agent, "/pods") {
+        Some(answer) => {
+            let missing: Vec<_> = stay.difference(&names(&answer.json())).cloned().collect();
+            assert_eq!(missing, [""; 0], "not in /pods");
+            Tally::count(&tally.lists);
+        }
+        None => pause(tally),
+    };
+    let write = |_| {
+        let turn = Tally::count(&tally.manifests);
+        let name = format!("churn-{}", turn % CHURN);
+        let file = format!("{name}.yaml");
+        if turn / CHURN % 3 == 2 {
+            fs::remove_file(manifests.0.join(file)).unwrap();
+        } else {
+            manifests.write(&file, &manifest(&name).replace("nginx", &format!("nginx:{turn}")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    std::thread::scope(|scope| {
+        for work in [&look_up as &(dyn Fn(usize) + Sync), &look_up, &list, &write] {
+            scope.spawn(move || until_stopped(work));
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
+    let lives: usize = std::env::var("POD_INDEX_LIVES").map_or(10, |lives| lives.parse().unwrap());
+    let server = ApiServer::start().await;
+    for number in 0..OF_THE_SERVER {
+        server.put("pods", &pod(&format!("server-{number}"), "node-1", &json!({})));
+    }
+    let (manifests, scratch) = (Directory::new(), Directory::new());
+    // A megabyte in all: a list is always on its way.
+    let note = "x".repeat(25_000);
+    for number in 0..STAY {
+        let text = manifest(&format!("stays-{number}"))
+            .replace("metadata: {", &format!("metadata: {{annotations: {{note: {note}}}, "));
+        manifests.write(&format!("stays-{number}.yaml"), &text);
+    }
+    let stay = expected(&manifests.0);
+    let (checkpoints, temporary) = (scratch.0.join("checkpoints"), scratch.0.join("tmp"));
+    fs::create_dir(&temporary).unwrap();
+    let kubeconfig = kubeconfig(&scratch, &server);
+    let args = [
+        "--pod-manifest-path",
+        manifests.0.to_str().unwrap(),
+        "--kubeconfig",
+        &kubeconfig,
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        checkpoints.to_str().unwrap(),
+        "--checkpoint-all-pods",
+    ];
+    let spawn = || {
+        let mut command = binary(&args);
+        Agent::spawn({
+            command.env("TMPDIR", &temporary);
+            command
+        })
+    };
+    let tally = Tally::default();
+    let (mut slowest, mut most, mut of_first_life) = (Duration::ZERO, (0, 0, 0), None);
+
+    for life in 1..=lives {
+        let mut agent = spawn();
+        // Every fifth is told to leave before it has found its pods.
+        if life % 5 != 0 {
+            agent.until("/readyz", |answer| answer.code == 200);
+            assert_eq!(names(&agent.get("/pods").json()), expected(&manifests.0), "life {life}");
+            let held = held(&agent);
+            let (descriptors, threads, memory) = of_first_life.get_or_insert(held);
+            assert!(held.0 <= *descriptors + 8 && held.1 <= *threads + 8, "life {life}: {held:?}");
+            assert!(held.2 < *memory * 2, "life {life}: {held:?}, the first {memory} KiB");
+            most = (most.0.max(held.0), most.1.max(held.1), most.2.max(held.2));
+        }
+        let stop = AtomicBool::new(false);
+        let address = agent.address;
+        let drained = std::thread::scope(|scope| {
+            let loading = scope.spawn(|| load(address, &manifests, &stay, &tally, &stop));
+            if life % 5 != 0 {
+                let (lists, written) = (Tally::of(&tally.lists) + 3, Tally::of(&tally.manifests) + 10);
+                let deadline = Instant::now() + PATIENCE;
+                while Tally::of(&tally.lists) < lists || Tally::of(&tally.manifests) < written {
+                    assert!(Instant::now() < deadline && !loading.is_finished(), "life {life}: {tally:?}");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            let told = Instant::now();
+            agent.signal("TERM");
+            let code = agent.wait();
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(code, Some(0), "life {life}: {:?}", agent.logged().last());
+            told.elapsed()
+        });
+        slowest = slowest.max(drained);
+
+        // Nothing listens there: whoever wants the address has it. The clients' ends may linger as closed connections do.
+        drop(TcpListener::bind(address).unwrap_or_else(|error| panic!("life {life}: {address}: {error}")));
+        assert_eq!(processes(&temporary), [""; 0], "life {life}");
+        server.watched_by(0).await;
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "life {life}: files in $TMPDIR");
+        if life % 5 != 0 {
+            let kept = fs::read_dir(&checkpoints).unwrap();
+            let kept: Vec<_> = kept.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+            let of_pods = kept
+                .iter()
+                .filter(|name| name.starts_with("Pod_") && name.strip_suffix(".yaml").is_some())
+                .count();
+            assert_eq!(of_pods, kept.len(), "life {life}: a file that is no checkpoint among {kept:?}");
+            assert!((stay.len()..=stay.len() + CHURN).contains(&kept.len()), "life {life}: {}", kept.len());
+        }
+    }
+    println!(
+        "{lives} lives, each left with 0, the slowest {slowest:.1?} after SIGTERM: {} look-ups and {} lists were answered \
+         whole, {} not at all; {} manifests written or removed; at most {} descriptors, {} threads, {} KiB at rest",
+        Tally::of(&tally.answered),
+        Tally::of(&tally.lists),
+        Tally::of(&tally.unanswered),
+        Tally::of(&tally.manifests),
+        most.0,
+        most.1,
+        most.2,
+    );
+}

@@ -1,0 +1,136 @@
+//! What the agent holds, second by second, and whether it is more and more.
+
+use std::fmt::Write;
+use std::fs;
+
+use super::churn::Counts;
+use crate::support::Agent;
+
+/// How much more memory the last third of the time may take than the one before, in KiB: this, or a twentieth. It comes to
+/// about twelve bytes for each request of a run of ten minutes.
+const SLACK_KIB: u64 = 2048;
+/// How many more descriptors or threads. Clients come and go.
+const SLACK_COUNT: u64 = 4;
+
+/// One second's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    pub second: u64,
+    /// Resident memory, and the part of it that is not files.
+    pub resident_kib: u64,
+    pub anonymous_kib: u64,
+    pub descriptors: u64,
+    pub threads: u64,
+    /// So far.
+    pub requests: u64,
+    pub changes: u64,
+}
+
+impl Sample {
+    pub fn take(agent: &Agent, second: u64, counts: &Counts) -> Self {
+        let at = |name: &str| format!("/proc/{}/{name}", agent.pid());
+        let count = |name: &str| fs::read_dir(at(name)).unwrap().count() as u64;
+        let status = fs::read_to_string(at("status")).unwrap();
+        let kib = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        Self {
+            second,
+            resident_kib: kib("VmRSS:"),
+            anonymous_kib: kib("RssAnon:"),
+            descriptors: count("fd"),
+            threads: count("task"),
+            requests: counts.requests(),
+            changes: counts.changes(),
+        }
+    }
+}
+
+/// What is compared: a name, how to see it, and how much it may grow from the second third to the last.
+type Measure = (&'static str, fn(&Sample) -> u64, u64);
+
+const MEASURES: [Measure; 4] = [
+    ("KiB resident", |sample| sample.resident_kib, SLACK_KIB),
+    ("KiB anonymous", |sample| sample.anonymous_kib, SLACK_KIB),
+    ("descriptors", |sample| sample.descriptors, SLACK_COUNT),
+    ("threads", |sample| sample.threads, SLACK_COUNT),
+];
+
+fn median(samples: &[Sample], of: impl Fn(&Sample) -> u64) -> u64 {
+    let mut values: Vec<_> = samples.iter().map(of).collect();
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// The second and the last third; the first is for warming up.
+fn thirds(samples: &[Sample]) -> (&[Sample], &[Sample]) {
+    let third = samples.len() / 3;
+    samples[third..].split_at(third)
+}
+
+/// What grew, in words. Medians are compared: a list of pods that is on its way when the second strikes counts for nothing.
+pub fn growth(samples: &[Sample]) -> Vec<String> {
+    let (before, after) = thirds(samples);
+    let grown = MEASURES.iter().filter_map(|(name, of, slack)| {
+        let (before, after) = (median(before, of), median(after, of));
+        let most = before + (*slack).max(if *slack == SLACK_KIB { before / 20 } else { 0 });
+        (after > most)
+            .then(|| format!("{name}: {before} in the second third, {after} in the last, {most} at most"))
+    });
+    grown.collect()
+}
+
+/// The figures, for people.
+pub fn report(samples: &[Sample]) -> String {
+    let (before, after) = thirds(samples);
+    let mut text = String::from("                  second third   last third   most\n");
+    for (name, of, _) in MEASURES {
+        let most = samples.iter().map(of).max().unwrap_or_default();
+        writeln!(text, "{name:<16}{:>14}{:>13}{most:>7}", median(before, of), median(after, of)).unwrap();
+    }
+    text
+}
+
+pub fn csv(samples: &[Sample]) -> String {
+    let mut text = "second,resident_kib,anonymous_kib,descriptors,threads,requests,changes\n".to_owned();
+    for sample in samples {
+        let Sample { second, resident_kib, anonymous_kib, descriptors, threads, requests, changes } = sample;
+        writeln!(
+            text,
+            "{second},{resident_kib},{anonymous_kib},{descriptors},{threads},{requests},{changes}"
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// Samples whose memory and descriptors are as these say.
+fn made(memory: impl Fn(u64) -> u64, descriptors: impl Fn(u64) -> u64) -> Vec<Sample> {
+    let sample = |second| Sample {
+        second,
+        resident_kib: memory(second),
+        anonymous_kib: memory(second),
+        descriptors: descriptors(second),
+        ..Sample::default()
+    };
+    (1..=600).map(sample).collect()
+}
+
+#[test]
+fn what_is_flat_is_no_growth_whatever_it_does_while_it_warms_up_and_in_single_seconds() {
+    let memory =
+        |second: u64| 30_000 + 20 * second.min(190) + if second.is_multiple_of(7) { 50_000 } else { 0 };
+    assert_eq!(growth(&made(memory, |second| 20 + second % 3)), [""; 0]);
+}
+
+#[test]
+fn what_grows_slowly_and_for_ever_is_growth() {
+    let [resident, anonymous] = &growth(&made(|second| 30_000 + 15 * second, |_| 20))[..] else {
+        panic!("two")
+    };
+    assert!(resident.starts_with("KiB resident: 34515 in the second third, 37515 in the last"), "{resident}");
+    assert!(anonymous.starts_with("KiB anonymous"), "{anonymous}");
+    let [descriptors] = &growth(&made(|_| 30_000, |second| 20 + second / 40))[..] else { panic!("one") };
+    assert!(descriptors.starts_with("descriptors: 27 in"), "{descriptors}");
+}
