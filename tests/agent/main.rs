@@ -5,6 +5,7 @@ mod api;
 mod api_server;
 mod browser;
 mod config;
+mod deploy;
 mod hostile;
 mod http;
 mod life;
