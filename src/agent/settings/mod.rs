@@ -1,6 +1,8 @@
 //! What the agent is to do: the command line, over the environment, over the configuration file, over the defaults; and
 //! found to make sense.
 
+#[cfg(test)]
+mod documented;
 mod duration;
 mod file;
 
