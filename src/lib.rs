@@ -58,6 +58,8 @@
 //! | what has changed since you last looked | [`Snapshot::changes_since`] | in proportion to the changes |
 //! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
 //!
+//! [`docs::embedders`] has the figures, and complete examples: threads, async, memory, writing, sources, testing.
+//!
 //! # Trade-offs
 //! * **Stale reads.** This is a cache. What you read was true when its snapshot was published.
 //! * **One writer.** [`Writer`] is not `Clone` and its methods take `&mut self`. Give it a thread and a channel, and

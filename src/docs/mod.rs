@@ -9,3 +9,10 @@ pub mod verification {
 pub mod performance {
     #![doc = include_str!("performance.md")]
 }
+
+/// How to put the index into an agent of one's own.
+// Its examples are of all features, so they are tested where those are.
+#[cfg(any(not(doctest), feature = "agent"))]
+pub mod embedders {
+    #![doc = include_str!("../../docs/embedders.md")]
+}
