@@ -7,6 +7,7 @@ mod browser;
 mod config;
 mod dashboard;
 mod deploy;
+mod documented;
 mod hostile;
 mod http;
 mod life;

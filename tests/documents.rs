@@ -1,0 +1,179 @@
+//! What the documents and the comments point to is there: relative links and their headings, and files named as `code`; and
+//! every word that the agent may answer with is told of; and the rooms keep to what is said of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a path of this repository begins with.
+const ROOTS: [&str; 9] =
+    [".ci/", "benches/", "deploy/", "docs/", "examples/", "fuzz/", "loom-tests/", "src/", "tests/"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files below `directory` with this extension; what is built and what is hidden is none of ours.
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && !["target", "corpus"].contains(&&*name) {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|of| of == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The lines of a document that are not in a code block.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    })
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let title = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+/// What is between `open` and `close`, wherever.
+fn between<'a>(line: &'a str, open: &'a str, close: char) -> impl Iterator<Item = &'a str> {
+    line.split(open).skip(1).filter_map(move |rest| rest.split_once(close).map(|(inside, _)| inside))
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file_and_to_a_heading_in_it() {
+    let (mut links, mut broken) = (0, Vec::new());
+    for document in files(root(), "md") {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in prose(&text).flat_map(|line| between(line, "](", ')')) {
+            if link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) =
+                link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+            let target =
+                if path.is_empty() { document.clone() } else { document.parent().unwrap().join(path) };
+            let is_there = match anchor {
+                None => target.exists(),
+                Some(anchor) => fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !is_there {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert_eq!(broken, [""; 0]);
+    assert!(links > 20, "only {links} links were looked at");
+}
+
+#[test]
+fn every_file_that_is_named_is_there() {
+    let (mut names, mut missing) = (0, Vec::new());
+    let documents = files(root(), "md").into_iter().chain(files(root(), "rs"));
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        let is_code = document.extension().is_some_and(|of| of == "rs");
+        for line in prose(&text).filter(|line| !is_code || line.trim_start().starts_with("//")) {
+            for name in line.split('`').skip(1).step_by(2) {
+                let is_path = ROOTS.iter().any(|root| name.starts_with(root));
+                if !is_path || name.contains([' ', '*', '{', '<', '…', '(']) {
+                    continue;
+                }
+                names += 1;
+                if !root().join(name).exists() {
+                    missing.push(format!("{}: {name}", document.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+    assert!(names > 50, "only {names} names were looked at");
+}
+
+/// The variants of an enum, as the agent spells them.
+fn words(file: &str, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    let head = format!("pub enum {name} {{");
+    let body = between(&text, &head, '}').next().unwrap_or_else(|| panic!("no {name} in {file}"));
+    let names = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['/', '#']));
+    names
+        .map(|name| {
+            let (first, rest) = name.trim_end_matches(',').split_at(1);
+            format!("`{}{rest}`", first.to_lowercase())
+        })
+        .collect()
+}
+
+#[test]
+fn operators_are_told_of_every_state_and_of_every_kind_of_trouble() {
+    let operators = fs::read_to_string(root().join("docs/operators.md")).unwrap();
+    let mut untold = Vec::new();
+    for (file, name) in [
+        ("src/mirror/plan.rs", "MirrorState"),
+        ("src/mirror/status.rs", "WaitsFor"),
+        ("src/mirror/client.rs", "MirrorErrorKind"),
+        ("src/sources/problem.rs", "ProblemKind"),
+    ] {
+        let words = words(file, name);
+        assert!(words.len() > 4, "{name}: {words:?}");
+        untold.extend(
+            words.into_iter().filter(|word| !operators.contains(word)).map(|word| format!("{name}: {word}")),
+        );
+    }
+    assert_eq!(untold, [""; 0]);
+}
+
+#[test]
+fn every_room_uses_only_the_rooms_that_contributing_allows_it() {
+    let contributing = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let table = contributing.split("| your change is about | room | it may use |").nth(1).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut rooms: Vec<(&str, BTreeSet<&str>)> = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let room = cells[2].trim_matches('`');
+        let mut may_use: BTreeSet<&str> = cells[3].split('`').skip(1).step_by(2).collect();
+        if let Some((_, but)) = cells[3].split_once("the rooms above") {
+            let but: BTreeSet<&str> =
+                if but.contains("not") { std::mem::take(&mut may_use) } else { BTreeSet::new() };
+            may_use.extend(rooms.iter().map(|(room, _)| *room).filter(|room| !but.contains(room)));
+        }
+        rooms.push((room, may_use));
+    }
+    assert!(rooms.len() > 14, "{rooms:?}");
+
+    let mut forbidden = Vec::new();
+    for (room, may_use) in rooms.iter().filter(|(room, _)| *room != "agent") {
+        let (file, directory) = (root().join(format!("src/{room}.rs")), root().join("src").join(room));
+        let mut sources = if directory.is_dir() { files(&directory, "rs") } else { Vec::new() };
+        sources.extend(file.exists().then_some(file));
+        assert!(!sources.is_empty(), "there is no room {room}");
+        for source in sources {
+            let text = fs::read_to_string(&source).unwrap();
+            for used in text.split("crate::").skip(1) {
+                let used = used.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+                let is_room = rooms.iter().any(|(room, _)| *room == used);
+                if is_room && used != *room && !may_use.contains(used) {
+                    forbidden.push(format!("{}: {used}", source.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(forbidden, [""; 0]);
+}
