@@ -1,9 +1,9 @@
 //! Which snapshots there are, and what may be freed.
 //!
 //! `map::node` says what the memory of a snapshot rests on, and **this room keeps its side of it**: the unsafe code here is
-//! the promise that a version is gone, or that it is not. Every snapshot that was ever published is held here until nobody else holds it, and only then is what it alone
-//! has freed, by the writer. A snapshot that outlives the writer keeps everything that was there when the writer went, until
-//! the last one goes.
+//! the promise that a version is gone, or that it is not. Every snapshot that was ever published is held here until nobody
+//! else holds it, and only then is what it alone has freed, by the writer. A snapshot that outlives the writer keeps
+//! everything that was there when the writer went, until the last one goes.
 //!
 //! It must not know what is in a snapshot, nor when it is time to publish.
 
@@ -57,10 +57,12 @@ impl<P: PodMeta> Versions<P> {
         (Self { current, retired: VecDeque::new(), estate, next: 0 }, published)
     }
 
+    /// A draft of the snapshot that follows the current one. It does not borrow these versions, so that it can be published;
+    /// each write of `Writer` makes one and publishes or drops it before it returns, while it has the versions to itself.
     pub(crate) fn draft(&self) -> Snapshot<P> {
         // SAFETY: the current snapshot is kept here. A draft of it is dropped while it still is the current one, because
-        // whoever made the draft borrows or owns these versions; or it is published, once, by `publish`, which
-        // requires that there was nothing published since.
+        // the writes of `Writer`, which alone has versions, keep no draft; or it is published, once, by `publish`, which
+        // does not take one that was made before another publication.
         unsafe { self.current.draft() }
     }
 }
@@ -76,7 +78,12 @@ impl<P> Versions<P> {
 
     /// Makes a draft of the current snapshot the current one.
     pub(crate) fn publish(&mut self, mut draft: Snapshot<P>, published: &Published<Snapshot<P>>) {
-        debug_assert_eq!(draft.generation, self.current.generation + 1);
+        // What `draft` rests on.
+        assert_eq!(
+            draft.generation,
+            self.current.generation + 1,
+            "a draft of another snapshot than the current one"
+        );
         let remains = draft.publish();
         let next = sync::Arc::new(draft);
         self.current = sync::Arc::clone(&next);

@@ -1,9 +1,8 @@
 //! The memory of a [`Table`](super::Table): branches and pages that many versions of it share, and that nobody counts.
 //!
 //! **All unsafe code that reads or frees nodes is in this file.** `stock` lends it raw memory, and `versions` keeps the one
-//! promise that is made to it from outside. Counting references to nodes is what made the
-//! safe table dear: to copy a page of `Arc`s is to write to each thing they point to, all over memory, one waiting for the
-//! other. Here a node is copied by one `memcpy`, and is freed when it is known from the versions that are left that
+//! promise that is made to it from outside. Counting references to nodes is what made the safe table dear: to copy a page
+//! of `Arc`s is to write to each thing they point to, all over memory, one waiting for the other. Here a node is copied by one `memcpy`, and is freed when it is known from the versions that are left that
 //! nobody can come to it any more.
 //!
 //! # The rules
@@ -229,13 +228,37 @@ impl<E: Entry> Branch<E> {
         }
     }
 
-    /// Makes `link` every child that has `span` bits in common with child `at`; returns what child `at` was.
-    pub(super) fn replace(&mut self, at: usize, span: u32, link: Link<E>) -> Link<E> {
+    /// Puts `page` in the place of the page at `at`, which has the same `span`.
+    pub(super) fn replace(&mut self, at: usize, span: u32, Fresh(page): Fresh<E>) -> Unlinked<E> {
+        let old = Unlinked(self.children[at]);
+        self.set(at, span, page);
+        old
+    }
+
+    /// Puts two pages in the place of the page at `at`, whose span is `span`: one bit more tells them apart.
+    pub(super) fn replace_by_two(&mut self, at: usize, span: u32, [zero, one]: [Fresh<E>; 2]) -> Unlinked<E> {
+        let old = Unlinked(self.children[at]);
+        let half = (FAN / 2) >> span;
+        self.set(at & !half, span + 1, zero.0);
+        self.set(at | half, span + 1, one.0);
+        old
+    }
+
+    /// Puts pages of this `span` in the place of the one page that is every child.
+    pub(super) fn replace_all(&mut self, span: u32, mut page: impl FnMut() -> Fresh<E>) -> Unlinked<E> {
+        debug_assert!(self.children.iter().all(|child| *child == self.children[0]));
+        let old = Unlinked(self.children[0]);
+        for at in (0..FAN).step_by(FAN >> span) {
+            self.set(at, span, page().0);
+        }
+        old
+    }
+
+    /// Makes `link` every child that has `span` bits in common with child `at`.
+    fn set(&mut self, at: usize, span: u32, link: Link<E>) {
         let copies = FAN >> span;
         let first = at & !(copies - 1);
-        let old = self.children[at];
         self.children[first..first + copies].fill(link);
-        old
     }
 
     /// Puts a branch between this one and the page at `at`, which is a child of this one once, and of the new one as
@@ -253,9 +276,11 @@ impl<E: Entry> Branch<E> {
                 Node::Page(page) => page.span(),
                 Node::Branch(_) => FAN_BITS,
             };
-            self.replace(at, span, link);
+            self.set(at, span, link);
         }
-        draft.page_mut(&mut self.children[at])
+        // SAFETY: it was born in this draft, so nobody else can reach it, and the draft itself follows one link at a time:
+        // the one page that is several children is borrowed with the branch.
+        unsafe { page_mut(&mut self.children[at]) }
     }
 
     /// The branch at `at`, to write to.
@@ -319,6 +344,19 @@ pub(super) struct Draft<E> {
     garbage: Garbage<E>,
 }
 
+/// A page that a draft has made and that is in no tree yet. To drop it is to leak it.
+pub(super) struct Fresh<E>(Link<E>);
+
+impl<E> Fresh<E> {
+    pub(super) fn page_mut(&mut self) -> PageMut<'_, E> {
+        // SAFETY: it was born in this draft and is in no tree, and there is one `Fresh` of it.
+        unsafe { page_mut(&mut self.0) }
+    }
+}
+
+/// A page that was in the draft's tree and is not any more; see [`Draft::let_go`]. There is one for a page.
+pub(super) struct Unlinked<E>(Link<E>);
+
 /// What a version has and the next one has not. To drop it is to leak it; see [`Garbage::hand_on`].
 pub(crate) struct Garbage<E> {
     nodes: Vec<Link<E>>,
@@ -354,8 +392,8 @@ impl<E: Entry> Draft<E> {
     }
 
     /// An empty page of this draft.
-    pub(super) fn page(&self, span: u32, buckets: usize) -> Link<E> {
-        new_page(self.generation, span, buckets)
+    pub(super) fn page(&self, span: u32, buckets: usize) -> Fresh<E> {
+        Fresh(new_page(self.generation, span, buckets))
     }
 
     /// An empty tree of this draft.
@@ -403,21 +441,9 @@ impl<E: Entry> Draft<E> {
         true
     }
 
-    /// The page at `link`, which was born in this draft.
-    pub(super) fn page_mut<'a>(&self, link: &'a mut Link<E>) -> PageMut<'a, E> {
-        debug_assert!(!link.is_branch() && link.born() == self.generation);
-        let head = link.untagged().cast::<Head<E>>();
-        // SAFETY: it was born in this draft, so nobody else can reach it, and the draft itself follows one link at
-        // a time: the one page that is several children is borrowed with the branch.
-        let (head, buckets) = unsafe {
-            (&mut *head, slice::from_raw_parts_mut(head.add(1).cast::<Bucket<E>>(), link.buckets()))
-        };
-        PageMut { head, buckets }
-    }
-
     /// Takes a tree apart: `each` is given every slot, and the nodes are let go.
-    pub(super) fn dissolve(&mut self, root: &Root<E>, each: &mut impl FnMut(&mut Self, Slot<E>)) {
-        self.dissolve_below(root.0, each);
+    pub(super) fn dissolve(&mut self, Root(root): Root<E>, each: &mut impl FnMut(&mut Self, Slot<E>)) {
+        self.dissolve_below(root, each);
     }
 
     fn dissolve_below(&mut self, link: Link<E>, each: &mut impl FnMut(&mut Self, Slot<E>)) {
@@ -438,11 +464,11 @@ impl<E: Entry> Draft<E> {
                 }
             }
         }
-        self.let_go(link);
+        self.let_go(Unlinked(link));
     }
 
     /// A node that this draft has no use for any more; what is below it and in it lives on elsewhere.
-    pub(super) fn let_go(&mut self, link: Link<E>) {
+    pub(super) fn let_go(&mut self, Unlinked(link): Unlinked<E>) {
         if link.born() == self.generation {
             // SAFETY: nobody else has ever seen it.
             unsafe { free_node(link) };
@@ -516,11 +542,12 @@ impl<E> Garbage<E> {
                 unsafe { free_node(node) };
             }
         }
+        // Entries of trees are dropped on the way; one that panics there leaks what is left of its tree.
         for tree in self.trees.drain(..) {
             // SAFETY: rule 3, for each node.
             unsafe { free_tree(tree, first, older) };
         }
-        // Last, because entries may run their owners' code, which may panic.
+        // After the nodes, because entries may run their owners' code, which may panic.
         for slot in self.entries.drain(..) {
             if slot.born() < first {
                 older.entries.push(slot);
@@ -530,6 +557,19 @@ impl<E> Garbage<E> {
             }
         }
     }
+}
+
+/// The page at `link`, to write to.
+///
+/// # Safety
+/// It is a page, it was born in a draft, and for `'a` nobody comes to it but by what is returned.
+unsafe fn page_mut<E>(link: &mut Link<E>) -> PageMut<'_, E> {
+    debug_assert!(!link.is_branch());
+    let head = link.untagged().cast::<Head<E>>();
+    // SAFETY: the caller's; `new_page` puts as many buckets behind the head as the tag says.
+    let (head, buckets) =
+        unsafe { (&mut *head, slice::from_raw_parts_mut(head.add(1).cast::<Bucket<E>>(), link.buckets())) };
+    PageMut { head, buckets }
 }
 
 /// Frees of a tree what was born in `first` or later; the rest goes to `older`.

@@ -16,10 +16,9 @@ use std::ptr::NonNull;
 pub(super) struct Line(#[expect(dead_code, reason = "only its place counts")] [u8; 64]);
 
 const UNIT: usize = size_of::<Line>();
-/// The largest pieces that are kept, in units.
+/// Pieces are kept that are smaller than this, in units.
 const SHELVES: usize = 64;
-/// How many bytes are kept in all. A write takes some thousands; a small index never has
-/// as much to keep.
+/// How many bytes are kept in all. A write takes some thousands; a small index never has as much to keep.
 const KEPT: usize = 1 << 19;
 
 struct Stock {
@@ -43,12 +42,12 @@ impl Drop for Stock {
     }
 }
 
-/// Memory of `size` bytes, which is not zero, aligned to a cache line.
+/// Memory of `size` bytes or more, aligned to a cache line.
 pub(super) fn allocate(size: usize) -> NonNull<Line> {
-    let units = size.div_ceil(UNIT);
+    let units = units(size);
     let memory = with_stock(|stock| stock.take(units)).flatten().unwrap_or_else(|| {
         let layout = layout(units);
-        // SAFETY: the size is not zero.
+        // SAFETY: there is one unit at least.
         let memory = unsafe { alloc::alloc(layout) };
         NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(layout)).cast()
     });
@@ -64,7 +63,7 @@ pub(super) fn allocate(size: usize) -> NonNull<Line> {
 pub(super) unsafe fn free(memory: NonNull<Line>, size: usize) {
     #[cfg(test)]
     audit::freed(memory);
-    let units = size.div_ceil(UNIT);
+    let units = units(size);
     if with_stock(|stock| stock.put(units, memory)) != Some(true) {
         // SAFETY: the caller's.
         unsafe { alloc::dealloc(memory.as_ptr().cast(), layout(units)) };
@@ -96,9 +95,14 @@ fn with_stock<R>(f: impl FnOnce(&mut Stock) -> R) -> Option<R> {
     STOCK.try_with(|stock| f(&mut stock.borrow_mut())).ok()
 }
 
+/// How many units a piece of `size` bytes has: one at least.
+fn units(size: usize) -> usize {
+    size.div_ceil(UNIT).max(1)
+}
+
 fn layout(units: usize) -> Layout {
-    // SAFETY: the alignment is a power of two, and so much memory was in use for entries before.
-    unsafe { Layout::from_size_align_unchecked(units * UNIT, UNIT) }
+    // More than there is to address: as if the allocator had none.
+    Layout::array::<Line>(units).unwrap_or_else(|_| alloc::handle_alloc_error(Layout::new::<Line>()))
 }
 
 /// What tests ask: which pieces are somebody's, of those that this thread allocated.

@@ -18,7 +18,7 @@ use std::{mem, slice};
 
 use super::Hashing;
 use super::node::{
-    BUCKET, Branch, Bucket, Draft, Entry, FAN, FAN_BITS, Garbage, Link, MAX_BUCKETS, Node, Page, PageMut,
+    BUCKET, Branch, Bucket, Draft, Entry, FAN, FAN_BITS, Fresh, Garbage, MAX_BUCKETS, Node, Page, PageMut,
     Root, Slot,
 };
 
@@ -170,7 +170,7 @@ impl<E: Entry> Table<E> {
     fn rebuild(&mut self, hashing: &Hashing) {
         let Some(draft) = &mut self.draft else { return };
         let old = mem::replace(&mut self.root, draft.root());
-        draft.dissolve(&old, &mut |draft, slot| {
+        draft.dissolve(old, &mut |draft, slot| {
             insert(&mut self.root, draft, slot.entry().hash(hashing), slot, hashing);
         });
         self.peak = self.len;
@@ -250,10 +250,8 @@ fn insert<E: Entry>(root: &mut Root<E>, draft: &mut Draft<E>, hash: u64, slot: S
             draft.let_go(old);
         } else if span < FAN_BITS {
             let bit = u64::BITS - 1 - depth * FAN_BITS - span;
-            let [zero, one] = branch.own_page(at, draft).split(bit, span + 1, draft, hashing);
-            let half = (FAN / 2) >> span;
-            let old = branch.replace(at & !half, span + 1, zero);
-            branch.replace(at | half, span + 1, one);
+            let halves = branch.own_page(at, draft).split(bit, span + 1, draft, hashing);
+            let old = branch.replace_by_two(at, span, halves);
             draft.let_go(old);
         } else {
             branch.push_down(at, draft);
@@ -266,17 +264,15 @@ fn insert<E: Entry>(root: &mut Root<E>, draft: &mut Draft<E>, hash: u64, slot: S
 fn make_room<E: Entry>(branch: &mut Branch<E>, draft: &mut Draft<E>, entries: usize) {
     let span = FAN_BITS.min(entries.div_ceil(ROOMY).next_power_of_two().ilog2());
     let share = entries >> span;
-    let mut old = None;
-    for at in (0..FAN).step_by(FAN >> span) {
-        let page = if share > ROOMY { draft.page(0, 1) } else { draft.page(span, share / BUCKET + 1) };
-        old.get_or_insert(branch.replace(at, span, page));
-        if share > ROOMY {
+    let deeper = share > ROOMY;
+    let buckets = if deeper { 1 } else { share / BUCKET + 1 };
+    let old = branch.replace_all(span, || draft.page(span, buckets));
+    draft.let_go(old);
+    if deeper {
+        for at in 0..FAN {
             branch.push_down(at, draft);
             make_room(branch.own_branch(at, draft), draft, share);
         }
-    }
-    if let Some(old) = old {
-        draft.let_go(old);
     }
 }
 
@@ -393,24 +389,24 @@ impl<E: Entry> PageMut<'_, E> {
     }
 
     /// A larger page with all that is in this one.
-    fn grown(mut self, taken: usize, span: u32, draft: &Draft<E>, hashing: &Hashing) -> Link<E> {
-        let mut link = draft.page(span, buckets_for(taken + 1));
-        let mut page = draft.page_mut(&mut link);
+    fn grown(mut self, taken: usize, span: u32, draft: &Draft<E>, hashing: &Hashing) -> Fresh<E> {
+        let mut fresh = draft.page(span, buckets_for(taken + 1));
+        let mut page = fresh.page_mut();
         for slot in self.drain() {
             page.insert(slot.entry().hash(hashing), slot);
         }
-        link
+        fresh
     }
 
     /// Two pages, one for those hashes in which `bit` is 0 and one for the others.
-    fn split(mut self, bit: u32, span: u32, draft: &Draft<E>, hashing: &Hashing) -> [Link<E>; 2] {
+    fn split(mut self, bit: u32, span: u32, draft: &Draft<E>, hashing: &Hashing) -> [Fresh<E>; 2] {
         let slots: Vec<_> = self.drain().map(|slot| (slot.entry().hash(hashing), slot)).collect();
         let ones = slots.iter().filter(|(hash, _)| hash >> bit & 1 == 1).count();
-        let mut links = [slots.len() - ones, ones].map(|share| draft.page(span, buckets_for(share + 1)));
+        let mut halves = [slots.len() - ones, ones].map(|share| draft.page(span, buckets_for(share + 1)));
         for (hash, slot) in slots {
-            draft.page_mut(&mut links[(hash >> bit & 1) as usize]).insert(hash, slot);
+            halves[(hash >> bit & 1) as usize].page_mut().insert(hash, slot);
         }
-        links
+        halves
     }
 
     /// Takes everything out.
