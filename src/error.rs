@@ -46,8 +46,6 @@ pub enum ErrorKind {
     SeparatorInName,
     /// `metadata.namespace` contains `_`, which would make the pod's full name ambiguous.
     SeparatorInNamespace,
-    /// The index holds as many pods as it can number (2^28 of one kind).
-    Full,
 }
 
 impl Error {
@@ -72,7 +70,6 @@ impl Error {
             ErrorKind::EmptyUid => "metadata.uid",
             ErrorKind::EmptyName | ErrorKind::SeparatorInName => "metadata.name",
             ErrorKind::EmptyNamespace | ErrorKind::SeparatorInNamespace => "metadata.namespace",
-            ErrorKind::Full => "metadata",
         }
     }
 
@@ -96,7 +93,6 @@ impl fmt::Display for Error {
             ErrorKind::SeparatorInName | ErrorKind::SeparatorInNamespace => {
                 "must not contain `_`, which separates name and namespace in a full name"
             }
-            ErrorKind::Full => "the index is full",
         };
         write!(f, "pod {:?} (UID {:?}): {}: {problem}", self.full_name, self.uid, self.field())
     }
