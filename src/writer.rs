@@ -168,6 +168,7 @@ impl<P: PodMeta> Writer<P> {
     /// Removes the pod or mirror pod with this UID; otherwise as [`remove_pod`](Self::remove_pod).
     pub fn remove_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         let uid = uid.into();
+        // A miss costs a look-up and no draft.
         self.snapshot().any_by_uid(uid)?;
         let mut next = self.versions.draft();
         let removed = next.remove(uid)?;
@@ -281,6 +282,18 @@ impl<P> Writer<P> {
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
         self.versions.retired()
+    }
+}
+
+// Not derived, because a derive would ask for `P: Clone`.
+impl<P> Clone for Operation<P> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Set(pods) => Self::Set(pods.clone()),
+            Self::Add(pod) => Self::Add(Arc::clone(pod)),
+            Self::Update(pod) => Self::Update(Arc::clone(pod)),
+            Self::Remove(uid) => Self::Remove(uid.clone()),
+        }
     }
 }
 

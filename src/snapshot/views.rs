@@ -1,5 +1,6 @@
 //! Whole-set reads: views that borrow from a snapshot and copy nothing.
 
+use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
@@ -23,6 +24,12 @@ macro_rules! view {
         }
 
         impl<P> Copy for $name<'_, P> {}
+
+        impl<P: PodMeta> fmt::Debug for $name<'_, P> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(self.snapshot).finish()
+            }
+        }
     };
 }
 
@@ -61,6 +68,12 @@ macro_rules! iterable {
         }
 
         impl<P: PodMeta> FusedIterator for $iter<'_, P> {}
+
+        impl<P: PodMeta> fmt::Debug for $iter<'_, P> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($iter)).field("left", &self.0.len()).finish_non_exhaustive()
+            }
+        }
     };
 }
 
@@ -102,6 +115,21 @@ pub struct PodsAndMirrorPods<'a, P> {
     pub mirror_pods: MirrorPods<'a, P>,
     /// The full names of those mirror pods that have no pod.
     pub orphaned_mirror_pod_full_names: FullNames<'a, P>,
+}
+
+// Not derived, because a derive would ask for `P: Clone`.
+impl<P> Clone for PodsAndMirrorPods<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for PodsAndMirrorPods<'_, P> {}
+
+impl<P: PodMeta> fmt::Debug for PodsAndMirrorPods<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PodsAndMirrorPods").field(self.pods.snapshot).finish()
+    }
 }
 
 /// An iterator over [`Pods`].
