@@ -253,17 +253,12 @@ impl<K: ReferencedKind> Manager<K> {
         let mut registry = self.registry();
         let step = registry.apply(registrations);
         let mut objects = Objects::clone(&self.0.objects.load());
-        for key in &step.taken {
+        // From a cache, a pod that comes to name an object wants it as it is now. What somebody is fetching may be older, so it
+        // is not the entry that forgets: there is a new one, also for an object that was taken already.
+        let is_cache = self.0.watching.options.strategy == Strategy::Cache;
+        for key in if is_cache { &step.named_anew } else { &step.taken } {
             let entry = Arc::new(self.0.entry(key));
             objects.entry(key.namespace.clone()).or_default().insert(key.name.clone(), entry);
-        }
-        if self.0.watching.options.strategy == Strategy::Cache {
-            // A pod that comes to name an object wants it as it is now. What somebody is fetching may be older, so it is
-            // not the entry that forgets: there is a new one.
-            for key in step.named_anew.difference(&step.taken) {
-                let entry = Arc::new(self.0.entry(key));
-                objects.entry(key.namespace.clone()).or_default().insert(key.name.clone(), entry);
-            }
         }
         let mut released = Vec::new();
         for key in &step.released {

@@ -49,7 +49,7 @@ async fn pods(State(app): State<App>, headers: HeaderMap) -> Response {
 
 /// Every static pod and its mirror, whether they are in sync, and why not; the mirrors that have no static pod.
 async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
-    Json(app.mirrors.view(&app.reader.snapshot(), app.board.is_ready()))
+    Json(app.mirrors.view(&app.reader.load(), app.board.is_ready()))
 }
 
 /// All mirror pods themselves.
@@ -82,7 +82,7 @@ fn list<'a>(
 
 /// A pod by its UID or by its full name.
 async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
-    let snapshot = app.reader.snapshot();
+    let snapshot = app.reader.load();
     if let Some(pod) = snapshot.pod_by_uid(&*key).or_else(|| snapshot.pod_by_full_name(&key)) {
         return Json(&**pod).into_response();
     }
@@ -104,7 +104,7 @@ async fn pod_by_name(State(app): State<App>, Path((namespace, name)): Path<(Stri
 
 /// What a UID translates to. Every UID translates to something, at the least to itself.
 async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Translation> {
-    let snapshot = app.reader.snapshot();
+    let snapshot = app.reader.load();
     let pod_uid = snapshot.translate_pod_uid(&*uid);
     let pod = snapshot.pod_by_uid(&pod_uid).map(|pod| PodName::of(&**pod));
     let is_mirror_pod = snapshot.mirror_pod_by_uid(&*uid).is_some();

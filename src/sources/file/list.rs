@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
 pub(super) struct Lister {
     path: PathBuf,
     node: NodeName,
-    hasher: ahash::RandomState,
+    hasher: RandomState,
     /// By path, hence in the order of their names.
     files: BTreeMap<PathBuf, FileState>,
     /// What is wrong with the path itself.
@@ -77,7 +78,7 @@ impl Lister {
     pub(super) fn new(path: &Path, node: NodeName) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
-        let hasher = ahash::RandomState::new();
+        let hasher = RandomState::new();
         Self { path, node, hasher, files: BTreeMap::new(), problem: None }
     }
 
