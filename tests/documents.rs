@@ -156,7 +156,12 @@ fn every_room_uses_only_the_rooms_that_contributing_allows_it() {
         }
         rooms.push((room, may_use));
     }
-    assert!(rooms.len() > 14, "{rooms:?}");
+    for entry in fs::read_dir(root().join("src")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let room = name.trim_end_matches(".rs");
+        let is_known = ["lib", "main"].contains(&room) || rooms.iter().any(|(known, _)| *known == room);
+        assert!(is_known, "CONTRIBUTING.md does not say what the room {room} is for");
+    }
 
     let mut forbidden = Vec::new();
     for (room, may_use) in rooms.iter().filter(|(room, _)| *room != "agent") {
