@@ -43,10 +43,12 @@
 //!
 //! * **a read sees one moment.** By-UID and by-name answers of one snapshot belong together; a mirror and the static pod
 //!   it translates to share a full name in every snapshot there ever is;
-//! * **a read costs what a hash table costs.** No lock, no allocation, no shared reference count, no write to memory
-//!   that another reader uses; so readers on many threads do not slow each other down;
-//! * **a reader never frees.** What was replaced waits in the writer's retire queue until no reader holds it. Replacing a
-//!   hundred thousand pods shows in no reader's tail latency;
+//! * **a read costs what a hash table costs.** A look-up through a [`CachedReader`] or a [`Guard`] takes no lock, allocates
+//!   nothing, counts no shared reference and writes to no memory that another reader uses; so readers on many threads do
+//!   not slow each other down. (What gives you something to keep, as [`Reader::snapshot`] and the look-ups of [`Reader`]
+//!   itself, counts a shared reference);
+//! * **a reader never frees**, the last handle of an index that has no writer any more apart. What was replaced waits in the
+//!   writer's retire queue until no reader holds it, so replacing a hundred thousand pods makes no reader pay for freeing them;
 //! * **whole-set reads are views.** [`Snapshot::pods`] and its like are O(1) to obtain and copy nothing.
 //!
 //! # Which handle?
@@ -77,8 +79,8 @@
 //! # The kubelet's words
 //! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server as a *mirror
 //! pod*, a second object with a UID of its own and the same *full name* (`name_namespace`). So one pod has two UIDs, and
-//! [`Snapshot::translate_pod_uid`] turns the API server's into the node's. Every method names the kubelet's equivalent,
-//! and carries it as a search alias: look for `GetPodByUID`.
+//! [`Snapshot::translate_pod_uid`] turns the API server's into the node's. A method that has an equivalent in the
+//! kubelet names it, and carries it as a search alias: look for `GetPodByUID`.
 //!
 //! # Features
 //! The core has no features and few dependencies. `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `sources`

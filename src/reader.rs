@@ -81,14 +81,24 @@ impl<P> Reader<P> {
     }
 
     /// A handle for one thread that remembers the snapshot it saw last.
+    ///
+    /// # Complexity
+    /// As [`snapshot`](Self::snapshot), once; see [`CachedReader`] for its look-ups.
     #[must_use]
     pub fn cached(&self) -> CachedReader<P> {
         CachedReader { cached: self.published.cached() }
     }
 }
 
-/// Look-ups for a caller that wants one answer to keep. Two calls may see two snapshots; for more than one answer,
+/// Look-ups for a caller that wants one answer to keep.
+///
+/// # Consistency
+/// Each call answers from the snapshot that is current when it is made, and two calls may see two; for more than one answer,
 /// [`load`](Self::load) one.
+///
+/// # Complexity
+/// As the method of [`Snapshot`] and a [`load`](Self::load), and, to keep the pod, its shared reference count: not for a hot
+/// path on which many threads look up the same pods. No allocation, but where the method of [`Snapshot`] has one.
 impl<P: PodMeta> Reader<P> {
     /// As [`Snapshot::pod_by_uid`].
     #[must_use]
@@ -174,6 +184,9 @@ impl<P> CachedReader<P> {
     ///
     /// # Consistency
     /// What is borrowed stays as it is until the next call.
+    ///
+    /// # Complexity
+    /// One relaxed atomic load; as [`Reader::snapshot`] when there is a new one.
     #[inline]
     pub fn snapshot(&mut self) -> &Snapshot<P> {
         self.cached.load()

@@ -21,7 +21,7 @@ use crate::snapshot::{
     ByUid, MirrorEntry, NameEntry, PodEntry, STATIC, Shadowed, Snapshot, Target, UidKey, World, find,
 };
 
-/// The most pods that an iterator's word is taken for before they have come.
+/// Room is made beforehand for so many pods at most, whatever an iterator's `size_hint` claims.
 const BELIEVED: usize = 1 << 20;
 
 /// What [`Writer::add_pod`](crate::Writer::add_pod) and [`Writer::update_pod`](crate::Writer::update_pod) did.

@@ -12,7 +12,7 @@ use crate::support::observation::{Observation, Universe};
 /// One write. A batch of more than one operation must be seen whole or not at all.
 pub type Batch = Vec<Write>;
 
-/// As [`Operation`], but `Clone`.
+/// As [`Operation`], but each thing can be said in one way only.
 #[derive(Clone, Debug)]
 pub enum Write {
     Set(Vec<Arc<TestPod>>),
@@ -89,10 +89,10 @@ impl History {
         }
     }
 
-    /// Panics unless all reads of `snapshot` belong to one state; returns which one it is.
+    /// The state to which all reads of `snapshot` belong.
     ///
     /// # Panics
-    /// So.
+    /// If they belong to no one state.
     pub fn check(&self, snapshot: &Snapshot<TestPod>) -> usize {
         let observation = Observation::of(snapshot, &self.universe);
         let state = self.states.iter().position(|state| *state == observation);

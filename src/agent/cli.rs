@@ -226,7 +226,8 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Whoever serves and names an authority here means clients', and would have none of them looked at.
+    /// Refuses the options of a client where the agent serves: who gives `--certificate-authority` there means that of
+    /// *its* clients, and without this would serve everybody, unverified.
     pub(super) fn is_not_for_serving(&self) -> Result<(), Failure> {
         let Self { certificate_authority, tls_server_name, client_certificate, client_key } = self;
         let files = [certificate_authority, client_certificate, client_key];

@@ -153,7 +153,7 @@ impl<D: Disk> Keeper<D> {
         self.done
     }
 
-    /// Whether there was anything to do.
+    /// Writes a pod, unless it is on disk as it is; says whether it wrote.
     fn write(&mut self, name: &str, pod: &Pod) -> Result<bool, CheckpointError> {
         let written = format::encode(pod).map_err(io::Error::from).and_then(|(bytes, hash)| {
             if self.files.get(name) == Some(&Some(hash)) {

@@ -13,7 +13,8 @@ pub(crate) const SEPARATOR: char = '_';
 /// Always two non-empty parts around exactly one `_`.
 ///
 /// # Complexity
-/// Making one is O(length), with two allocations; cloning is O(1), without allocation.
+/// Parsing one is O(length), with one allocation; [`new`](Self::new) takes two; cloning is O(1), without allocation.
+/// [`name`](Self::name) and [`namespace`](Self::namespace) look for the separator: O(length).
 ///
 /// # Examples
 /// ```

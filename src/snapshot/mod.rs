@@ -74,7 +74,8 @@ pub struct Snapshot<P> {
     /// Pods that are gone while a mirror still translates to them, with the full name they had. Nearly always empty.
     pub(crate) departed: OrdMap<PodUid, FullName>,
     pub(crate) ephemeral_containers: usize,
-    /// Holds together what must go last.
+    /// What the writer left behind, for the last snapshot of all to free; see `versions`. The tables above free nothing of
+    /// their own, so the order of these fields does not matter.
     pub(crate) estate: Arc<Estate<P>>,
 }
 

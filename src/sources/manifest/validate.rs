@@ -177,6 +177,7 @@ impl Found {
             if !(1..=65535).contains(&port.container_port) {
                 self.add(field().name("containerPort"), "must be between 1 and 65535");
             }
+            // 0 is none, as in the API.
             if port.host_port.is_some_and(|port| !(0..=65535).contains(&port)) {
                 self.add(field().name("hostPort"), "must be between 1 and 65535");
             }
