@@ -134,3 +134,24 @@ fn every_alert_says_how_grave_it_is_and_what_to_do() {
     }
     assert!(names.len() > 10);
 }
+
+#[test]
+fn operators_are_told_of_every_alert_as_it_is() {
+    let rules = alerts().into_iter().map(|alert| {
+        let said = |value: &Value, otherwise: &str| value.as_str().unwrap_or(otherwise).to_owned();
+        let expression = said(&alert["expr"], "").split_whitespace().collect::<Vec<_>>().join(" ");
+        let [name, severity] = [&alert["alert"], &alert["labels"]["severity"]].map(|value| said(value, ""));
+        [format!("`{name}`"), format!("`{expression}`"), said(&alert["for"], "at once"), severity]
+    });
+    let operators = include_str!("../../docs/operators.md");
+    let table =
+        operators.split("| alert | expression | for | severity |").nth(1).expect("the table of alerts");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).map(|row| {
+        // What is no border between cells has a backslash before it.
+        let row = row.replace("\\|", "\0");
+        let cells: Vec<_> = row.split('|').map(|cell| cell.trim().replace('\0', "|")).collect();
+        assert!(cells[5].len() > 10, "{cells:?}");
+        [1, 2, 3, 4].map(|cell| cells[cell].clone())
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), rules.collect::<Vec<_>>());
+}
