@@ -220,11 +220,11 @@ impl<E: Entry> Branch<E> {
         self.children[at] == other.children[at]
     }
 
-    /// Where the next child begins that is another node than child `at`.
+    /// Where the next child begins that is another node than child `at`, which is the first that is that node.
     pub(super) fn after(&self, at: usize) -> usize {
         match self.child(at) {
             Node::Branch(_) => at + 1,
-            Node::Page(page) => (at | (page.copies() - 1)) + 1,
+            Node::Page(page) => at + page.copies(),
         }
     }
 

@@ -131,3 +131,66 @@ pub(super) mod audit {
         OUT.with_borrow(Clone::clone)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::ManuallyDrop;
+    use std::num::NonZero;
+    use std::ptr::NonNull;
+
+    use super::{KEPT, Line, SHELVES, Stock, UNIT, with_stock};
+
+    /// Pieces that are told from each other, and that nobody may look into.
+    fn piece(number: usize) -> NonNull<Line> {
+        NonNull::without_provenance(NonZero::new((number + 1) * UNIT).expect("more than none"))
+    }
+
+    /// Whoever uses this must empty it before it is dropped; a test that fails must not.
+    fn empty() -> ManuallyDrop<Stock> {
+        ManuallyDrop::new(Stock { shelves: [const { Vec::new() }; SHELVES], bytes: 0 })
+    }
+
+    #[test]
+    fn a_piece_is_handed_out_once_and_to_who_asks_for_its_size() {
+        let mut stock = empty();
+        assert!(stock.put(3, piece(3)) && stock.put(5, piece(5)));
+        assert_eq!(stock.take(4), None);
+        assert_eq!(stock.take(5), Some(piece(5)));
+        assert_eq!(stock.take(5), None);
+        assert_eq!(stock.take(3), Some(piece(3)));
+        drop(ManuallyDrop::into_inner(stock));
+    }
+
+    /// However often it was filled and emptied before, and whatever of: what is kept is bounded in bytes.
+    #[test]
+    fn as_much_is_kept_as_is_said_and_no_more() {
+        let mut stock = empty();
+        for units in [1, 7, 32, SHELVES - 1] {
+            let most = KEPT / (units * UNIT);
+            assert!(most > 0, "none of {units} units");
+            for number in 0..most {
+                assert!(stock.put(units, piece(number)), "{number} of {units} units");
+            }
+            assert!(!stock.put(units, piece(most)), "{most} of {units} units fill it");
+            assert!(stock.take(units).is_some());
+            assert!(stock.put(units, piece(most)), "there is room for another again");
+            assert!(!stock.put(units, piece(most + 1)), "but for no more");
+            assert!((0..most).all(|_| stock.take(units).is_some()));
+            assert_eq!(stock.take(units), None);
+        }
+        drop(ManuallyDrop::into_inner(stock));
+    }
+
+    #[test]
+    fn what_is_larger_than_any_shelf_is_not_kept() {
+        let mut stock = empty();
+        assert!(!stock.put(SHELVES, piece(0)));
+        assert_eq!(stock.take(SHELVES), None);
+    }
+
+    #[test]
+    fn a_thread_has_a_stock_unless_it_is_built_without() {
+        let wanted = if cfg!(any(pod_index_no_stock, fuzzing)) { None } else { Some(7) };
+        assert_eq!(with_stock(|_| 7), wanted);
+    }
+}

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::super::stock::audit;
 use super::{
-    Branch, Entry, FAN, FAN_BITS, Garbage, Hashing, MAX_BUCKETS, MAX_DEPTH, Node, Page, Side, Slot, Table,
+    BUCKET, Branch, Entry, FAN, FAN_BITS, Garbage, Hashing, MAX_BUCKETS, MAX_DEPTH, Node, Page, Side, Slot,
+    Table, buckets_for, home,
 };
 
 thread_local! {
@@ -112,6 +113,7 @@ impl Version {
                 assert!(page.span() <= FAN_BITS);
                 let slots = page.buckets.iter().flat_map(|bucket| &bucket.0);
                 assert_eq!(slots.filter(|slot| !slot.is_vacant()).count(), page.taken());
+                assert!(page.taken() <= room(page.buckets.len()), "more than two thirds are taken");
                 taken += page.taken();
             }
         });
@@ -143,6 +145,17 @@ impl Version {
         assert_eq!(&after - &before, &mine - &theirs);
     }
 
+    /// How many buckets each page has.
+    fn pages(&self) -> Vec<usize> {
+        let mut pages = Vec::new();
+        each_node(self.table.root.branch(), 0, &mut |node, _| {
+            if let Node::Page(page) = node {
+                pages.push(page.buckets.len());
+            }
+        });
+        pages
+    }
+
     /// How many branches are on the longest way down, and how many buckets the largest page has.
     fn shape(&self) -> (u32, usize) {
         let (mut depth, mut buckets) = (0, 0);
@@ -154,6 +167,11 @@ impl Version {
         });
         (depth, buckets)
     }
+}
+
+/// How many entries a page is to hold: two thirds of what it has slots for.
+fn room(buckets: usize) -> usize {
+    buckets * BUCKET * 2 / 3
 }
 
 /// Calls `each` with every node below `branch`, and with how many branches are above it.
@@ -398,6 +416,53 @@ fn what_overflows_the_last_bucket_is_found_in_the_first_and_moves_back() {
 }
 
 #[test]
+fn the_bucket_where_a_search_starts_goes_by_the_low_half_of_the_hash_alone() {
+    for buckets in 1..=2 * MAX_BUCKETS {
+        for high in [0, 0xabcd_0123_0000_0000] {
+            assert_eq!(home(high, buckets), 0);
+            assert_eq!(home(high | 0x8000_0000, buckets), buckets / 2);
+            assert_eq!(home(high | 0xffff_ffff, buckets), buckets - 1);
+        }
+    }
+}
+
+#[test]
+fn a_page_is_made_with_room_for_an_eighth_more_as_long_as_it_can_still_be_split() {
+    for entries in 0..500 {
+        let (buckets, roomy) = (buckets_for(entries), entries * 9 / 8);
+        assert!(room(buckets) >= entries, "{buckets} buckets for {entries}");
+        if buckets < MAX_BUCKETS {
+            assert!((roomy..roomy + 3).contains(&room(buckets)), "{buckets} buckets for {entries}");
+        } else if buckets > MAX_BUCKETS {
+            assert!(room(buckets - 1) <= entries, "{buckets} buckets for {entries}");
+        }
+    }
+}
+
+#[test]
+fn a_page_grows_when_it_is_two_thirds_full_and_is_split_when_it_has_its_most_buckets() {
+    let mut all = Versions::new();
+    let mut pages = vec![1];
+    for key in 0..1000 {
+        all.put(spread(key), key);
+        let now = all.draft().pages();
+        if pages.len() == 1 && now != pages {
+            assert_eq!(usize::try_from(key), Ok(room(pages[0])), "{pages:?} is full");
+            if pages[0] < MAX_BUCKETS {
+                assert_eq!(now, [buckets_for(room(pages[0]) + 1)], "and grows");
+            } else {
+                assert_eq!(now.len(), 2, "and is split");
+            }
+        }
+        assert!(now.iter().all(|&buckets| buckets <= MAX_BUCKETS), "{now:?}");
+        pages = now;
+    }
+    all.publish();
+    all.check();
+    all.leave();
+}
+
+#[test]
 fn a_table_that_was_large_gives_its_pages_back() {
     let mut all = Versions::of((0..20_000).map(|key| (spread(key), key)));
     assert!(all.current.shape().0 > 1, "twenty thousand need branches below the root");
@@ -419,6 +484,8 @@ fn a_table_with_room_for_what_comes_has_its_shape_beforehand() {
     for expected in [0, 1, 31, 32, 500, 1_984, 1_985, 20_000, 150_000] {
         let mut all = Versions::of((0..50).map(|key| (spread(key), key)));
         all.instead(expected);
+        let slots = all.draft().pages().into_iter().sum::<usize>() * BUCKET;
+        assert!((expected..=expected * 5 / 4 + 8).contains(&slots), "{slots} slots for {expected}");
         let nodes = audit::handed_out().len();
         (0..u32::try_from(expected).expect("not many")).for_each(|key| all.put(spread(key), key));
         assert_eq!(audit::handed_out().len(), nodes, "{expected} come");
@@ -464,6 +531,20 @@ fn a_write_that_finds_nothing_copies_nothing() {
     all.publish();
     all.check();
     assert_eq!(audit::handed_out(), nodes, "the two versions share all they have");
+    all.leave();
+}
+
+/// To look at what two versions share costs time alone.
+#[test]
+fn what_lies_between_two_versions_is_told_without_a_look_at_what_they_share() {
+    let mut all = Versions::of((0..2000).map(|key| (spread(key), key)));
+    all.put(spread(7), 7);
+    all.publish();
+    let [(_, _), (old, _)] = &all.retired[..] else { panic!("two versions came before") };
+    let mut told = 0;
+    all.current.table.compare(&old.table, &mut |_| told += 1);
+    assert!((2..=2 * room(MAX_BUCKETS)).contains(&told), "{told} slots, of two pages");
+    all.check();
     all.leave();
 }
 

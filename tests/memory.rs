@@ -1,0 +1,59 @@
+//! What an index takes. A thread that writes keeps pages to use them again; when it ends, they go with it.
+//!
+//! One test, because the allocator that counts is the whole process's.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use support::TestPod;
+
+struct Counting;
+
+/// How many bytes are somebody's, of what is aligned as branches and pages are.
+static NODES: AtomicUsize = AtomicUsize::new(0);
+const ALIGNMENT: usize = 64;
+
+// SAFETY: everything is passed on to the system's allocator; the counter neither allocates nor drops.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() == ALIGNMENT {
+            NODES.fetch_add(layout.size(), Ordering::Relaxed);
+        }
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        if layout.align() == ALIGNMENT {
+            NODES.fetch_sub(layout.size(), Ordering::Relaxed);
+        }
+        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` above used the same allocator.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// An index comes, is written to, and goes.
+fn life() {
+    let (mut writer, _reader) = pod_index::new::<TestPod>();
+    for n in 0..500 {
+        let uid = format!("{n:08x}-0000-4000-8000-000000000000");
+        writer.add_pod(TestPod::plain(&uid, &format!("pod-{n}"))).expect("a good pod");
+    }
+    let bytes = NODES.load(Ordering::Relaxed);
+    assert!((50_000..300_000).contains(&bytes), "{bytes} bytes, with those that are kept");
+}
+
+#[test]
+fn a_thread_that_wrote_leaves_no_pages_behind_when_it_ends() {
+    let and_ends = || thread::spawn(life).join().expect("a life without a panic");
+    // What others set up once for all threads.
+    and_ends();
+    let before = NODES.load(Ordering::Relaxed);
+    and_ends();
+    assert_eq!(NODES.load(Ordering::Relaxed), before);
+}
