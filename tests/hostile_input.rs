@@ -72,6 +72,20 @@ fn uids_that_look_alike_are_different_pods() {
     assert_eq!(reader.load().pods().len(), spellings.len());
 }
 
+/// With one pod there is one bucket: whatever is looked up is compared with that pod.
+#[test]
+fn uids_that_differ_in_a_single_digit_are_different_pods() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    writer.add_pod(TestPod::plain(uid, "web")).expect("a good pod");
+    for (at, digit) in uid.char_indices().filter(|(_, digit)| *digit != '-') {
+        let mut other = uid.to_owned();
+        other.replace_range(at..=at, if digit == '7' { "6" } else { "7" });
+        assert!(reader.pod_by_uid(&other).is_none(), "{other}");
+        assert!(writer.remove_pod_by_uid(&other).is_none(), "{other}");
+    }
+}
+
 #[test]
 fn a_full_name_without_exactly_one_underscore_finds_nothing() {
     let (mut writer, reader) = pod_index::new::<TestPod>();

@@ -225,3 +225,39 @@ impl<P> Entry for NameEntry<P> {
         self.hash
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{PodEntry, UidKey};
+    use crate::map::Hashing;
+    use crate::pod::PodMeta;
+
+    struct Pod(&'static str);
+
+    impl PodMeta for Pod {
+        fn uid(&self) -> &str {
+            self.0
+        }
+        fn name(&self) -> &'static str {
+            "web"
+        }
+        fn namespace(&self) -> &'static str {
+            "default"
+        }
+        fn annotation(&self, _: &str) -> Option<&str> {
+            None
+        }
+    }
+
+    /// Nothing outside can bring it about, since fingerprints are seeded.
+    #[test]
+    fn two_uids_with_one_fingerprint_are_told_apart() {
+        let one = UidKey::fingerprint("one", &Hashing::new());
+        let other = UidKey { other: "other", ..one };
+        let entry = PodEntry::new(one, Arc::new(Pod("one")));
+        assert!(one.matches(&entry) && other.matches(&entry));
+        assert!(one.is_other(&entry) && !other.is_other(&entry));
+    }
+}
