@@ -47,13 +47,14 @@ const UUID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
 const MIRROR: &str = "9a8b7c6d-1111-2222-3333-444455556666";
 /// UIDs that are there, that are not, that are spelled unusually, and none.
-const UIDS: [&str; 7] = [
+const UIDS: [&str; 8] = [
     UUID,
     STATIC,
     MIRROR,
     "ffffffff-1111-2222-3333-444455556666",
     "ffffffffffffffffffffffffffffffff",
     "short-unusual",
+    "unusual-and-nobodys",
     "",
 ];
 
