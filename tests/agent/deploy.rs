@@ -1,11 +1,11 @@
 //! What `deploy/` holds: of the shape that a cluster knows, with no more rights than are used, and started with flags and
 //! keys that this very binary understands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Container, Namespace, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,56 @@ fn daemonset() -> DaemonSet {
     serde_json::from_value(objects(&deploy("kubernetes/daemonset.yaml")).remove(0)).unwrap()
 }
 
+/// The `DaemonSet` as `kubectl patch --local` makes it of a patch.
+fn patched(patch: &str) -> DaemonSet {
+    let mut object = objects(&deploy("kubernetes/daemonset.yaml")).remove(0);
+    merge(&mut object, &objects(&deploy("kubernetes/patches").join(patch)).remove(0));
+    assert_eq!(known::<DaemonSet>(&object), object, "{patch}");
+    serde_json::from_value(object).unwrap()
+}
+
+/// As much of a strategic merge as the patches use: null removes; of lists, items with one name or port are one.
+fn merge(object: &mut Value, patch: &Value) {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => {
+            for (key, value) in patch {
+                if value.is_null() {
+                    object.remove(key);
+                } else {
+                    merge(object.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(patches)) => {
+            for patch in patches {
+                let key = ["name", "containerPort"].into_iter().find(|key| !patch[key].is_null()).unwrap();
+                match items.iter_mut().find(|item| item[key] == patch[key]) {
+                    Some(item) => merge(item, patch),
+                    None => items.push(patch.clone()),
+                }
+            }
+        }
+        (object, patch) => *object = patch.clone(),
+    }
+}
+
+fn pod(daemonset: DaemonSet) -> PodSpec {
+    daemonset.spec.template.spec.unwrap()
+}
+
+/// The container's environment on the node `node-7`, with what is mounted `at` a path in this directory.
+fn environment(container: &Container, at: &str, directory: &Directory) -> BTreeMap<String, String> {
+    let here = directory.0.display().to_string();
+    let variables = container.env.clone().unwrap().into_iter();
+    variables
+        .map(|variable| {
+            let is_node = variable.name == "POD_INDEX_HOSTNAME_OVERRIDE";
+            assert_eq!(variable.value_from.is_some(), is_node, "{}", variable.name);
+            (variable.name, variable.value.map_or("node-7".to_owned(), |value| value.replace(at, &here)))
+        })
+        .collect()
+}
+
 /// Read as its type and written again; what the type does not know is lost on the way.
 fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
     serde_json::to_value(serde_json::from_value::<T>(object.clone()).unwrap()).unwrap()
@@ -36,6 +86,9 @@ fn every_shipped_manifest_is_of_the_shape_that_the_api_server_knows() {
     let mut kinds = BTreeSet::new();
     for file in std::fs::read_dir(deploy("kubernetes")).unwrap() {
         let path = file.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         for object in objects(&path) {
             let kind = object["kind"].as_str().unwrap();
             let known = match kind {
@@ -81,14 +134,11 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
     let server = ApiServer::start().await;
     let directory = Directory::new();
     let kubeconfig = crate::api::kubeconfig(&directory, &server);
-    let container = daemonset().spec.template.spec.unwrap().containers.remove(0);
-    let args = container.args.unwrap();
+    let container = pod(daemonset()).containers.remove(0);
+    let args = container.args.as_ref().unwrap();
     let mut command = binary(&args.iter().map(String::as_str).chain(["--check"]).collect::<Vec<_>>());
-    for variable in container.env.unwrap() {
-        assert!(variable.value_from.is_some(), "the name of the node");
-        command.env(variable.name, "node-7");
-    }
-    let output = command.env("KUBECONFIG", &kubeconfig).output().unwrap();
+    command.envs(environment(&container, "", &directory)).env("KUBECONFIG", &kubeconfig);
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
         stdout(&output).contains("node-7") && stdout(&output).contains("pods of this node"),
@@ -107,4 +157,31 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
     assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
     let unit = std::fs::read_to_string(deploy("systemd/pod-index.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
+
+    // And with the checkpoints that it suggests, in the one directory that the unit may write to.
+    let text = std::fs::read_to_string(&config).unwrap();
+    let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));
+    assert!(text.contains(suggested) && unit.contains("\nStateDirectory=pod-index\n"));
+    let text = text.replace(suggested, &format!("checkpointDir: {}\n", kept.display()));
+    std::fs::write(&config, text).unwrap();
+    let output = binary(&args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains(kept.to_str().unwrap()), "{}", stdout(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_patch_for_checkpoints_the_daemonset_keeps_them_in_a_directory_of_the_node() {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    let mut pod = pod(patched("checkpoints.yaml"));
+    let container = pod.containers.remove(0);
+    let mounted = &container.volume_mounts.as_ref().unwrap()[0];
+    let volume = pod.volumes.unwrap().remove(0);
+    assert_eq!((&mounted.name, mounted.read_only), (&volume.name, None));
+    assert_eq!(volume.host_path.unwrap().path, mounted.mount_path);
+    let mut command = binary(&["--api-server", "--check"]);
+    command.envs(environment(&container, &mounted.mount_path, &directory));
+    let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains(directory.0.to_str().unwrap()), "{}", stdout(&output));
 }
