@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api_server::{ApiServer, shipped};
-use crate::support::{Directory, binary, stderr, stdout};
+use crate::support::{Agent, Directory, binary, stderr, stdout};
+use crate::tls::Authority;
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path)
@@ -167,6 +168,58 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
     let output = binary(&args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains(kept.to_str().unwrap()), "{}", stdout(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_and_nobody_else() {
+    let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["read-only.yaml"]));
+    let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
+    let mut pod = pod(patched("tls.yaml"));
+    let container = pod.containers.remove(0);
+    let mounted = &container.volume_mounts.as_ref().unwrap()[0];
+    let volumes = pod.volumes.unwrap();
+    assert!(volumes.len() == 1 && volumes[0].secret.is_some() && volumes[0].name == mounted.name);
+    for probe in [&container.liveness_probe, &container.readiness_probe] {
+        let probe = probe.as_ref().unwrap();
+        let asks = probe.tcp_socket.as_ref().expect("the kubelet has no certificate to show");
+        assert!(probe.http_get.is_none() && asks.host.is_none(), "it asks for the node's own address");
+    }
+
+    let scrape = objects(&deploy("prometheus/scrape.yaml")).remove(0);
+    let name = scrape["scrape_configs"][0]["tls_config"]["server_name"].as_str().unwrap();
+    let (certificate, key) = ours.sign(name);
+    let me = clients.sign("me");
+    for (file, text) in [
+        ("tls.crt", &certificate),
+        ("tls.key", &key),
+        ("ca.crt", &clients.pem),
+        ("ours.crt", &ours.pem),
+        ("me.crt", &me.0),
+        ("me.key", &me.1),
+    ] {
+        directory.write(file, text);
+    }
+    let environment = environment(&container, &mounted.mount_path, &directory);
+    let args = container.args.as_ref().unwrap();
+    let mut command = binary(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    command.envs(&environment).env("KUBECONFIG", crate::api::kubeconfig(&directory, &server));
+    let agent = Agent::spawn(command);
+    assert!(agent.address.ip().is_unspecified(), "{}", agent.address);
+
+    // In the container, and from a port that `kubectl port-forward` has opened.
+    let port = agent.address.port().to_string();
+    let at = |file: &str| directory.0.join(file).display().to_string();
+    let trust = ["translate", "u", "--port", &port, "--certificate-authority", &at("ours.crt")];
+    let trust = [&trust[..], &["--tls-server-name", name]].concat();
+    let (certificate, key) = (at("me.crt"), at("me.key"));
+    let show = ["--client-certificate", &*certificate, "--client-key", &key];
+    for environment in [environment, BTreeMap::new()] {
+        let ask = |args: &[&str]| binary(args).envs(&environment).output().unwrap();
+        let output = ask(&[&trust[..], &show].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(ask(&trust).status.code(), Some(3));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

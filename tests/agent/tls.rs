@@ -15,13 +15,13 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::support::{Agent, Answer, Directory, PATIENCE, get, run, shipped, stderr, stdout};
 
 /// Somebody who signs certificates.
-struct Authority {
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    pem: String,
+    pub pem: String,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -30,7 +30,7 @@ impl Authority {
     }
 
     /// A certificate for this name or address, and its key.
-    fn sign(&self, name: &str) -> (String, String) {
+    pub fn sign(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer);
         (certificate.unwrap().pem(), key.serialize_pem())
