@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::pod::PodMeta;
+use crate::text::shorten;
 
 /// A pod that the index refused; the index is as it was.
 ///
@@ -99,45 +100,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// `text`, cut after 128 bytes: an error about a UID of ten megabytes must not be ten megabytes long.
-pub(crate) fn shorten(text: &str) -> String {
-    const LONGEST: usize = 128;
-    if text.len() <= LONGEST {
-        return text.to_owned();
-    }
-    let end = (0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
-    format!("{}…", &text[..end])
-}
-
-/// An error and what lies behind it, each part once. What the API server says is for people, and kube's account of it, which
-/// says it twice and then shows the whole object, is not.
-#[cfg(any(feature = "kube", feature = "references"))]
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-            return text.replace(&part, &format!("{} ({})", status.message, status.code));
-        }
-        next = error.source();
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shorten;
-
-    #[test]
-    fn a_long_text_is_cut_at_a_character() {
-        assert_eq!(shorten("short"), "short");
-        let cut = shorten(&"ä".repeat(1_000_000));
-        assert_eq!(cut, format!("{}…", "ä".repeat(64)));
-    }
-}

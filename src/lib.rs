@@ -97,6 +97,8 @@ mod backoff;
 pub mod checkpoint;
 pub mod docs;
 mod error;
+#[cfg(any(feature = "checkpoint", feature = "sources"))]
+mod fnv;
 mod id;
 mod manager;
 mod map;
@@ -110,6 +112,7 @@ mod snapshot;
 #[cfg(feature = "sources")]
 pub mod sources;
 mod sync;
+mod text;
 mod update;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 mod versions;

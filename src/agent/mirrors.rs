@@ -139,7 +139,7 @@ impl MirrorKeeper {
 
     fn unread(&self, error: &kube::Error) -> String {
         self.unread_leases.fetch_add(1, Ordering::Relaxed);
-        format!("its lease in kube-node-lease cannot be read: {}", crate::error::chain(error))
+        format!("its lease in kube-node-lease cannot be read: {}", crate::text::api_causes(error))
     }
 
     /// Says it once, and shows it for as long as it is so.

@@ -83,7 +83,7 @@ impl FromStr for FullName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match split(text) {
             Some(_) => Ok(Self { text: Arc::from(text) }),
-            None => Err(ParseFullNameError { text: crate::error::shorten(text) }),
+            None => Err(ParseFullNameError { text: crate::text::shorten(text) }),
         }
     }
 }

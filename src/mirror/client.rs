@@ -6,6 +6,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::MirrorPodUid;
+use crate::text::shorten_to;
 
 /// Creates and deletes mirror pods.
 ///
@@ -130,13 +131,7 @@ impl MirrorError {
     /// An error of a [`MirrorClient`]: what kind, about which pod (its full name), and what is wrong. Of that, the first
     /// 1,024 bytes are kept.
     pub fn new(kind: MirrorErrorKind, pod: impl Into<String>, message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        if message.len() > MESSAGE {
-            let end = (0..=MESSAGE).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
-            message.truncate(end);
-            message.push('…');
-        }
-        Self { kind, pod: pod.into(), message }
+        Self { kind, pod: pod.into(), message: shorten_to(&message.into(), MESSAGE) }
     }
 
     /// What kind of error it is.

@@ -11,8 +11,8 @@ use tokio::sync::Mutex;
 use tokio::time;
 
 use super::client::{MirrorClient, MirrorError, MirrorErrorKind, Mirrored};
-use crate::error::chain;
 use crate::pod::RESTORED;
+use crate::text::api_causes;
 use crate::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
 
 /// How long the API server may take for an answer.
@@ -75,7 +75,8 @@ impl KubeMirrorClient {
         let unknown = |why: String| problem(&format!("cannot be looked up: {why}"));
         let nodes: Api<Node> = Api::all(self.client.clone());
         let answer = time::timeout(PATIENCE, nodes.get_opt(&self.node)).await;
-        let node = answer.map_err(|_elapsed| unknown(silence()))?.map_err(|error| unknown(chain(&error)))?;
+        let node =
+            answer.map_err(|_elapsed| unknown(silence()))?.map_err(|error| unknown(api_causes(&error)))?;
         let metadata = node.ok_or_else(|| problem("is unknown to the API server"))?.metadata;
         if metadata.deletion_timestamp.is_some() {
             return Err(problem("is being deleted"));
@@ -214,7 +215,7 @@ fn request(pod: &FullName, error: &kube::Error) -> MirrorError {
         }
         _ => MirrorErrorKind::Request,
     };
-    MirrorError::new(kind, pod.as_str(), chain(error))
+    MirrorError::new(kind, pod.as_str(), api_causes(error))
 }
 
 impl fmt::Debug for KubeMirrorClient {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::key::ObjectKey;
-use crate::error::shorten;
+use crate::text::shorten;
 
 /// Why [`Manager::get`](super::Manager::get) has no object to give.
 #[derive(Clone, PartialEq, Eq, Debug)]

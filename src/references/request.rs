@@ -21,7 +21,7 @@ use tokio::time;
 
 use super::key::ObjectKey;
 use super::kind::ReferencedKind;
-use crate::error::{chain, shorten};
+use crate::text::{api_causes, shorten};
 
 /// The most bytes of one answer or of one event. etcd takes no object beyond 1.5 MiB.
 const LARGEST: usize = 8 << 20;
@@ -126,7 +126,7 @@ impl<K: ReferencedKind> Endpoint<K> {
         let answer = async {
             let body = self.send(request).await?.into_body();
             let body = Limited::new(body, LARGEST).collect().await;
-            body.map_err(|error| Failure::Broken(format!("the answer broke off: {}", chain(&*error))))
+            body.map_err(|error| Failure::Broken(format!("the answer broke off: {}", api_causes(&*error))))
         };
         let body = time::timeout(self.patience, answer).await.map_err(|_| self.silence())??;
         decode(&body.to_bytes())
@@ -134,7 +134,7 @@ impl<K: ReferencedKind> Endpoint<K> {
 
     async fn send(&self, request: http::Request<Vec<u8>>) -> Result<Response<Body>, Failure> {
         let response = self.client.send(request.map(Body::from)).await;
-        let response = response.map_err(|error| Failure::Broken(chain(&error)))?;
+        let response = response.map_err(|error| Failure::Broken(api_causes(&error)))?;
         if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
     }
 
@@ -192,7 +192,7 @@ impl<K: ReferencedKind> Events<K> {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(Failure::Broken(format!("the watch broke off: {}", chain(&error))));
+                    return Err(Failure::Broken(format!("the watch broke off: {}", api_causes(&error))));
                 }
                 // Half an event at the end of a watch is none.
                 None => return Ok(None),
@@ -228,7 +228,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
 }
 
 fn unsendable(error: &kube::core::request::Error) -> Failure {
-    Failure::Other(chain(error))
+    Failure::Other(api_causes(error))
 }
 
 /// What an API server says in a refusal is for people; a refusal that is no `Status` is told by its code alone.

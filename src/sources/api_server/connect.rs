@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(330);
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Problem> {
     let origin = kubeconfig.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string());
     let problem = |error: &(dyn std::error::Error + 'static)| {
-        Problem::new(ProblemKind::Request, origin.clone(), None, None, crate::error::chain(error))
+        Problem::new(ProblemKind::Request, origin.clone(), None, None, crate::text::api_causes(error))
     };
     let mut config = match kubeconfig {
         Some(path) => {

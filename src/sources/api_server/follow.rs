@@ -240,16 +240,16 @@ where
         match error {
             // The watcher would ask for the version that is gone until the end of days.
             WatchStartFailed(Api(status)) if status.code == 410 => {
-                self.report(crate::error::chain(error), Then::Relist)
+                self.report(crate::text::api_causes(error), Then::Relist)
             }
             // The connection is broken: no event is lost, the watch goes on from the last one.
-            WatchFailed(ReadEvents(_)) => self.report(crate::error::chain(error), Then::Wait),
+            WatchFailed(ReadEvents(_)) => self.report(crate::text::api_causes(error), Then::Wait),
             // An event that cannot be read, which the client takes for an empty status, is an event lost.
             WatchFailed(Api(status)) if status.code == 0 => {
                 self.report("an event of the watch could not be read".to_owned(), Then::Relist)
             }
-            WatchFailed(_) => self.report(crate::error::chain(error), Then::Relist),
-            _ => self.report(crate::error::chain(error), Then::Wait),
+            WatchFailed(_) => self.report(crate::text::api_causes(error), Then::Relist),
+            _ => self.report(crate::text::api_causes(error), Then::Wait),
         }
     }
 

@@ -76,7 +76,7 @@ impl HttpConfig {
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Problem> {
         let field = "staticPodURLHeader";
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            problem(field, format!("{:?} is no name of a header", crate::error::shorten(name)))
+            problem(field, format!("{:?} is no name of a header", crate::text::shorten(name)))
         })?;
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| problem(field, format!("the value of {key} cannot be sent in a header")))?;

@@ -1,7 +1,5 @@
 //! One answer of a URL, bounded in time, in size and in redirects.
 
-use std::error::Error;
-
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ACCEPT, HeaderValue, LOCATION, USER_AGENT};
@@ -14,6 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use super::HttpConfig;
 use super::redirect::{MOST_REDIRECTS, keep_secrets, resolve};
 use crate::sources::Problem;
+use crate::text::causes;
 
 /// The largest body that is read.
 const LARGEST_BODY: usize = 10 * 1024 * 1024;
@@ -52,7 +51,7 @@ impl Fetcher {
             let mut request = Request::new(Empty::new());
             *request.uri_mut() = uri.clone();
             request.headers_mut().clone_from(&headers);
-            let response = self.client.request(request).await.map_err(|error| in_words(&error))?;
+            let response = self.client.request(request).await.map_err(|error| causes(&error))?;
             let status = response.status();
             if status == StatusCode::OK {
                 return read(response.into_body()).await;
@@ -74,7 +73,7 @@ async fn read(body: Incoming) -> Result<Bytes, String> {
     match Limited::new(body, LARGEST_BODY).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(format!("the answer broke off: {}", in_words(&*error))),
+        Err(error) => Err(format!("the answer broke off: {}", causes(&*error))),
     }
 }
 
@@ -84,21 +83,6 @@ fn redirected(status: StatusCode, location: Option<&HeaderValue>, base: &Uri) ->
     };
     let location = String::from_utf8_lossy(location.as_bytes());
     resolve(base, &location).ok_or_else(|| {
-        format!("answered {status}, to a place that is no HTTP one: {:?}", crate::error::shorten(&location))
+        format!("answered {status}, to a place that is no HTTP one: {:?}", crate::text::shorten(&location))
     })
-}
-
-/// An error with its causes: hyper's own words end at "client error (Connect)".
-fn in_words(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !words.ends_with(&more) {
-            words.push_str(": ");
-            words.push_str(&more);
-        }
-        cause = error.source();
-    }
-    words
 }

@@ -135,7 +135,7 @@ impl Decoding<'_> {
         if kind != "Pod" && !list {
             let message = match kind {
                 "" => "must be set, to Pod".to_owned(),
-                other => format!("must be Pod, not {}", crate::error::shorten(other)),
+                other => format!("must be Pod, not {}", crate::text::shorten(other)),
             };
             return self.refuse(ProblemKind::Syntax, position, &Field::new("kind"), &message);
         }
@@ -146,7 +146,7 @@ impl Decoding<'_> {
                 return self.refuse(ProblemKind::Syntax, position, &field, "must be set, to v1");
             }
             Some(other) => {
-                let message = format!("must be v1, not {}", crate::error::shorten(other));
+                let message = format!("must be v1, not {}", crate::text::shorten(other));
                 return self.refuse(ProblemKind::Syntax, position, &Field::new("apiVersion"), &message);
             }
         }

@@ -1,10 +1,9 @@
 //! The kubelet's defaults for a pod from a manifest.
 
-use std::io;
-
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 
 use super::decode::Origin;
+use crate::fnv::Fnv128a;
 use crate::sources::{NodeName, clock};
 use crate::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
@@ -52,7 +51,7 @@ fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
             hasher.update(url.as_bytes());
         }
     }
-    format!("{:032x}", hasher.0)
+    format!("{:032x}", hasher.digest())
 }
 
 /// So that node problems do not evict what the node itself runs.
@@ -73,51 +72,5 @@ fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
     match tolerations.iter_mut().find(same) {
         Some(other) => *other = toleration,
         None => tolerations.push(toleration),
-    }
-}
-
-/// The 128-bit FNV-1a hash, which the kubelet uses too. Not for secrets; it must be stable for ever.
-struct Fnv128a(u128);
-
-impl Fnv128a {
-    fn new() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
-    }
-}
-
-impl io::Write for Fnv128a {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Fnv128a;
-
-    /// The published vectors of `draft-eastlake-fnv` (also in Go's `hash/fnv` tests).
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        for (text, digest) in [
-            ("", "6c62272e07bb014262b821756295c58d"),
-            ("a", "d228cb696f1a8caf78912b704e4a8964"),
-            ("ab", "08809544bbab1be95aa0733055b69a62"),
-            ("abc", "a68d622cec8b5822836dbc7977af7f3b"),
-        ] {
-            let mut hasher = Fnv128a::new();
-            hasher.update(text.as_bytes());
-            assert_eq!(format!("{:032x}", hasher.0), digest, "{text}");
-        }
     }
 }

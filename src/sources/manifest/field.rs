@@ -53,7 +53,7 @@ impl fmt::Display for Field {
             match step {
                 Step::Name(name) if position == 0 => f.write_str(name)?,
                 Step::Name(name) => write!(f, ".{name}")?,
-                Step::Key(key) => write!(f, "[{}]", crate::error::shorten(key))?,
+                Step::Key(key) => write!(f, "[{}]", crate::text::shorten(key))?,
                 Step::Index(index) => write!(f, "[{index}]")?,
             }
         }

@@ -45,7 +45,7 @@ pub(super) fn after_defaults(pod: &Pod) -> Vec<Objection> {
     let metadata = &pod.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();
     if let Some(problem) = dns_subdomain(name) {
-        found.add(Field::new("metadata.name"), &format!("{:?}: {problem}", crate::error::shorten(name)));
+        found.add(Field::new("metadata.name"), &format!("{:?}: {problem}", crate::text::shorten(name)));
     }
     found.check(dns_label(metadata.namespace.as_deref().unwrap_or_default()), || {
         Field::new("metadata.namespace")
@@ -74,7 +74,7 @@ impl Found {
 
     fn one_of(&mut self, value: Option<&str>, allowed: &[&str], field: impl FnOnce() -> Field) {
         if let Some(value) = value.filter(|value| !value.is_empty() && !allowed.contains(value)) {
-            let message = format!("{:?} is not one of {}", crate::error::shorten(value), allowed.join(", "));
+            let message = format!("{:?} is not one of {}", crate::text::shorten(value), allowed.join(", "));
             self.add(field(), &message);
         }
     }

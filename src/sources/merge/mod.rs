@@ -426,7 +426,7 @@ impl<P: SourcePod> Step<P> {
     }
 
     fn refuse(&mut self, pod: &Arc<P>, kind: ProblemKind, field: &str, message: &str) {
-        let shorten = crate::error::shorten;
+        let shorten = crate::text::shorten;
         let message = format!(
             "the pod {}/{} (UID {:?}) is passed over: {message}",
             shorten(pod.namespace()),
