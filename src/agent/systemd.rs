@@ -5,6 +5,8 @@
 use std::env;
 use std::os::unix::net::UnixDatagram;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The agent serves; that is when whatever comes after it in the boot may start. That it knows all pods takes longer, and
 /// as long as an API server may take: `/readyz` tells.
 pub(super) fn serving() {
@@ -18,11 +20,9 @@ pub(super) fn status(status: &str) {
 
 /// The configuration is about to be read anew; [`serving`] or [`status`] follows.
 pub(super) fn reloading() {
-    // systemd wants CLOCK_MONOTONIC, which `Type=notify-reload` checks; std does not tell it, /proc does.
-    let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let (seconds, hundredths) =
-        uptime.split(' ').next().and_then(|now| now.split_once('.')).unwrap_or(("0", "00"));
-    notify(&format!("RELOADING=1\nMONOTONIC_USEC={seconds}{hundredths}0000"));
+    // `Type=notify-reload` wants to know since when, by its clock.
+    let now = clock_gettime(ClockId::Monotonic);
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
 }
 
 /// It is again as it is to be.

@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
@@ -134,11 +135,21 @@ fn systemd_is_told_when_the_agent_serves_reads_anew_and_leaves() {
     let mut agent = Agent::spawn(command);
     hear("READY=1");
     hear("STATUS=ready, with 1 pods");
-    agent.signal("HUP");
-    let reloading = hear("RELOADING=1");
-    let at: u64 = reloading.split("MONOTONIC_USEC=").nth(1).unwrap().trim().parse().unwrap();
-    assert!(at > 0, "{reloading}");
-    hear("READY=1");
+    // By systemd's clock, which is that of `Instant`, in microseconds.
+    let reloading = || {
+        let told = Instant::now();
+        agent.signal("HUP");
+        let said = hear("RELOADING=1");
+        let heard = Instant::now();
+        hear("READY=1");
+        let at = said.split("MONOTONIC_USEC=").nth(1).unwrap().trim().parse().unwrap();
+        (told, Duration::from_micros(at), heard)
+    };
+    let (first, second) = (reloading(), reloading());
+    let between = second.1.checked_sub(first.1).expect("a clock that does not go back");
+    let rounding = Duration::from_micros(2);
+    assert!(between + rounding >= second.0 - first.2, "{between:?}: too few");
+    assert!(between <= second.2 - first.0 + rounding, "{between:?}: too many");
     agent.signal("TERM");
     hear("STOPPING=1");
     assert_eq!(agent.wait(), Some(0));
