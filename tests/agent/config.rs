@@ -67,22 +67,39 @@ fn a_check_says_whether_what_is_named_is_there() {
     directory.write("web.yaml", &manifest("web"));
     let nowhere = directory.0.join("nowhere");
     let kubeconfig = directory.0.join("kubeconfig");
+    let at = |name: &str| directory.0.join(name).display().to_string();
+    let manifests = directory.0.display().to_string();
     for (args, code, word) in [
-        (["--pod-manifest-path", directory.0.to_str().unwrap()], 0, "The configuration is good."),
-        (
-            ["--pod-manifest-path", directory.0.join("web.yaml").to_str().unwrap()],
-            0,
-            "The configuration is good.",
-        ),
-        (["--pod-manifest-path", nowhere.to_str().unwrap()], 1, "nowhere: does not exist"),
-        (["--kubeconfig", kubeconfig.to_str().unwrap()], 2, "kubeconfig"),
+        (vec!["--pod-manifest-path", &manifests], 0, "The configuration is good."),
+        (vec!["--pod-manifest-path", &at("web.yaml")], 0, "The configuration is good."),
+        (vec!["--pod-manifest-path", nowhere.to_str().unwrap()], 1, "nowhere: does not exist"),
+        (vec!["--kubeconfig", kubeconfig.to_str().unwrap()], 2, "kubeconfig"),
     ] {
-        let output = run(&["--check", args[0], args[1]]);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
-        let said = if code == 0 { stdout(&output) } else { stderr(&output) };
-        assert!(said.contains(word), "{args:?}: {said}");
-        assert!(code == 0 || !stdout(&output).contains("good"), "{args:?}: {}", stdout(&output));
+        checked(&args, code, &[word]);
     }
+
+    // Where checkpoints are to be kept: there, yet to be made, in the way, or not to be made or written to by anybody.
+    std::fs::create_dir(directory.0.join("kept")).unwrap();
+    for (path, code, words) in [
+        (at("kept"), 0, &["The configuration is good."][..]),
+        (at("yet/to/be/made"), 0, &["The configuration is good."]),
+        (at("web.yaml"), 3, &["checkpointDir", "web.yaml: cannot be made", "Not a directory"]),
+        (at("web.yaml/below"), 3, &["checkpointDir", "below: cannot be made", "Not a directory"]),
+        ("/proc/here".to_owned(), 3, &["checkpointDir: /proc/here: cannot be made"]),
+        ("/proc".to_owned(), 1, &["checkpointDir: /proc: cannot be written to", "without checkpoints"]),
+    ] {
+        checked(&["--pod-manifest-path", &manifests, "--checkpoint-dir", &path], code, words);
+    }
+    assert_eq!(std::fs::read_dir(directory.0.join("kept")).unwrap().count(), 0, "it is left as it was");
+    assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 2, "nothing is made by asking");
+}
+
+fn checked(args: &[&str], code: i32, words: &[&str]) {
+    let output = run(&[&["--check"], args].concat());
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+    let said = if code == 0 { stdout(&output) } else { stderr(&output) };
+    assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
+    assert!(code == 0 || !stdout(&output).contains("good"), "{args:?}: {}", stdout(&output));
 }
 
 #[test]
