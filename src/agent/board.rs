@@ -152,9 +152,9 @@ impl Board {
     }
 }
 
-/// Whether somebody ought to do something about it.
+/// Whether it may hide a pod, so that somebody ought to do something about it.
 pub(super) fn is_grave(problem: &Problem) -> bool {
-    problem.kind() != ProblemKind::Skipped
+    !matches!(problem.kind(), ProblemKind::Skipped | ProblemKind::Unhinted)
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@
 //! in it ([`Restored::unclaimed_from`]). A source was heard after its first look that nothing was wrong with. A manifest
 //! directory that is not mounted yet, that cannot be read or holds a file that cannot be used, a URL that answers with an
 //! error, are no such look: what they do not name may be there all the same, so it stays, marked, for as long as that
-//! lasts. (An empty directory on which something is yet to be mounted looks like one without manifests: start the agent
-//! after the mount, with systemd by `RequiresMountsFor=`.) Pods whose source is not configured any more go once all sources were heard ([`Restored::unclaimed`]).
+//! lasts. (That there are no file events hides nothing. An empty directory on which something is yet to be mounted looks like
+//! one without manifests: start the agent after the mount, with systemd by `RequiresMountsFor=`.) Pods whose source is not configured any more go once all sources were heard ([`Restored::unclaimed`]).
 //!
 //! # The files
 //! `Pod_<UID>.yaml`, for the owner's eyes only. A UID with bytes that do not belong in a file name is in hex digits:

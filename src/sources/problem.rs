@@ -57,6 +57,8 @@ pub enum ProblemKind {
     Duplicate,
     /// The server did not answer as it should have.
     Request,
+    /// There are no file events, so what changes is seen at the next listing only. It hides no pod.
+    Unhinted,
 }
 
 impl ProblemKind {
@@ -73,6 +75,7 @@ impl ProblemKind {
             Self::Reference => "reference",
             Self::Duplicate => "duplicate",
             Self::Request => "request",
+            Self::Unhinted => "unhinted",
         }
     }
 }

@@ -1,12 +1,16 @@
 //! The agent is killed and started again: with a directory for checkpoints, it knows its pods before their source does.
 
+use std::ffi::OsStr;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, PATIENCE, run, stderr};
+use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
 
 const RESTORED: &str = "pod-index/restored";
 
@@ -153,6 +157,65 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_canno
     std::fs::remove_file(manifests.join("bad.yaml")).unwrap();
     agent.until("/pods/default/gone-node-1", |answer| answer.code == 404);
     checkpoints_are(&checkpoints.0, 1).await;
+}
+
+/// The binary with these arguments, among limits of its own by which no file can be watched. `None`: nobody may set such here.
+fn without_file_events(args: &[&str]) -> Option<Command> {
+    let limited = |program: &OsStr| {
+        let script = "echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(program);
+        command
+    };
+    let output = limited(OsStr::new("true")).output();
+    if !output.as_ref().is_ok_and(|output| output.status.success()) {
+        // Past the test's own capture of what it prints.
+        let _ = writeln!(std::io::stderr(), "\nNOT TESTED HERE: no inotify watches: {output:?}\n");
+        return None;
+    }
+    let plain = binary(args);
+    let mut command = limited(plain.get_program());
+    command.args(plain.get_args()).stdin(Stdio::null());
+    for (name, _) in plain.get_envs() {
+        command.env_remove(name);
+    }
+    Some(command)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_pods_go_and_nothing_is_grave_where_files_cannot_be_watched() {
+    let (manifests, checkpoints) = (Directory::new(), Directory::new());
+    for name in ["web", "gone"] {
+        manifests.write(&format!("{name}.yaml"), &crate::support::manifest(name));
+    }
+    let path = manifests.0.to_str().unwrap();
+    let of_files =
+        ["--pod-manifest-path", path, "--file-check-frequency", "50ms", "--hostname-override", "node-1"];
+    let kept = ["--checkpoint-all-pods", "--checkpoint-dir", checkpoints.0.to_str().unwrap()];
+    let args = [&of_files[..], &kept].concat();
+    let Some(command) = without_file_events(&args) else { return };
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    checkpoints_are(&checkpoints.0, 2).await;
+    drop(agent);
+    std::fs::remove_file(manifests.0.join("gone.yaml")).unwrap();
+
+    let agent = Agent::spawn(command);
+    agent.until("/pods/default/gone-node-1", |answer| answer.code == 404);
+    assert!(!is_restored(&agent, "web-node-1"));
+    agent.until("/metrics", |answer| answer.body.contains("\npod_index_restored_pods 0\n"));
+    let sources: Value = agent.get("/sources").json();
+    let [problem] = &sources["sources"][0]["problems"].as_array().unwrap()[..] else { panic!("{sources}") };
+    assert_eq!(problem["kind"], "unhinted", "{sources}");
+    assert!(problem["message"].as_str().unwrap().starts_with("no file events, only a listing"), "{sources}");
+    let series = "\npod_index_source_problems{source=\"file\",kind=\"unhinted\"} 1\n";
+    assert!(agent.get("/metrics").body.contains(series));
+    // Seen by its listing.
+    manifests.write("new.yaml", &crate::support::manifest("new"));
+    agent.until("/pods/default/new-node-1", |answer| answer.code == 200);
+
+    let once = without_file_events(&[&of_files[..], &["--once"]].concat()).unwrap().output().unwrap();
+    assert_eq!(once.status.code(), Some(0), "{}", stderr(&once));
 }
 
 #[test]

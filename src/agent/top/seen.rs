@@ -147,9 +147,9 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// Whether somebody ought to do something about it.
+    /// Whether it may hide a pod, so that somebody ought to do something about it.
     pub(super) fn is_grave(&self) -> bool {
-        self.kind != "skipped"
+        !["skipped", "unhinted"].contains(&&*self.kind)
     }
 }
 

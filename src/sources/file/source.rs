@@ -137,7 +137,7 @@ impl Worker {
         let hides = failed && listing.problems.iter().all(|problem| problem.kind() != ProblemKind::Missing);
         if let Some(error) = unhinted {
             let message = format!("no file events, only a listing every so often: {error}");
-            listing.problems.push(self.lister.path_problem(ProblemKind::Unreadable, &message));
+            listing.problems.push(self.lister.path_problem(ProblemKind::Unhinted, &message));
         }
         Report { worker: self, listing, failed, hides, cost: start.elapsed() }
     }

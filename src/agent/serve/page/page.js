@@ -107,8 +107,13 @@ function figures() {
 
 let told = "";
 
+/** Whether it may hide a pod, so that somebody ought to do something about it. */
+function isGrave(problem) {
+  return !["skipped", "unhinted"].includes(problem.kind);
+}
+
 function sources() {
-  const grave = agent.sources.flatMap((source) => source.problems).filter((problem) => problem.kind !== "skipped");
+  const grave = agent.sources.flatMap((source) => source.problems).filter(isGrave);
   const badge = by("problems");
   badge.hidden = grave.length === 0;
   badge.textContent = grave.length === 1 ? "1 problem" : `${grave.length.toLocaleString("en")} problems`;
@@ -136,7 +141,7 @@ function problems(all) {
   if (all.length === 0) return element("p", { class: "quiet" }, "Nothing is wrong.");
   const items = all.slice(0, PROBLEMS).map((problem) => {
     const place = [problem.origin, problem.line].filter(Boolean).join(":");
-    return element("li", { class: problem.kind === "skipped" ? "quiet" : "" },
+    return element("li", { class: isGrave(problem) ? "" : "quiet" },
       element("code", {}, place), " ", element("strong", {}, problem.field ?? problem.kind), " ", problem.message.replace(/\s+/g, " "));
   });
   if (all.length > PROBLEMS) items.push(element("li", {}, `and ${(all.length - PROBLEMS).toLocaleString("en")} more: `, element("a", { href: "sources" }, "sources")));
