@@ -345,6 +345,38 @@ fn what_is_no_checkpoint_by_its_name_or_kind_is_left_alone() {
 }
 
 #[test]
+fn a_directory_in_a_checkpoints_place_is_set_aside_whole_and_keeps_nobody_waiting() {
+    let place = Place::new();
+    // There before the start, and with something in it.
+    for name in ["Pod_before.yaml", ".writing"] {
+        fs::create_dir_all(place.directory().join(name)).unwrap();
+        fs::write(place.directory().join(name).join("somebodys"), name).unwrap();
+    }
+    let mut run = Run::start(&place.directory(), Which::Annotated);
+    fs::create_dir(place.directory().join("Pod_later.yaml")).unwrap();
+    run.apply(["before", "later", "gone"].map(|uid| add(kept(uid, 1))));
+    run.acknowledged();
+    // One that took a checkpoint's place is not what is to be removed.
+    fs::remove_file(place.directory().join("Pod_gone.yaml")).unwrap();
+    fs::create_dir(place.directory().join("Pod_gone.yaml")).unwrap();
+    run.apply([Operation::Remove(PodUid::from("gone"))]);
+    run.acknowledged();
+    let status = run.checkpointing.status();
+    assert_eq!((status.set_aside, status.wrong, status.failures), (4, 0, 0));
+    run.end();
+    let aside = [".writing", "Pod_before.yaml", "Pod_gone.yaml", "Pod_later.yaml"]
+        .map(|name| format!("{name}.unusable"));
+    let mut names = place.names();
+    names.retain(|name| !aside.contains(name));
+    assert_eq!(names, ["Pod_before.yaml", "Pod_later.yaml"]);
+    for name in ["Pod_before.yaml", ".writing"] {
+        let inside = place.directory().join(format!("{name}.unusable")).join("somebodys");
+        assert_eq!(fs::read_to_string(inside).unwrap(), name);
+    }
+    assert_eq!(restored(&place.directory()).into_keys().collect::<Vec<_>>(), ["before", "later"]);
+}
+
+#[test]
 fn a_directory_is_one_processs_at_a_time_and_free_when_that_ends() {
     let place = Place::new();
     let run = Run::start(&place.directory(), Which::Annotated);
@@ -371,8 +403,14 @@ fn a_place_that_cannot_be_used_is_an_error_that_names_it() {
 fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can_be() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
-    // A directory in the file's place: no rename can replace it, not even root's.
-    fs::create_dir(place.directory().join("Pod_a.yaml")).unwrap();
+    // A directory in the file's place: no rename can replace it, not even root's, nor is there a name to set it aside as.
+    let in_the_way = place.directory().join("Pod_a.yaml");
+    let aside = |number: u32| match number {
+        0 => place.directory().join("Pod_a.yaml.unusable"),
+        number => place.directory().join(format!("Pod_a.yaml.unusable.{number}")),
+    };
+    fs::create_dir(&in_the_way).unwrap();
+    (0..100).for_each(|number| fs::write(aside(number), "").unwrap());
     run.apply([add(kept("a", 1)), add(kept("b", 1))]);
     let generation = run.writer.snapshot().generation();
     let error = loop {
@@ -383,8 +421,10 @@ fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can
     };
     assert_eq!(error.kind(), CheckpointErrorKind::Write);
     assert!(error.path().ends_with("Pod_a.yaml"), "{error}");
+    assert!(error.to_string().contains("it cannot be set aside: too many are there already"), "{error}");
+    (0..100).for_each(|number| fs::remove_file(aside(number)).unwrap());
     assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml"], "the other is there, and nothing half done");
-    fs::remove_dir(place.directory().join("Pod_a.yaml")).unwrap();
+    fs::remove_dir(in_the_way).unwrap();
     run.acknowledged();
     assert_eq!(run.checkpointing.status().errors, []);
     run.end();

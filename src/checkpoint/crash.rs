@@ -149,6 +149,10 @@ impl Disk for MortalDisk {
         Ok(())
     }
 
+    fn is_free(&self, name: &str) -> io::Result<bool> {
+        Ok(!self.platter.lock().unwrap().now().contains_key(name))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         PathBuf::from("/disk").join(name)
     }
@@ -301,6 +305,9 @@ impl Disk for FailingOnce {
         self.step()?;
         self.disk.sync_directory()
     }
+    fn is_free(&self, name: &str) -> io::Result<bool> {
+        self.disk.is_free(name)
+    }
     fn path(&self, name: &str) -> PathBuf {
         self.disk.path(name)
     }
@@ -375,6 +382,9 @@ impl Disk for HangingDisk {
     fn sync_directory(&mut self) -> io::Result<()> {
         self.disk.sync_directory()
     }
+    fn is_free(&self, name: &str) -> io::Result<bool> {
+        self.disk.is_free(name)
+    }
     fn path(&self, name: &str) -> PathBuf {
         self.disk.path(name)
     }
@@ -388,7 +398,7 @@ fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_on
     let disk = MortalDisk { platter: Arc::clone(&platter), steps: usize::MAX };
     let (mut writer, reader) = crate::new();
     let keeper = Keeper::new(HangingDisk { disk, hangs, go_on }, Which::Annotated, Found::default());
-    let checkpointing = Checkpointing::start(keeper, reader.clone(), 0).unwrap();
+    let checkpointing = Checkpointing::start(keeper, reader.clone()).unwrap();
     checkpointing.wait_for(0, PATIENCE).unwrap();
 
     writer.add_pod(pod("a", 1, true)).unwrap();

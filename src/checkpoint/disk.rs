@@ -22,8 +22,23 @@ pub(super) trait Disk: Send + 'static {
     fn remove(&mut self, name: &str) -> io::Result<()>;
     /// What was renamed and removed is on disk when this returns.
     fn sync_directory(&mut self) -> io::Result<()>;
+    /// Whether there is nothing of this name.
+    fn is_free(&self, name: &str) -> io::Result<bool>;
     /// Where a file of this name is, for messages.
     fn path(&self, name: &str) -> PathBuf;
+}
+
+/// Gives what is there a name that is not looked at again, and that nothing else has.
+pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> {
+    let numbered = (1..100).map(|number| format!("{name}.unusable.{number}"));
+    for aside in std::iter::once(format!("{name}.unusable")).chain(numbered) {
+        if disk.is_free(&aside)? {
+            disk.rename(name, &aside)?;
+            disk.sync_directory()?;
+            return Ok(aside);
+        }
+    }
+    Err(io::Error::other("too many are there already"))
 }
 
 /// A directory of a file system, locked.
@@ -91,6 +106,14 @@ impl Disk for Directory {
 
     fn sync_directory(&mut self) -> io::Result<()> {
         self.handle.sync_all()
+    }
+
+    fn is_free(&self, name: &str) -> io::Result<bool> {
+        match fs::symlink_metadata(self.path.join(name)) {
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {

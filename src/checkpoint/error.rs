@@ -21,7 +21,8 @@ pub enum CheckpointErrorKind {
     Locked,
     /// The file is not what was once written: it was cut off, or its bytes changed.
     Torn,
-    /// The file is no checkpoint, or that of another pod. What is no regular file is left alone.
+    /// The file is no checkpoint, or that of another pod. What is no regular file is left alone,
+    /// unless it is a directory in the place of a checkpoint that is to be written: that is set aside.
     Foreign,
     /// A newer version of this program wrote the file.
     Newer,

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Disk, WRITING};
+use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, LARGEST, Which, format};
 use crate::{Change, PodMeta, PodUid, Snapshot};
 
@@ -51,16 +51,18 @@ pub(super) struct Done {
     pub(super) removed: u64,
     pub(super) failures: u64,
     pub(super) last_failure: Option<SystemTime>,
+    pub(super) set_aside: usize,
 }
 
 impl<D: Disk> Keeper<D> {
     pub(super) fn new(disk: D, which: Which, found: Found) -> Self {
-        let Found { files, unread, set_aside: _ } = found;
+        let Found { files, unread, set_aside } = found;
         let whole = files.len();
         let known = files.into_iter().map(|(name, hash)| (name, Some(hash)));
         let files = known.chain(unread.iter().map(|name| (name.clone(), None))).collect();
         let (failed, refused) = (BTreeMap::new(), BTreeMap::new());
-        Self { disk, which, files, whole, unread, seen: None, failed, refused, done: Done::default() }
+        let done = Done { set_aside, ..Done::default() };
+        Self { disk, which, files, whole, unread, seen: None, failed, refused, done }
     }
 
     /// Brings the files from what they are to what the snapshot says, and returns all that is wrong now. What could not
@@ -162,11 +164,11 @@ impl<D: Disk> Keeper<D> {
             if bytes.len() > LARGEST {
                 return Ok(None);
             }
-            let file = self.disk.write(WRITING, &bytes)?;
+            let file = self.past_a_directory(WRITING, |disk| disk.write(WRITING, &bytes))?;
             self.disk.sync(file)?;
             // From here on, it is uncertain which of the two the name stands for.
             self.note(name, None);
-            self.disk.rename(WRITING, name)?;
+            self.past_a_directory(name, |disk| disk.rename(WRITING, name))?;
             self.note(name, Some(hash));
             self.done.written += 1;
             Ok(Some(true))
@@ -194,11 +196,28 @@ impl<D: Disk> Keeper<D> {
         if !self.files.contains_key(name) {
             return Ok(false);
         }
-        self.disk.remove(name).map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
+        let removed = self.past_a_directory(name, |disk| disk.remove(name));
+        removed.map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
         let was = self.files.remove(name);
         self.whole -= usize::from(matches!(was, Some(Some(_))));
         self.done.removed += 1;
         Ok(true)
+    }
+
+    /// Does what a directory of this name may be in the way of, which no file can replace; then that is set aside.
+    fn past_a_directory<T>(&mut self, name: &str, act: impl Fn(&mut D) -> io::Result<T>) -> io::Result<T> {
+        match act(&mut self.disk) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                let aside = set_aside(&mut self.disk, name).map_err(|failure| {
+                    io::Error::new(failure.kind(), format!("{error}; it cannot be set aside: {failure}"))
+                })?;
+                self.done.set_aside += 1;
+                let path = self.disk.path(name);
+                tracing::warn!(path = %path.display(), "a directory was in a checkpoint's place; it is set aside as {aside}");
+                act(&mut self.disk)
+            }
+            done => done,
+        }
     }
 
     fn fail(&mut self, name: String, uid: Option<PodUid>, error: CheckpointError) {

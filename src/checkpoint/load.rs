@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Directory, Disk, WRITING};
+use super::disk::{Directory, Disk, WRITING, set_aside};
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::format::{self, Unusable};
 use super::keep::{Found, Keeper};
@@ -92,8 +92,7 @@ impl Checkpoints {
     /// # Errors
     /// If the thread cannot be started.
     pub fn keep(self, reader: Reader<Pod>) -> io::Result<Checkpointing> {
-        let set_aside = self.found.set_aside;
-        Checkpointing::start(Keeper::new(self.directory, self.which, self.found), reader, set_aside)
+        Checkpointing::start(Keeper::new(self.directory, self.which, self.found), reader)
     }
 }
 
@@ -179,7 +178,7 @@ impl Loading {
             Err(why) => {
                 let error = CheckpointError::new(why.kind, &self.directory.path(name), &*why.message);
                 let is_unread = why.kind == CheckpointErrorKind::Unreadable;
-                let error = match self.set_aside(name) {
+                let error = match set_aside(&mut self.directory, name) {
                     Ok(aside) => {
                         self.found.set_aside += 1;
                         error.and(&format!("; it is set aside as {aside}"))
@@ -212,16 +211,5 @@ impl Loading {
             return Err(Unusable { kind: CheckpointErrorKind::Foreign, message });
         }
         format::decode(name, &bytes)
-    }
-
-    /// Gives the file a name that is not looked at again, and that no other has.
-    fn set_aside(&mut self, name: &str) -> io::Result<String> {
-        let numbered = (1..100).map(|number| format!("{name}.unusable.{number}"));
-        let mut names = std::iter::once(format!("{name}.unusable")).chain(numbered);
-        let free = names.find(|name| fs::symlink_metadata(self.directory.path(name)).is_err());
-        let free = free.ok_or_else(|| io::Error::other("too many are there already"))?;
-        self.directory.rename(name, &free)?;
-        self.directory.sync_directory()?;
-        Ok(free)
     }
 }

@@ -19,7 +19,8 @@
 //!   renamed, and the directory is synced; only then is anything acknowledged.
 //! * **A file is whole or not there.** Its checksum is looked at when it is read.
 //! * **One bad file costs no other.** A torn, a foreign, a newer or an unreadable file is set aside (renamed to
-//!   `….unusable`) and told of by name. What is not named like a checkpoint is never touched.
+//!   `….unusable`) and told of by name. What is not named like a checkpoint is never touched; what is, and is
+//!   no regular file, is left alone until its pod has a checkpoint to take its place.
 //! * **One bad pod costs no other.** Any UID has a file name. A pod larger than 32 MiB has no checkpoint, which is told,
 //!   and keeps no generation from being acknowledged.
 //! * **One at a time.** The directory is locked while it is in use; the lock goes with the process, however it ends.

@@ -48,7 +48,7 @@ pub struct CheckpointStatus {
     pub failures: u64,
     /// When that was the case last.
     pub last_failure: Option<SystemTime>,
-    /// How many files were set aside at the start.
+    /// How many files were set aside.
     pub set_aside: usize,
 }
 
@@ -85,11 +85,7 @@ impl Shared {
 }
 
 impl Checkpointing {
-    pub(super) fn start<D: Disk>(
-        keeper: Keeper<D>,
-        reader: Reader<Pod>,
-        set_aside: usize,
-    ) -> io::Result<Self> {
+    pub(super) fn start<D: Disk>(keeper: Keeper<D>, reader: Reader<Pod>) -> io::Result<Self> {
         let status = CheckpointStatus {
             generation: None,
             files: keeper.files(),
@@ -99,7 +95,7 @@ impl Checkpointing {
             removed: 0,
             failures: 0,
             last_failure: None,
-            set_aside,
+            set_aside: keeper.done().set_aside,
         };
         let state = Mutex::new(State { status, stop: false, ended: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
@@ -267,7 +263,7 @@ fn tell<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &
     status.files = keeper.files();
     status.wrong = keeper.wrong();
     let done = keeper.done();
-    (status.written, status.removed) = (done.written, done.removed);
+    (status.written, status.removed, status.set_aside) = (done.written, done.removed, done.set_aside);
     (status.failures, status.last_failure) = (done.failures, done.last_failure);
     if !keeper.has_failed() {
         status.generation = Some(generation);

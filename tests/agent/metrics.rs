@@ -150,8 +150,12 @@ async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
 async fn the_numbers_are_those_of_the_checkpoints_and_of_what_the_pods_name() {
     let (directory, checkpoints) = (Directory::new(), Directory::new());
     std::fs::write(checkpoints.0.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
-    // In the way of a checkpoint: it cannot be written.
+    // In the way of a checkpoint, and no name to set it aside as: it cannot be written.
     std::fs::create_dir(checkpoints.0.join("Pod_in-the-way.yaml")).unwrap();
+    let numbered = (1..100).map(|number| format!(".{number}"));
+    for number in std::iter::once(String::new()).chain(numbered) {
+        std::fs::write(checkpoints.0.join(format!("Pod_in-the-way.yaml.unusable{number}")), "").unwrap();
+    }
     let path = checkpoints.0.to_str().unwrap();
     let args = ["--checkpoint-dir", path, "--checkpoint-all-pods", REFERENCES, "Watch"];
     let (agent, server) = agent(&directory, &args).await;

@@ -38,7 +38,7 @@ impl Collector for Checkpoints {
         gauge(
             encoder,
             "checkpoint_files_set_aside",
-            "Files that were unusable at the start and were set aside.",
+            "Files that were unusable, or directories in their place, and were set aside.",
             number(status.set_aside),
         )?;
         counter(encoder, "checkpoint_writes", "Checkpoints that were written.", status.written)?;
