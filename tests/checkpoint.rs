@@ -831,7 +831,7 @@ fn on_a_disk_of_somebody_else(directory: &Path) {
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
     assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
     assert!(error.to_string().contains("Pod_bad.yaml: cannot be read: Permission denied"), "{error}");
-    assert!(error.to_string().contains("it cannot be set aside: Permission denied"), "{error}");
+    assert!(error.to_string().ends_with("it is left in place"), "{error}");
     assert!(run.writer.snapshot().pod_by_uid("good").is_some());
     run.acknowledged();
     // Its source tells of the pod, which does not ask for a checkpoint any more.
@@ -854,9 +854,10 @@ fn beside_a_file_of_somebody_else(directory: &Path) {
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
     assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
     assert!(error.to_string().contains("Pod_bad.yaml: cannot be read: Permission denied"), "{error}");
-    assert!(error.to_string().ends_with("it is set aside as Pod_bad.yaml.unusable"), "{error}");
-    assert_eq!(run.checkpointing.status().set_aside, 1);
+    assert!(error.to_string().ends_with("it is left in place"), "{error}");
     run.acknowledged();
+    let status = run.checkpointing.status();
+    assert_eq!((status.unread, status.set_aside, status.wrong), (1, 0, 0));
     run.end();
 }
 
@@ -920,7 +921,7 @@ fn set(path: &Path, owner: u32, mode: u32) {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_not_be_read_is_set_aside_and_its_pod_does_not_come_back() {
+fn a_file_that_may_not_be_read_stays_and_its_pod_comes_back_once_it_may() {
     let place = with_checkpoints(&["bad", "good"]);
     if !is_root("unreadable", &place) {
         return;
@@ -930,13 +931,13 @@ fn a_file_that_may_not_be_read_is_set_aside_and_its_pod_does_not_come_back() {
     let Some(child) = as_nobody("unreadable", &place.directory()) else { return };
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    assert_eq!(restored(&place.directory()).into_keys().collect::<Vec<_>>(), ["good"]);
-    assert_eq!(place.names(), ["Pod_bad.yaml.unusable", "Pod_good.yaml"]);
+    assert_eq!(place.names(), ["Pod_bad.yaml", "Pod_good.yaml"]);
+    assert_eq!(restored(&place.directory()).into_keys().collect::<Vec<_>>(), ["bad", "good"]);
 }
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_be_neither_read_nor_set_aside_goes_with_its_pod_once_it_can() {
+fn a_file_that_may_be_neither_read_nor_removed_goes_with_its_pod_once_it_can() {
     let place = with_checkpoints(&["bad", "good"]);
     if !is_root("forbidden", &place) {
         return;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Disk, WRITING};
+use super::disk::{Disk, Seen, WRITING};
 use super::keep::{Found, Keeper};
 use super::thread::Checkpointing;
 use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
@@ -113,6 +113,15 @@ impl MortalDisk {
 
 impl Disk for MortalDisk {
     type File = usize;
+
+    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+        let platter = self.platter.lock().unwrap();
+        let bytes = platter.now().get(name).map(|file| platter.files[*file].0.clone());
+        Ok(bytes.map_or(
+            Seen::Nothing,
+            |bytes| if bytes.len() > most { Seen::Larger } else { Seen::Bytes(bytes) },
+        ))
+    }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
         let mut platter = self.step()?;
@@ -282,6 +291,9 @@ impl FailingOnce {
 impl Disk for FailingOnce {
     type File = usize;
 
+    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+        self.disk.read(name, most)
+    }
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
         self.step()?;
         self.disk.write(name, bytes)
@@ -364,6 +376,9 @@ struct HangingDisk {
 impl Disk for HangingDisk {
     type File = usize;
 
+    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+        self.disk.read(name, most)
+    }
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
         // Both fail when the test is over.
         let _ = self.hangs.send(());

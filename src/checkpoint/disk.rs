@@ -1,17 +1,29 @@
 //! What is done to the disk, step by step: a seam, so that tests can lose power between any two steps.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The name under which a checkpoint is written before it gets its own. There is one writer, so one name will do.
 pub(super) const WRITING: &str = ".writing";
+
+/// What there is under a name.
+pub(super) enum Seen {
+    Nothing,
+    /// No regular file. It was not opened: to open a pipe could take for ever.
+    Other,
+    /// A file of more bytes than were asked for.
+    Larger,
+    Bytes(Vec<u8>),
+}
 
 /// A directory of checkpoints.
 pub(super) trait Disk: Send + 'static {
     /// A file that has been written and may not be on disk yet.
     type File;
 
+    /// What there is, if that is a file of at most so many bytes. An error says nothing of what is in it.
+    fn read(&self, name: &str, most: usize) -> io::Result<Seen>;
     /// Makes the file, in place of one of this name.
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<Self::File>;
     /// What was written to the file is on disk when this returns.
@@ -72,13 +84,37 @@ impl Directory {
         }
     }
 
-    pub(super) fn root(&self) -> &Path {
-        &self.path
+    /// The names of what is there, in order. What is not UTF-8 is not ours.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 }
 
 impl Disk for Directory {
     type File = File;
+
+    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+        let path = self.path.join(name);
+        let read = || -> io::Result<Seen> {
+            if !fs::symlink_metadata(&path)?.is_file() {
+                return Ok(Seen::Other);
+            }
+            // A larger one is not read to its end to be told that it is too large.
+            let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+            let mut bytes = Vec::new();
+            File::open(&path)?.take(limit).read_to_end(&mut bytes)?;
+            Ok(if bytes.len() > most { Seen::Larger } else { Seen::Bytes(bytes) })
+        };
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::Nothing),
+            seen => seen,
+        }
+    }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
         let mut options = OpenOptions::new();

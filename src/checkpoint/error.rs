@@ -26,7 +26,8 @@ pub enum CheckpointErrorKind {
     Foreign,
     /// A newer version of this program wrote the file.
     Newer,
-    /// The file could not be read. It is set aside all the same: by the time it can be read, its pod may be gone.
+    /// The file could not be read, several times. It stays as it is until something is heard of its pod, and is read again
+    /// at the next start.
     Unreadable,
     /// A pod's checkpoint could not be written.
     Write,

@@ -19,7 +19,7 @@ const MOST_ERRORS: usize = 100;
 pub(super) struct Found {
     /// By name, and the hash of what is in each.
     pub(super) files: HashMap<String, u64>,
-    /// Those that could neither be read nor set aside. They stay until something is heard of their pods.
+    /// Those that could not be read. They stay until something is heard of their pods.
     pub(super) unread: BTreeSet<String>,
     /// How many were set aside.
     pub(super) set_aside: usize,
@@ -33,7 +33,8 @@ pub(super) struct Keeper<D> {
     files: HashMap<String, Option<u64>>,
     /// How many of them are known to be there.
     whole: usize,
-    /// Those of them that the first pass leaves alone.
+    /// Those of them that nobody could read, of whose pods nothing was heard yet. The first pass leaves them alone: that their
+    /// pods are not in the index says nothing, as they could not be restored.
     unread: BTreeSet<String>,
     /// The snapshot that the files were compared with last.
     seen: Option<Arc<Snapshot<Pod>>>,
@@ -145,6 +146,11 @@ impl<D: Disk> Keeper<D> {
         self.whole
     }
 
+    /// How many files are there that nobody could read.
+    pub(super) fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
     fn note(&mut self, name: &str, hash: Option<u64>) {
         let was = self.files.insert(name.to_owned(), hash);
         self.whole += usize::from(hash.is_some());
@@ -170,6 +176,7 @@ impl<D: Disk> Keeper<D> {
             self.note(name, None);
             self.past_a_directory(name, |disk| disk.rename(WRITING, name))?;
             self.note(name, Some(hash));
+            self.unread.remove(name);
             self.done.written += 1;
             Ok(Some(true))
         });
@@ -198,6 +205,7 @@ impl<D: Disk> Keeper<D> {
         }
         let removed = self.past_a_directory(name, |disk| disk.remove(name));
         removed.map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
+        self.unread.remove(name);
         let was = self.files.remove(name);
         self.whole -= usize::from(matches!(was, Some(Some(_))));
         self.done.removed += 1;

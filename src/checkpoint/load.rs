@@ -1,13 +1,16 @@
-//! The start: opens the directory, reads what is there, and sets aside what cannot be used.
+//! The start: opens the directory, reads what is there, and sets aside what cannot be used. What cannot be read stays
+//! where it is: nothing is known of it.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Directory, Disk, WRITING, set_aside};
+use super::disk::{Directory, Disk, Seen, WRITING, set_aside};
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::format::{self, Unusable};
 use super::keep::{Found, Keeper};
@@ -30,7 +33,7 @@ pub struct Checkpoints {
 pub struct Restored {
     /// The pods, marked with [`RESTORED_ANNOTATION`], in the order of their files' names.
     pub pods: Vec<Arc<Pod>>,
-    /// What could not be used; each has been set aside, or says why not.
+    /// What could not be used, in the same order; each has been set aside, or says why not.
     pub errors: Vec<CheckpointError>,
 }
 
@@ -38,7 +41,7 @@ impl Checkpoints {
     /// Opens the directory, which is made if it is not there, and reads the checkpoints in it.
     ///
     /// # Errors
-    /// If it cannot be made or read, or if another process uses it. One bad file is no such error; see
+    /// If it cannot be made or listed, or if another process uses it. One bad file is no such error; see
     /// [`Restored::errors`].
     ///
     /// # Examples
@@ -80,10 +83,10 @@ impl Checkpoints {
                 CheckpointError::new(CheckpointErrorKind::Directory, path, format!("cannot be used: {error}"))
             }
         };
-        let directory = Directory::open(path).map_err(|error| failed(&error))?;
-        let mut loading = Loading { directory, found: Found::default(), restored: Restored::default() };
-        loading.run().map_err(|error| failed(&error))?;
-        Ok((Self { directory: loading.directory, which, found: loading.found }, loading.restored))
+        let mut directory = Directory::open(path).map_err(|error| failed(&error))?;
+        let names = directory.names().map_err(|error| failed(&error))?;
+        let (found, restored) = Loading::new(&mut directory).run(&names);
+        Ok((Self { directory, which, found }, restored))
     }
 
     /// Starts the thread that keeps the files as the index is. **Put the restored pods into the index before**: a file
@@ -130,86 +133,275 @@ impl Restored {
     }
 }
 
-struct Loading {
-    directory: Directory,
+/// The waits before what could not be read is read again: a process that is short of descriptors or of memory may have more
+/// of them soon.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
+
+/// What was found so far, by the names of the files.
+struct Loading<'a, D> {
+    disk: &'a mut D,
     found: Found,
-    restored: Restored,
+    pods: BTreeMap<String, Arc<Pod>>,
+    errors: BTreeMap<String, CheckpointError>,
 }
 
-impl Loading {
-    fn run(&mut self) -> io::Result<()> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.directory.root())? {
-            // What is not UTF-8 is not ours.
-            names.extend(entry?.file_name().into_string().ok());
+impl<'a, D: Disk> Loading<'a, D> {
+    fn new(disk: &'a mut D) -> Self {
+        Self { disk, found: Found::default(), pods: BTreeMap::new(), errors: BTreeMap::new() }
+    }
+
+    /// Reads what is named like a checkpoint.
+    fn run(mut self, names: &[String]) -> (Found, Restored) {
+        if names.iter().any(|name| name == WRITING) {
+            // Of a run that ended while it wrote: nothing of it was acknowledged. If it stays, it is overwritten.
+            let _ = self.disk.remove(WRITING);
         }
-        names.sort_unstable();
-        for name in &names {
-            if name == WRITING {
-                // Of a run that ended while it wrote: nothing of it was acknowledged. If it stays, it is overwritten.
-                let _ = self.directory.remove(name);
-            } else if format::is_file_name(name) {
-                self.load_if_regular(name);
+        let names = names.iter().filter(|name| format::is_file_name(name)).cloned();
+        let mut unread = self.load_each(names);
+        for wait in WAITS {
+            if unread.is_empty() {
+                break;
             }
+            thread::sleep(wait);
+            unread = self.load_each(unread.into_keys());
         }
+        for (name, error) in unread {
+            // Nothing is known of what is in it, so it is neither bad nor too much.
+            let message = format!("cannot be read: {error}; it is left in place");
+            let error =
+                CheckpointError::new(CheckpointErrorKind::Unreadable, &self.disk.path(&name), message);
+            self.errors.insert(name.clone(), error);
+            self.found.unread.insert(name);
+        }
+        let (pods, errors) = (self.pods.into_values().collect(), self.errors.into_values().collect());
+        (self.found, Restored { pods, errors })
+    }
+
+    /// Those that could not be read, and why not.
+    fn load_each(&mut self, names: impl Iterator<Item = String>) -> BTreeMap<String, io::Error> {
+        names.filter_map(|name| self.load(&name).err().map(|error| (name, error))).collect()
+    }
+
+    /// An error: what is in the file is not known.
+    fn load(&mut self, name: &str) -> io::Result<()> {
+        let bad = match self.disk.read(name, LARGEST)? {
+            Seen::Nothing => return Ok(()),
+            // It was put there by somebody else.
+            Seen::Other => {
+                let message = "it is no regular file; left alone";
+                let error =
+                    CheckpointError::new(CheckpointErrorKind::Foreign, &self.disk.path(name), message);
+                self.errors.insert(name.to_owned(), error);
+                return Ok(());
+            }
+            Seen::Larger => {
+                let message = format!("it is larger than {} MiB", LARGEST >> 20);
+                Unusable { kind: CheckpointErrorKind::Foreign, message }
+            }
+            Seen::Bytes(bytes) => match format::decode(name, &bytes) {
+                Ok((mut pod, hash)) => {
+                    self.found.files.insert(name.to_owned(), hash);
+                    let annotations = pod.metadata.annotations.get_or_insert_default();
+                    annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
+                    self.pods.insert(name.to_owned(), Arc::new(pod));
+                    return Ok(());
+                }
+                Err(bad) => bad,
+            },
+        };
+        let error = CheckpointError::new(bad.kind, &self.disk.path(name), bad.message);
+        let error = match set_aside(self.disk, name) {
+            Ok(aside) => {
+                self.found.set_aside += 1;
+                error.and(&format!("; it is set aside as {aside}"))
+            }
+            Err(failure) => error.and(&format!("; it cannot be set aside: {failure}")),
+        };
+        self.errors.insert(name.to_owned(), error);
         Ok(())
     }
+}
 
-    /// What is no regular file was put there by somebody else. It is left alone; to open a pipe could take for ever.
-    fn load_if_regular(&mut self, name: &str) {
-        let path = self.directory.path(name);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if !found.is_file() => {
-                let message = "it is no regular file; left alone";
-                self.restored.errors.push(CheckpointError::new(CheckpointErrorKind::Foreign, &path, message));
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::{self, File};
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::checkpoint::CHECKPOINT_ANNOTATION;
+
+    /// A directory in which one file cannot be read so many times.
+    struct Failing {
+        directory: Directory,
+        name: &'static str,
+        times: Cell<usize>,
+        /// What the system says.
+        code: i32,
+    }
+
+    impl Disk for Failing {
+        type File = File;
+
+        fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+            let times = self.times.get();
+            if name == self.name && times > 0 {
+                self.times.set(times - 1);
+                return Err(io::Error::from_raw_os_error(self.code));
             }
-            _ => self.load(name),
+            self.directory.read(name, most)
+        }
+        fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
+            self.directory.write(name, bytes)
+        }
+        fn sync(&mut self, file: File) -> io::Result<()> {
+            self.directory.sync(file)
+        }
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+            self.directory.rename(from, to)
+        }
+        fn remove(&mut self, name: &str) -> io::Result<()> {
+            self.directory.remove(name)
+        }
+        fn sync_directory(&mut self) -> io::Result<()> {
+            self.directory.sync_directory()
+        }
+        fn is_free(&self, name: &str) -> io::Result<bool> {
+            self.directory.is_free(name)
+        }
+        fn path(&self, name: &str) -> PathBuf {
+            self.directory.path(name)
         }
     }
 
-    fn load(&mut self, name: &str) {
-        match self.read(name) {
-            Ok((mut pod, hash)) => {
-                self.found.files.insert(name.to_owned(), hash);
-                let annotations = pod.metadata.annotations.get_or_insert_default();
-                annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
-                self.restored.pods.push(Arc::new(pod));
+    fn pod(uid: &str, kept: bool) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        pod.metadata.name = Some(uid.to_owned());
+        pod.metadata.namespace = Some("ns".to_owned());
+        pod.metadata.annotations = Some([(CHECKPOINT_ANNOTATION.to_owned(), kept.to_string())].into());
+        pod
+    }
+
+    /// A directory with checkpoints of `a`, `b` and `c`, gone when dropped.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("pod-index-load-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            for uid in ["a", "b", "c"] {
+                fs::write(path.join(format::file_name(uid)), format::encode(&pod(uid, true)).unwrap().0)
+                    .unwrap();
             }
-            Err(why) => {
-                let error = CheckpointError::new(why.kind, &self.directory.path(name), &*why.message);
-                let is_unread = why.kind == CheckpointErrorKind::Unreadable;
-                let error = match set_aside(&mut self.directory, name) {
-                    Ok(aside) => {
-                        self.found.set_aside += 1;
-                        error.and(&format!("; it is set aside as {aside}"))
-                    }
-                    Err(failure) => {
-                        if is_unread {
-                            self.found.unread.insert(name.to_owned());
-                        }
-                        error.and(&format!("; it cannot be set aside: {failure}"))
-                    }
-                };
-                self.restored.errors.push(error);
-            }
+            Self(path)
+        }
+
+        /// In which `b` cannot be read so many times.
+        fn failing(&self, times: usize, code: i32) -> Failing {
+            let directory = Directory::open(&self.0).unwrap();
+            Failing { directory, name: "Pod_b.yaml", times: Cell::new(times), code }
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort_unstable();
+            names
         }
     }
 
-    /// The pod in a file, and the hash of its bytes.
-    fn read(&self, name: &str) -> Result<(Pod, u64), Unusable> {
-        let unreadable = |error: io::Error| Unusable {
-            kind: CheckpointErrorKind::Unreadable,
-            message: format!("cannot be read: {error}"),
-        };
-        let mut file = File::open(self.directory.path(name)).map_err(unreadable)?;
-        // A larger one is not read to its end to be told that it is too large.
-        let mut bytes = Vec::new();
-        let most = u64::try_from(LARGEST).unwrap_or(u64::MAX);
-        file.by_ref().take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() > LARGEST {
-            let message = format!("it is larger than {} MiB", LARGEST >> 20);
-            return Err(Unusable { kind: CheckpointErrorKind::Foreign, message });
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
         }
-        format::decode(name, &bytes)
+    }
+
+    fn load(disk: &mut Failing) -> (Found, Restored) {
+        let names = disk.directory.names().unwrap();
+        Loading::new(disk).run(&names)
+    }
+
+    fn uids(restored: &Restored) -> Vec<&str> {
+        restored.pods.iter().map(PodMeta::uid).collect()
+    }
+
+    const ALL: [&str; 3] = ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"];
+    // EIO, ENOMEM, ENFILE, EMFILE.
+    const PASSING: [i32; 4] = [5, 12, 23, 24];
+
+    #[test]
+    fn what_cannot_be_read_for_a_moment_is_restored_in_its_place() {
+        let place = Place::new("moment");
+        for code in PASSING {
+            let (found, restored) = load(&mut place.failing(WAITS.len(), code));
+            assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "c"], &[][..]), "{code}");
+            assert_eq!((found.files.len(), found.unread.len(), found.set_aside), (3, 0, 0));
+            assert_eq!(place.names(), ALL);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_whoever_else_comes_and_goes_and_is_read_at_the_next_start() {
+        for code in PASSING {
+            let place = Place::new("stays");
+            let before = fs::read(place.0.join("Pod_b.yaml")).unwrap();
+            let mut disk = place.failing(usize::MAX, code);
+            let (found, restored) = load(&mut disk);
+            assert_eq!(uids(&restored), ["a", "c"]);
+            let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
+            assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
+            assert!(error.to_string().contains("Pod_b.yaml: cannot be read: "), "{error}");
+            assert!(error.to_string().ends_with("; it is left in place"), "{error}");
+
+            let (mut writer, reader) = crate::new();
+            let mut keeper = Keeper::new(disk, Which::Annotated, found);
+            let _ = writer.apply(restored.operations());
+            assert_eq!(keeper.pass(reader.snapshot(), false), []);
+            writer.remove_pod_by_uid("c");
+            writer.add_pod(pod("d", true)).unwrap();
+            assert_eq!(keeper.pass(reader.snapshot(), true), []);
+            assert!(!keeper.has_failed(), "nobody waits for it");
+            assert_eq!((keeper.files(), keeper.unread()), (2, 1));
+            assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
+            assert_eq!(fs::read(place.0.join("Pod_b.yaml")).unwrap(), before);
+            drop(keeper);
+
+            let (_, restored) = load(&mut place.failing(0, 0));
+            assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "d"], &[][..]));
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_replaced_or_goes_once_something_is_heard_of_its_pod() {
+        for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
+            let place = Place::new("heard");
+            let mut disk = place.failing(usize::MAX, PASSING[0]);
+            let (found, restored) = load(&mut disk);
+            let (mut writer, reader) = crate::new();
+            let mut keeper = Keeper::new(disk, Which::Annotated, found);
+            let _ = writer.apply(restored.operations());
+            let mut told = pod("b", kept);
+            told.metadata.labels = Some([("new".to_owned(), "x".to_owned())].into());
+            writer.add_pod(told).unwrap();
+            assert_eq!(keeper.pass(reader.snapshot(), false), []);
+            assert_eq!(
+                (place.names(), keeper.files(), keeper.unread()),
+                (names.iter().map(ToString::to_string).collect(), files, 0)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_gone_between_the_listing_and_the_reading_is_no_error() {
+        let place = Place::new("gone");
+        let mut disk = place.failing(0, 0);
+        let names = disk.directory.names().unwrap();
+        fs::remove_file(place.0.join("Pod_b.yaml")).unwrap();
+        let (found, restored) = Loading::new(&mut disk).run(&names);
+        assert_eq!((uids(&restored), restored.errors.len(), found.unread.len()), (vec!["a", "c"], 0, 0));
     }
 }

@@ -50,6 +50,8 @@ pub struct CheckpointStatus {
     pub last_failure: Option<SystemTime>,
     /// How many files were set aside.
     pub set_aside: usize,
+    /// How many files could not be read at the start, and have not been replaced or removed since.
+    pub unread: usize,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,7 @@ impl Checkpointing {
             failures: 0,
             last_failure: None,
             set_aside: keeper.done().set_aside,
+            unread: keeper.unread(),
         };
         let state = Mutex::new(State { status, stop: false, ended: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
@@ -262,6 +265,7 @@ fn tell<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &
     let status = &mut state.status;
     status.files = keeper.files();
     status.wrong = keeper.wrong();
+    status.unread = keeper.unread();
     let done = keeper.done();
     (status.written, status.removed, status.set_aside) = (done.written, done.removed, done.set_aside);
     (status.failures, status.last_failure) = (done.failures, done.last_failure);

@@ -168,6 +168,7 @@ async fn the_numbers_are_those_of_the_checkpoints_and_of_what_the_pods_name() {
     let metrics = is(&[
         ("checkpoint_files", 4),
         ("checkpoint_files_set_aside", 1),
+        ("checkpoint_files_unread", 0),
         ("checkpoint_writes_total", 4),
         ("checkpoint_problems", 0),
         ("checkpoint_failures_total", 0),

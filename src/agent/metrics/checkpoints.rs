@@ -41,6 +41,12 @@ impl Collector for Checkpoints {
             "Files that were unusable, or directories in their place, and were set aside.",
             number(status.set_aside),
         )?;
+        gauge(
+            encoder,
+            "checkpoint_files_unread",
+            "Files that could not be read at the start, and are there still.",
+            number(status.unread),
+        )?;
         counter(encoder, "checkpoint_writes", "Checkpoints that were written.", status.written)?;
         counter(encoder, "checkpoint_removals", "Checkpoints that were removed.", status.removed)?;
         let help = "Attempts to write or remove a checkpoint that failed.";
