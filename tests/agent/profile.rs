@@ -2,19 +2,27 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Agent, Answer, PATIENCE, get, shipped};
+use crate::support::{Agent, Answer, Directory, PATIENCE, binary, get, shipped};
 
 const ONE_SECOND: &str = "/debug/pprof/profile?seconds=1";
 
 fn agent(more: &[&str]) -> Agent {
+    agent_in(&std::env::temp_dir(), more)
+}
+
+/// One that makes its temporary files there.
+fn agent_in(temporary: &Path, more: &[&str]) -> Agent {
     let path = shipped().display().to_string();
     let args = ["--pod-manifest-path", &path, "--hostname-override", "node-1"];
-    let agent = Agent::start(&[&args[..], more].concat());
+    let mut command = binary(&[&args[..], more].concat());
+    command.env("TMPDIR", temporary);
+    let agent = Agent::spawn(command);
     agent.until("/readyz", |answer| answer.code == 200);
     agent
 }
@@ -166,6 +174,37 @@ fn one_profile_is_taken_at_a_time_and_who_goes_away_lets_the_next_have_a_turn() 
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(started.elapsed() < Duration::from_secs(55), "not before its time was over");
+}
+
+#[test]
+fn no_profile_leaves_a_temporary_file_behind_be_it_given_up_or_not() {
+    let temporary = Directory::new();
+    let mut agent = agent_in(&temporary.0, &["--debug-endpoints"]);
+    let files = || std::fs::read_dir(&temporary.0).unwrap().count();
+    let until = |count: usize| {
+        let deadline = Instant::now() + PATIENCE;
+        while files() != count {
+            assert!(Instant::now() < deadline, "{} files, not {count}", files());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert_eq!(files(), 0);
+    // Twice: the second one has to do without the file of the first.
+    for _ in 0..2 {
+        let mut given_up = TcpStream::connect(agent.address).unwrap();
+        given_up.write_all(b"GET /debug/pprof/profile?seconds=60 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+        agent.wait_for_log("taking a CPU profile");
+        until(1);
+        drop(given_up);
+        until(0);
+    }
+    // And so has one that is taken to its end, which reads it.
+    let (samples, _) = read(&bytes(&agent, ONE_SECOND));
+    println!("{samples} samples");
+    assert_eq!(files(), 0);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    assert_eq!(files(), 0);
 }
 
 /// The head of what comes of asking for a profile of a second.

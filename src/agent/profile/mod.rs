@@ -12,7 +12,11 @@
 
 mod proto;
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -33,7 +37,13 @@ const FREQUENCY: i32 = 97;
 const LEFT_OUT: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 
 /// A profile that is being taken. Dropping it ends that.
-pub(super) struct Recording(ProfilerGuard<'static>);
+pub(super) struct Recording {
+    /// Nothing once it has ended.
+    guard: Option<ProfilerGuard<'static>>,
+}
+
+/// Whether the profiler's file was taken from it, which it opens by name when it is asked what it saw.
+static LACKS_ITS_FILE: AtomicBool = AtomicBool::new(false);
 
 impl Recording {
     /// Begins. Of two in one process the second fails.
@@ -49,12 +59,19 @@ impl Recording {
             target_arch = "loongarch64"
         ))]
         let builder = builder.blocklist(&LEFT_OUT);
-        builder.build().map(Self).map_err(|error| error.to_string())
+        if LACKS_ITS_FILE.load(Ordering::Relaxed) {
+            // One that ends makes the file for the next.
+            drop(builder.clone().build().map_err(|error| error.to_string())?);
+            LACKS_ITS_FILE.store(false, Ordering::Relaxed);
+        }
+        let guard = builder.build().map_err(|error| error.to_string())?;
+        Ok(Self { guard: Some(guard) })
     }
 
     /// Ends it; what was seen, as a gzipped `profile.proto`. Takes a while: the names are looked for now.
     pub(super) fn finish(self) -> Result<Vec<u8>, String> {
-        let seen = self.0.report().build_unresolved().map_err(|error| error.to_string())?;
+        let guard = self.guard.as_ref().ok_or("it has ended")?;
+        let seen = guard.report().build_unresolved().map_err(|error| error.to_string())?;
         // Looking for names is nothing that the profile should show.
         drop(self);
         let mut profile = Profile::new(FREQUENCY, seen.timing.start_time, seen.timing.duration);
@@ -73,6 +90,29 @@ impl Recording {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&profile.finish()).and_then(|()| gzip.finish()).map_err(|error| error.to_string())
     }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        if remove_files() > 0 {
+            LACKS_ITS_FILE.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Removes the file that the profiler has open for the next profile, where Linux tells which; it would be there still when
+/// this process has ended. Nothing else here makes temporary files.
+fn remove_files() -> usize {
+    let Ok(descriptors) = fs::read_dir("/proc/self/fd") else { return 0 };
+    // Without symbolic links, as the descriptors are told of.
+    let Ok(place) = std::env::temp_dir().canonicalize() else { return 0 };
+    let is_its = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        path.parent() == Some(&*place) && name.is_some_and(|name| name.starts_with(".tmp"))
+    };
+    let open = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    open.filter(is_its).filter(|path| fs::remove_file(path).is_ok()).count()
 }
 
 /// What stopped the thread, which it was not at by itself.
