@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::metrics::{agent_with_everything, families};
+use crate::metrics::{OF_TLS, agent_with_everything, families};
 use crate::support::Directory;
 
 /// Families that the dashboard leaves out: the kubelet's, which are the same numbers under other names.
@@ -59,8 +59,7 @@ async fn every_metric_that_is_asked_for_is_there_and_every_one_that_is_there_is_
     let (agent, _server) = agent_with_everything(&directory).await;
     let text = agent.get("/metrics").body;
     let mut families = families(&text);
-    // There with TLS alone, which `tls` has.
-    families.insert("pod_index_tls_certificate_current", "gauge");
+    families.extend(OF_TLS.map(|name| (name, "gauge")));
 
     let dashboard = dashboard();
     let shown = targets(&dashboard).into_iter().map(|target| target["expr"].as_str().unwrap().to_owned());

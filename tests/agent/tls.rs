@@ -31,9 +31,15 @@ impl Authority {
 
     /// A certificate for this name or address, and its key.
     pub fn sign(&self, name: &str) -> (String, String) {
+        self.sign_until(name, 4096)
+    }
+
+    /// One that is good until this year.
+    fn sign_until(&self, name: &str, year: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer);
-        (certificate.unwrap().pem(), key.serialize_pem())
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 }
 
@@ -54,7 +60,12 @@ impl Pki {
 
     /// Writes a new certificate and its key; returns the certificate.
     fn renew(&self, file: &str, name: &str) -> CertificateDer<'static> {
-        let (certificate, key) = self.authority.sign(name);
+        self.renew_until(file, name, 4096)
+    }
+
+    /// One that is good until this year.
+    fn renew_until(&self, file: &str, name: &str, year: i32) -> CertificateDer<'static> {
+        let (certificate, key) = self.authority.sign_until(name, year);
         self.directory.write(&format!("{file}.key"), &key);
         self.directory.write(&format!("{file}.crt"), &certificate);
         CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()
@@ -266,17 +277,23 @@ fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
         assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "a connection that is open goes on");
     };
     still_served();
-    let is_current = || {
+    let has = |line: &str| {
         let (answer, _) = client.get(agent.address, "/metrics").unwrap();
-        answer.body.contains("\npod_index_tls_certificate_current 1\n")
+        answer.body.contains(&format!("\n{line}\n"))
     };
+    let is_current = || has("pod_index_tls_certificate_current 1");
+    let ends =
+        |seconds: u64| has(&format!("pod_index_tls_certificate_not_after_timestamp_seconds {seconds}"));
     assert!(is_current());
+    // The year 4096.
+    assert!(ends(67_090_118_400));
 
-    let second = pki.renew("node", "127.0.0.1");
+    let second = pki.renew_until("node", "127.0.0.1", 2900);
     agent.signal("HUP");
     agent.wait_for_log("the configuration was read anew");
     client.meets(&agent, &second);
     still_served();
+    assert!(ends(29_348_006_400));
 
     // The key of another: by itself, and on SIGHUP.
     fs::write(pki.at("node.key"), pki.authority.sign("127.0.0.1").1).unwrap();
@@ -287,7 +304,7 @@ fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
     let line = agent.wait_for_log("the configuration stays as it was");
     assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
     client.meets(&agent, &second);
-    assert!(!is_current());
+    assert!(!is_current() && ends(29_348_006_400), "of what is presented");
 
     // Nobody tells the agent.
     let third = pki.renew("node", "127.0.0.1");

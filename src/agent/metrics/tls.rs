@@ -1,4 +1,4 @@
-//! Whether the certificate that the agent presents is the one that it was given.
+//! Whether the certificate that the agent presents is the one that it was given, and until when it is good.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +19,13 @@ impl Collector for Certificate {
             "tls_certificate_current",
             "Whether what is presented is what is in the files of the TLS certificate; 0 if they are no good.",
             i64::from(self.0.is_current()),
+        )?;
+        let Some(end) = self.0.not_after() else { return Ok(()) };
+        gauge(
+            &mut encoder,
+            "tls_certificate_not_after_timestamp_seconds",
+            "When the certificate that is presented ends.",
+            i64::try_from(end).unwrap_or(i64::MAX),
         )
     }
 }

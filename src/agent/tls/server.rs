@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustls::ServerConfig;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -37,6 +39,8 @@ struct Loaded {
     /// What was in them: what differs from it is news.
     contents: Vec<Vec<u8>>,
     config: Arc<ServerConfig>,
+    /// When the certificate ends, in seconds since 1970, if that can be told.
+    not_after: Option<u64>,
 }
 
 impl TlsFiles {
@@ -56,9 +60,11 @@ impl TlsFiles {
                 builder.with_client_cert_verifier(verifier.map_err(|error| pem.wrong(error))?)
             }
         };
+        let chain = cert.chain()?;
+        let not_after = chain.first().and_then(end_of);
         // Fails if the key is not the certificate's.
         let mut config = builder
-            .with_single_cert(cert.chain()?, key.key()?)
+            .with_single_cert(chain, key.key()?)
             .map_err(|error| cert.wrong(format_args!("with {}: {error}", self.private_key.display())))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if client_ca.is_some() {
@@ -67,7 +73,21 @@ impl TlsFiles {
             config.send_tls13_tickets = 0;
         }
         let contents = [Some(cert), Some(key), client_ca].into_iter().flatten().map(Pem::into_bytes);
-        Ok(Loaded { contents: contents.collect(), config: Arc::new(config) })
+        Ok(Loaded { contents: contents.collect(), config: Arc::new(config), not_after })
+    }
+}
+
+/// When a certificate ends, in seconds since 1970. At the end of time each one has, and whoever verifies it then says since
+/// when, before they ask who vouches for it.
+fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    let nobody = RootCertStore::empty();
+    match verify_server_cert_signed_by_trust_anchor(&certificate, &nobody, &[], end_of_time, &[]) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        _ => None,
     }
 }
 
@@ -97,6 +117,11 @@ impl Tls {
     /// Whether what is in the files is what is presented.
     pub(in crate::agent) fn is_current(&self) -> bool {
         self.lock().trouble.is_none()
+    }
+
+    /// When the certificate that is presented ends, in seconds since 1970, if that can be told.
+    pub(in crate::agent) fn not_after(&self) -> Option<u64> {
+        self.lock().current.not_after
     }
 
     /// Presents what `other` does from now on: the same files, read later.
@@ -175,4 +200,36 @@ pub(in crate::agent) async fn turn_away(
     client.shutdown().await?;
     while client.read(&mut asked).await? > 0 {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A certificate that is good in these years, and its key.
+    fn certificate(from: i32, to: i32) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        (params.self_signed(&key).unwrap(), key)
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_told_be_it_over_far_away_or_before_its_beginning_is_there() {
+        // Years are written in another way from 2050 on.
+        for (from, to, end) in [
+            (1980, 2000, 946_684_800),
+            (2020, 2030, 1_893_456_000),
+            (2020, 2049, 2_493_072_000),
+            (2020, 2051, 2_556_144_000),
+            (2090, 2100, 4_102_444_800),
+            (1975, 9999, 253_370_764_800),
+        ] {
+            assert_eq!(end_of(certificate(from, to).0.der()), Some(end), "{to}");
+        }
+        assert_eq!(end_of(&CertificateDer::from(b"no certificate".as_slice())), None);
+    }
 }
