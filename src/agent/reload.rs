@@ -44,8 +44,9 @@ impl Reload<'_> {
         }
         let client = feeds::client(&settings).await?;
         self.feeds.follow(&settings, client).await?;
-        if let (Some(tls), Some(new)) = (&self.settings.tls, &settings.tls) {
-            tls.follow(new);
+        if let Some(tls) = &self.settings.tls {
+            // Not what was read above, which may be older than what is presented by now.
+            tls.renew().await;
         }
         self.log.set_level(settings.log_level);
         Ok(())

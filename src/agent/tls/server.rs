@@ -94,6 +94,10 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
 /// TLS on the agent's port. What is presented is that of the files when they were last good.
 pub(in crate::agent) struct Tls {
     files: TlsFiles,
+    /// Held from the reading of the files until what was in them is taken: of two readings at once the older might be taken
+    /// last, and stay.
+    reading: Mutex<()>,
+    /// Apart from it: whoever connects does not wait for a file system.
     state: Mutex<State>,
 }
 
@@ -107,7 +111,7 @@ impl Tls {
     /// What is in these files, which must be good.
     pub(in crate::agent) fn load(files: TlsFiles) -> Result<Self, String> {
         let current = files.load()?;
-        Ok(Self { files, state: Mutex::new(State { current, trouble: None }) })
+        Ok(Self { files, reading: Mutex::new(()), state: Mutex::new(State { current, trouble: None }) })
     }
 
     pub(in crate::agent) fn files(&self) -> &TlsFiles {
@@ -124,21 +128,24 @@ impl Tls {
         self.lock().current.not_after
     }
 
-    /// Presents what `other` does from now on: the same files, read later.
-    pub(in crate::agent) fn follow(&self, other: &Self) {
-        self.take(Ok(other.lock().current.clone()));
+    /// Takes what is in the files now. Waits for a file system that hangs.
+    pub(in crate::agent) async fn renew(self: &Arc<Self>) {
+        let tls = Arc::clone(self);
+        // A reading that panics has been told of, and changes nothing.
+        let _ = tokio::task::spawn_blocking(move || tls.read()).await;
     }
 
     /// Takes what is in the files whenever it has changed.
     pub(in crate::agent) async fn keep_current(self: Arc<Self>) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;
-            let files = self.files.clone();
-            // A file system may hang.
-            if let Ok(loaded) = tokio::task::spawn_blocking(move || files.load()).await {
-                self.take(loaded);
-            }
+            self.renew().await;
         }
+    }
+
+    fn read(&self) {
+        let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take(self.files.load());
     }
 
     /// Says what is new, once.
@@ -215,6 +222,60 @@ mod tests {
         params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(to, 1, 1);
         (params.self_signed(&key).unwrap(), key)
+    }
+
+    /// One who reads has seen the old certificate, and waits for its key; the next finds the new files.
+    #[cfg(unix)]
+    #[test]
+    fn who_began_to_read_before_the_files_were_renewed_does_not_bring_the_old_certificate_back() {
+        use std::fs;
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        use std::process::Command;
+        use std::thread;
+        use std::time::Instant;
+
+        let directory = std::env::temp_dir().join(format!("pod-index-tls-renewal-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let [cert, key, slow] = ["tls.crt", "tls.key", "slow.key"].map(|name| directory.join(name));
+        let (old, new) = (certificate(2020, 2100), certificate(2020, 2200));
+        fs::write(&cert, old.0.pem()).unwrap();
+        fs::write(&key, old.1.serialize_pem()).unwrap();
+        let files = TlsFiles { cert: cert.clone(), private_key: key.clone(), client_ca: None };
+        let tls = Tls::load(files).unwrap();
+        assert_eq!(tls.not_after(), end_of(old.0.der()));
+
+        // A key that comes when this test writes it.
+        assert!(Command::new("mkfifo").arg(&slow).status().unwrap().success());
+        fs::rename(&slow, &key).unwrap();
+        fs::hard_link(&key, &slow).unwrap();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| tls.read());
+            let deadline = Instant::now() + Duration::from_secs(60);
+            // Fails until somebody reads.
+            let mut pipe = loop {
+                match fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&slow) {
+                    Ok(pipe) => break pipe,
+                    Err(error) => assert!(Instant::now() < deadline && !first.is_finished(), "{error}"),
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            for (path, text) in [(&cert, new.0.pem()), (&key, new.1.serialize_pem())] {
+                fs::write(slow.with_extension("new"), text).unwrap();
+                fs::rename(slow.with_extension("new"), path).unwrap();
+            }
+            let second = scope.spawn(|| tls.read());
+            // Time enough to be first, if it does not wait.
+            let deadline = Instant::now() + Duration::from_millis(500);
+            while Instant::now() < deadline && !second.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            pipe.write_all(old.1.serialize_pem().as_bytes()).unwrap();
+        });
+        assert_eq!(tls.not_after(), end_of(new.0.der()));
+        assert!(tls.is_current());
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
