@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::model::{List, Model, Row, View};
+use super::model::{List, Model, Moment, Row, View};
 use super::seen::Source;
 use super::text::{Line, Tone, fitted, width as columns_of, wrapped};
 
@@ -17,7 +17,7 @@ const SHARE: usize = 3;
 const NARROW: usize = 12;
 
 /// The frame; corrects where the model has scrolled too far.
-pub(super) fn frame(model: &mut Model, now: SystemTime, width: usize, height: usize) -> Vec<Line> {
+pub(super) fn frame(model: &mut Model, now: Moment, width: usize, height: usize) -> Vec<Line> {
     let mut lines = vec![title(model, now, width), figures(model), sources_in_short(model), trouble(model)];
     lines.push(tabs(model, width));
     let body = match model.view {
@@ -54,7 +54,7 @@ struct Body {
     lines: Vec<Line>,
 }
 
-fn title(model: &Model, now: SystemTime, width: usize) -> Line {
+fn title(model: &Model, now: Moment, width: usize) -> Line {
     let state = match (&model.problem, model.answered) {
         (None, None) => Line::default().and("asking …", Tone::Faint),
         (None, Some(_)) if model.sources.ready => Line::default().and("● ready", Tone::Good),
@@ -65,7 +65,7 @@ fn title(model: &Model, now: SystemTime, width: usize) -> Line {
         }
         (Some(_), None) => Line::default().and("● no answer", Tone::Bad),
         (Some(_), Some(answered)) => {
-            let seconds = now.duration_since(answered).unwrap_or_default().as_secs();
+            let seconds = now.steady.duration_since(answered.steady).as_secs();
             Line::default().and(format!("● no answer for {seconds} s"), Tone::Bad)
         }
     };
@@ -125,7 +125,7 @@ fn sources_in_short(model: &Model) -> Line {
 fn trouble(model: &Model) -> Line {
     match (&model.problem, model.answered, &model.mirror_problem) {
         (Some(problem), Some(answered), _) => {
-            let since = clock(answered).unwrap_or_default();
+            let since = clock(answered.wall).unwrap_or_default();
             Line::default().and(format!("no answer since {since}, trying again: {problem}"), Tone::Bad)
         }
         (Some(problem), None, _) => Line::default().and(format!("trying again: {problem}"), Tone::Bad),

@@ -14,13 +14,13 @@ mod seen;
 mod text;
 
 use std::io::{self, IsTerminal};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-use self::model::{Model, Wish};
+use self::model::{Model, Moment, Wish};
 use self::screen::Screen;
 use super::client::Server;
 use super::exit::Failure;
@@ -59,7 +59,7 @@ async fn watch(server: Server, every: Duration) -> io::Result<()> {
     let mut tick = tokio::time::interval(TICK);
     loop {
         let (width, height) = screen.size()?;
-        screen.draw(draw::frame(&mut model, SystemTime::now(), width, height))?;
+        screen.draw(draw::frame(&mut model, Moment::now(), width, height))?;
         tokio::select! {
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
@@ -73,7 +73,7 @@ async fn watch(server: Server, every: Duration) -> io::Result<()> {
                 None => return Ok(()),
             },
             answer = news.recv() => match answer {
-                Some(answer) => model.hear(answer, SystemTime::now()),
+                Some(answer) => model.hear(answer, Moment::now()),
                 // A bug took it away, and has been told of.
                 None => return Err(io::Error::other("nobody asks the agent any more")),
             },

@@ -4,7 +4,7 @@ mod list;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -52,6 +52,19 @@ pub(super) enum Wish {
     Leave,
 }
 
+/// A moment: by a clock that does not jump, to measure by, and by the one on the wall, to be shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) steady: Instant,
+    pub(super) wall: SystemTime,
+}
+
+impl Moment {
+    pub(super) fn now() -> Self {
+        Self { steady: Instant::now(), wall: SystemTime::now() }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) server: SocketAddr,
@@ -69,7 +82,7 @@ pub(super) struct Model {
     /// Why mirror pods are not kept yet.
     pub(super) mirror_problem: Option<String>,
     /// When it answered last.
-    pub(super) answered: Option<SystemTime>,
+    pub(super) answered: Option<Moment>,
     /// Why it does not.
     pub(super) problem: Option<String>,
     /// The first line that is shown; how many there are room for, as of the last drawing.
@@ -77,7 +90,7 @@ pub(super) struct Model {
     pub(super) page: usize,
     table: Vec<Cells>,
     known_pairs: Vec<Pair>,
-    samples: VecDeque<(SystemTime, Counts)>,
+    samples: VecDeque<(Instant, Counts)>,
 }
 
 impl Model {
@@ -106,7 +119,7 @@ impl Model {
     }
 
     /// The agent has answered, or has not; what it said before stands in that case.
-    pub(super) fn hear(&mut self, answer: Result<Answer, String>, now: SystemTime) {
+    pub(super) fn hear(&mut self, answer: Result<Answer, String>, now: Moment) {
         let answer = match answer {
             Ok(answer) => answer,
             Err(problem) => {
@@ -130,7 +143,7 @@ impl Model {
             self.list();
         }
         if let Some(counts) = answer.counts {
-            self.sample(counts, now);
+            self.sample(counts, now.steady);
         }
     }
 
@@ -169,13 +182,13 @@ impl Model {
         self.pairs.set(self.known_pairs.iter().map(pair).collect(), &self.filter);
     }
 
-    fn sample(&mut self, counts: Counts, now: SystemTime) {
+    fn sample(&mut self, counts: Counts, now: Instant) {
         // Counts that fall are another run's.
         if self.samples.back().is_some_and(|(_, last)| counts.publications < last.publications) {
             self.samples.clear();
         }
         self.samples.push_back((now, counts));
-        let is_old = |time: &SystemTime| now.duration_since(*time).is_ok_and(|age| age > WINDOW);
+        let is_old = |time: &Instant| now.duration_since(*time) > WINDOW;
         while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(time, _)| is_old(time)) {
             self.samples.pop_front();
         }
@@ -184,7 +197,10 @@ impl Model {
     /// Publications and changes of pods a second, once they can be told.
     pub(super) fn rates(&self) -> Option<(f64, f64)> {
         let ((from, first), (to, last)) = (self.samples.front()?, self.samples.back()?);
-        let seconds = to.duration_since(*from).ok().filter(|time| !time.is_zero())?.as_secs_f64();
+        let seconds = to.duration_since(*from).as_secs_f64();
+        if seconds <= 0.0 {
+            return None;
+        }
         Some(((last.publications - first.publications) / seconds, (last.changes - first.changes) / seconds))
     }
 

@@ -1,7 +1,11 @@
 //! What the agent says, as far as it is shown. What is new in an answer and not known here does no harm.
 #![allow(clippy::struct_field_names, reason = "the fields bear the names that they have in the answers")]
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// The pods as the API server's `Table` has them, as far as it is read.
 #[derive(Debug, Deserialize)]
@@ -13,6 +17,7 @@ pub(super) struct Table {
 /// One pod of it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
+    #[serde(deserialize_with = "known_cells")]
     pub(super) cells: Cells,
 }
 
@@ -39,6 +44,25 @@ pub(super) struct Cells {
     pub(super) kind: String,
     pub(super) phase: String,
     pub(super) node: String,
+}
+
+/// Those that are known; a newer agent may have more columns.
+fn known_cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cells, D::Error> {
+    struct Known;
+    impl<'de> Visitor<'de> for Known {
+        type Value = Cells;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the cells of a row")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<Cells, A::Error> {
+            let known = Cells::deserialize(SeqAccessDeserializer::new(&mut cells))?;
+            while cells.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(known)
+        }
+    }
+    deserializer.deserialize_seq(Known)
 }
 
 /// The answer of `/mirrors`.

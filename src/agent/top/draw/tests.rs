@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
@@ -12,8 +13,12 @@ use crate::agent::top::model::Wish;
 use crate::agent::top::seen::{Answer, Counts};
 
 /// 2025-06-01 12:00:00 UTC, and so many seconds.
-fn at(seconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(1_748_779_200 + seconds)
+fn at(seconds: u64) -> Moment {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Moment {
+        steady: *START + Duration::from_secs(seconds),
+        wall: UNIX_EPOCH + Duration::from_secs(1_748_779_200 + seconds),
+    }
 }
 
 fn model() -> Model {
@@ -79,7 +84,7 @@ fn typed(model: &mut Model, text: &str) {
 }
 
 /// Draws it, and checks what must be so in every frame.
-fn plain(model: &mut Model, now: SystemTime, width: usize, height: usize) -> String {
+fn plain(model: &mut Model, now: Moment, width: usize, height: usize) -> String {
     let lines = frame(model, now, width, height);
     assert!(lines.len() <= height, "{} lines in {height}", lines.len());
     assert!(lines.iter().all(|line| line.width() <= width), "wider than {width}");
@@ -139,6 +144,44 @@ fn rates_are_of_the_last_seconds_and_begin_anew_with_another_run() {
     assert_eq!(model.rates(), Some((0.0, 0.0)), "what was long ago does not count");
     model.hear(Ok(Answer { pods: None, counts: counts(1.0, 5.0), ..answer() }), at(60));
     assert_eq!(model.rates(), None);
+}
+
+#[test]
+fn a_clock_that_is_set_changes_no_rate_and_no_time_that_has_passed() {
+    for by in [3_600, -3_600] {
+        let set = |moment: Moment| {
+            let by_that = Duration::from_secs(3_600);
+            let wall = if by > 0 { moment.wall + by_that } else { moment.wall - by_that };
+            Moment { wall, ..moment }
+        };
+        let mut model = Model::new("127.0.0.1:10270".parse().unwrap());
+        model.hear(Ok(answer()), at(0));
+        let counts = Counts { publications: 14.0, changes: 82.0 };
+        model.hear(Ok(Answer { pods: None, counts: Some(counts), ..answer() }), set(at(4)));
+        assert_eq!(model.rates(), Some((0.5, 20.0)), "{by}");
+        model.hear(Err("connection refused".to_owned()), at(16));
+        assert!(plain(&mut model, at(16), 100, 12).contains("no answer for 12 s"), "{by}");
+    }
+}
+
+#[test]
+fn a_row_with_a_cell_that_is_not_known_here_is_shown_and_one_that_lacks_some_is_none() {
+    let table = |cells: serde_json::Value| {
+        serde_json::from_value(
+            json!({ "metadata": { "resourceVersion": "1" }, "rows": [{ "cells": cells }] }),
+        )
+    };
+    let mut model = model();
+    for more in [json!([]), json!(["x"]), json!([7, null, { "a": [] }])] {
+        let mut cells = json!(["ns", "name", "uid", "api", "pod", "Running", "n"]);
+        cells.as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
+        model.hear(Ok(Answer { pods: table(cells).unwrap(), ..answer() }), at(6));
+        let shown = plain(&mut model, at(6), 100, 12);
+        let row = shown.lines().find(|line| line.starts_with("ns "));
+        assert!(row.is_some_and(|row| row.contains(" name ") && row.contains("Running")), "{more}: {shown}");
+    }
+    let bad: Result<Option<crate::agent::top::seen::Table>, _> = table(json!(["ns", "name"]));
+    assert!(bad.unwrap_err().to_string().contains('7'));
 }
 
 #[test]
