@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::List;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Answer, Directory, PATIENCE, binary, manifest};
+use crate::support::{Agent, Answer, Directory, PATIENCE, Stop, binary, manifest};
 
 /// Manifests that stay, that come and go, and pods of the API server.
 const STAY: usize = 40;
@@ -105,10 +105,10 @@ fn pause(tally: &Tally) {
 }
 
 /// Look-ups, lists and manifests without a pause, until told to stop; the agent may go meanwhile.
-fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally: &Tally, stop: &AtomicBool) {
+fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally: &Tally, stop: &Stop) {
     let until_stopped = |work: &(dyn Fn(usize) + Sync)| {
         let mut turn = 0;
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.is_set() {
             work(turn);
             turn += 1;
         }
@@ -201,22 +201,23 @@ async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
             assert!(held.2 < *memory * 2, "life {life}: {held:?}, the first {memory} KiB");
             most = (most.0.max(held.0), most.1.max(held.1), most.2.max(held.2));
         }
-        let stop = AtomicBool::new(false);
+        let stop = Stop::default();
         let address = agent.address;
         let drained = std::thread::scope(|scope| {
+            let _end = stop.at_the_end();
             let loading = scope.spawn(|| load(address, &manifests, &stay, &tally, &stop));
             if life % 5 != 0 {
                 let (lists, written) = (Tally::of(&tally.lists) + 3, Tally::of(&tally.manifests) + 10);
                 let deadline = Instant::now() + PATIENCE;
                 while Tally::of(&tally.lists) < lists || Tally::of(&tally.manifests) < written {
                     assert!(Instant::now() < deadline && !loading.is_finished(), "life {life}: {tally:?}");
+                    agent.must_live();
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
             let told = Instant::now();
             agent.signal("TERM");
             let code = agent.wait();
-            stop.store(true, Ordering::Relaxed);
             assert_eq!(code, Some(0), "life {life}: {:?}", agent.logged().last());
             told.elapsed()
         });

@@ -3,12 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Agent, Answer, Directory, PATIENCE, binary, get, shipped};
+use crate::support::{Agent, Answer, Directory, PATIENCE, Stop, binary, get, shipped};
 
 const ONE_SECOND: &str = "/debug/pprof/profile?seconds=1";
 
@@ -130,18 +129,17 @@ fn read(gzipped: &[u8]) -> (u64, Vec<String>) {
 #[test]
 fn a_profile_shows_the_function_that_keeps_the_agent_busy() {
     let agent = agent(&["--debug-endpoints"]);
-    let (address, stop) = (agent.address, AtomicBool::new(false));
+    let (address, stop) = (agent.address, Stop::default());
     let profile = std::thread::scope(|scope| {
+        let _end = stop.at_the_end();
         for _ in 0..2 {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_set() {
                     get(address, "/pods");
                 }
             });
         }
-        let profile = bytes(&agent, "/debug/pprof/profile?seconds=5");
-        stop.store(true, Ordering::Relaxed);
-        profile
+        bytes(&agent, "/debug/pprof/profile?seconds=5")
     });
     if let Some(path) = std::env::var_os("POD_INDEX_PROFILE") {
         std::fs::write(path, &profile).unwrap();

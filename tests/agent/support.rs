@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -159,6 +159,16 @@ impl Agent {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    /// Fails the test if it has ended.
+    pub fn must_live(&mut self) {
+        let status = self.child.try_wait().unwrap();
+        assert!(
+            status.is_none(),
+            "the agent has ended: {status:?}; its last words: {:?}",
+            self.logged().last()
+        );
+    }
+
     /// Waits for its end; the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
@@ -170,6 +180,53 @@ impl Agent {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// Tells those who work beside a test, on threads that it waits for, to stop.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Says so when it is dropped, by a panic as well: a test that fails would else wait for ever for those who go on. To be
+    /// made in the scope of the threads.
+    pub fn at_the_end(&self) -> AtTheEnd<'_> {
+        AtTheEnd(self)
+    }
+}
+
+#[must_use = "dropped at once, it stops everybody"]
+pub struct AtTheEnd<'a>(&'a Stop);
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn those_who_work_beside_a_test_stop_when_it_fails() {
+    let (ended, end) = mpsc::channel();
+    // Not waited for, if it should never end.
+    std::thread::spawn(move || {
+        let stop = Stop::default();
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            std::thread::scope(|scope| {
+                let _end = stop.at_the_end();
+                scope.spawn(|| {
+                    while !stop.is_set() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                panic!("a panic that the test wants");
+            });
+        }));
+        ended.send(failed.is_err())
+    });
+    assert_eq!(end.recv_timeout(PATIENCE), Ok(true));
 }
 
 impl Drop for Agent {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-use crate::support::{Agent, Directory, PATIENCE, get, manifest, shipped};
+use crate::support::{Agent, Directory, PATIENCE, Stop, get, manifest, shipped};
 
 /// What `/pods` shows: names, and the image of each pod's container.
 type Shown = BTreeMap<String, String>;
@@ -27,13 +26,13 @@ fn shown(agent: SocketAddr) -> Shown {
 /// Asks for `/pods` without a pause, and keeps every answer that differs from the one before it.
 struct Watch {
     seen: Mutex<Vec<Shown>>,
-    stop: AtomicBool,
+    stop: Stop,
 }
 
 impl Watch {
     fn on(&self, agent: SocketAddr) -> usize {
         let mut asked = 0;
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stop.is_set() {
             let now = shown(agent);
             asked += 1;
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +66,7 @@ fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_mom
     let others = shown(agent.address);
     assert_eq!(others.len(), 20);
 
-    let watch = Watch { seen: Mutex::default(), stop: AtomicBool::new(false) };
+    let watch = Watch { seen: Mutex::default(), stop: Stop::default() };
     let text = fs::read_to_string(shipped().join("static-web.yaml")).unwrap();
     let edited = text.replace("image: nginx", "image: httpd");
     assert_ne!(text, edited);
@@ -76,6 +75,7 @@ fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_mom
     };
     let at = |name: &str| directory.0.join(name);
     let asked = std::thread::scope(|scope| {
+        let end = watch.stop.at_the_end();
         let watching = scope.spawn(|| watch.on(agent.address));
         watch.until(|shown| *shown == others);
         fs::write(at("web.yaml"), &text).unwrap();
@@ -95,7 +95,7 @@ fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_mom
         println!("renamed: {:.1?}", started.elapsed());
         fs::remove_file(at("renamed.yaml")).unwrap();
         println!("removed: {:.1?}", watch.until(|shown| *shown == others));
-        watch.stop.store(true, Ordering::Relaxed);
+        drop(end);
         watching.join().unwrap()
     });
     let seen = watch.seen.into_inner().unwrap();

@@ -13,12 +13,11 @@ mod plot;
 mod samples;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::api_server::ApiServer;
-use crate::support::Agent;
+use crate::support::{Agent, Stop};
 
 use self::churn::{Counts, Site};
 use self::samples::{Sample, growth};
@@ -33,14 +32,13 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     assert!(seconds >= SHORTEST, "POD_INDEX_SOAK_SECONDS: {seconds} are too few to tell anything");
     let site = Site::new(ApiServer::start().await);
     let agent = site.start();
-    let (counts, stop) = (Counts::default(), AtomicBool::new(false));
+    let (counts, stop) = (Counts::default(), Stop::default());
     let samples = std::thread::scope(|scope| {
         let stop = &stop;
+        let _end = stop.at_the_end();
         let works = site.works(&agent, &counts).into_iter();
         let working: Vec<_> = works.map(|work| scope.spawn(move || until(stop, &work))).collect();
-        let samples = watch(&agent, &counts, seconds, || working.iter().any(ScopedJoinHandle::is_finished));
-        stop.store(true, Ordering::Relaxed);
-        samples
+        watch(&agent, &counts, seconds, || working.iter().any(ScopedJoinHandle::is_finished))
     });
 
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/soak");
@@ -56,9 +54,9 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
 }
 
 /// Turn after turn.
-fn until(stop: &AtomicBool, work: &churn::Work<'_>) {
+fn until(stop: &Stop, work: &churn::Work<'_>) {
     let mut turn = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         work(turn);
         turn += 1;
     }
