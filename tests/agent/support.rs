@@ -32,6 +32,21 @@ pub fn run(args: &[&str]) -> Output {
     binary(args).output().unwrap()
 }
 
+/// As [`run`], for what may never end: that fails the test.
+pub fn run_within(patience: Duration, args: &[&str]) -> Output {
+    let mut child = binary(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + patience;
+    // What it says is little, and fits into the pipes.
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            panic!("{args:?}: no end within {patience:?}: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
 pub fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
