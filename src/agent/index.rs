@@ -135,6 +135,7 @@ impl Work {
             }
         }
         let operations = batch.len();
+        let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
         let applied = self.writer.apply(batch);
         self.counts.applied(operations, applied.refused.len(), applied.published, started.elapsed());
         for refused in &applied.refused {
@@ -147,7 +148,7 @@ impl Work {
             self.board.published(applied.generation);
         }
         // First: who hears that a source is there must not find what it did not name.
-        self.let_go(&sound);
+        self.let_go(&sound, concerned);
         self.board.indexed(sources);
         if self.merge.all_sources_seen() {
             self.board.all_indexed();
@@ -157,27 +158,32 @@ impl Work {
 
     /// Publishes the pods of the last run, before any source has spoken.
     fn restore(&mut self) {
-        let Some(restored) = &self.restored else { return };
-        let applied = self.writer.apply(restored.pods.operations());
+        let Some(restored) = &mut self.restored else { return };
+        let applied = self.writer.apply(restored.operations());
         for refused in &applied.refused {
             tracing::warn!("a restored pod is left out: {}", refused.error);
         }
+        restored.count(self.writer.snapshot());
         self.board.published(applied.generation);
     }
 
-    /// What was restored and its source does not name is gone: the source was heard.
-    fn let_go(&mut self, sound: &[Source]) {
+    /// What was restored and its source does not name is gone: the source was heard. `concerned`: what was written before may
+    /// have left fewer of them.
+    fn let_go(&mut self, sound: &[Source], concerned: bool) {
         let Some(restored) = &mut self.restored else { return };
         let gone = restored.without(sound, self.writer.snapshot());
         for uid in &gone {
             tracing::info!(%uid, "a restored pod is removed, as its source does not name it");
         }
+        let concerned = concerned || !gone.is_empty();
         let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
         if applied.published {
             self.board.published(applied.generation);
         }
-        restored.count(self.writer.snapshot());
-        if restored.unheard.is_empty() {
+        if concerned {
+            restored.count(self.writer.snapshot());
+        }
+        if restored.is_over() {
             self.restored = None;
         }
     }
