@@ -381,6 +381,17 @@ fn a_page_below_the_deepest_branch_tells_apart_what_no_branch_can() {
     }
 }
 
+#[test]
+fn the_deepest_branch_parts_what_differs_in_its_bits_alone() {
+    let lowest = u64::BITS - (MAX_DEPTH + 1) * FAN_BITS;
+    let all = Versions::of((0..1280).map(|key| (u64::from(key % 64) << lowest, key)));
+    all.check();
+    let (depth, buckets) = all.current.shape();
+    assert_eq!(depth, MAX_DEPTH + 1);
+    assert!(buckets <= MAX_BUCKETS, "{buckets} buckets, though a page could have been split");
+    all.leave();
+}
+
 /// Whichever bit it is in which two halves of the entries differ first: a branch, or a bucket, tells them apart.
 #[test]
 fn hashes_that_differ_in_a_single_bit_are_told_apart_whichever_it_is() {
