@@ -548,7 +548,8 @@ fn a_write_that_finds_nothing_copies_nothing() {
 /// To look at what two versions share costs time alone.
 #[test]
 fn what_lies_between_two_versions_is_told_without_a_look_at_what_they_share() {
-    let mut all = Versions::of((0..2000).map(|key| (spread(key), key)));
+    let mut all = Versions::of((0..20_000).map(|key| (spread(key), key)));
+    assert!(all.current.shape().0 > 1, "twenty thousand need branches below the root");
     all.put(spread(7), 7);
     all.publish();
     let [(_, _), (old, _)] = &all.retired[..] else { panic!("two versions came before") };
