@@ -62,7 +62,12 @@ fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_mom
     for number in 0..20 {
         directory.write(&format!("other-{number}.yaml"), &manifest(&format!("other-{number}")));
     }
-    let agent = Agent::on(&directory.0);
+    let path = directory.0.to_str().unwrap();
+    // The next listing is an hour away: what is seen before is seen by file events.
+    let seldom = ["--file-check-frequency", "1h"];
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1"];
+    let agent = Agent::start(&[&args[..], &seldom].concat());
+    agent.until("/readyz", |answer| answer.code == 200);
     let others = shown(agent.address);
     assert_eq!(others.len(), 20);
 
