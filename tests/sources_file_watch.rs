@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use pod_index::sources::file::FileSource;
-use pod_index::sources::{NodeName, ProblemKind, SourceStatus, SourceUpdate};
+use pod_index::sources::{NodeName, Problem, ProblemKind, SourceStatus, SourceUpdate};
 use sources_support::{Directory, manifest};
 
 const NEVER: Duration = Duration::from_secs(3600);
@@ -238,10 +238,12 @@ async fn a_file_that_turns_bad_keeps_its_last_good_pod_until_it_is_good_again_or
     }
     let large = "#".repeat(10 * 1024 * 1024 + 1);
     directory.write("web.yaml", large);
-    until_status(&mut source, |status| {
+    let status = until_status(&mut source, |status| {
         status.problems.iter().any(|problem| problem.kind() == ProblemKind::TooLarge)
-    })
-    .await;
+    });
+    assert_eq!(status.await.pods, 1);
+    let checks = source.status().borrow().checks;
+    assert_eq!(until_status(&mut source, |status| status.checks > checks + 3).await.pods, 1);
 
     // Good as it was: it is the very same pod, and nobody needs to hear of it.
     directory.write("web.yaml", with_image("web", "good"));
@@ -255,6 +257,64 @@ async fn a_file_that_turns_bad_keeps_its_last_good_pod_until_it_is_good_again_or
     until(&mut source, None, &[]).await;
     until_status(&mut source, |status| status.problems.is_empty()).await;
     assert_eq!(good.len(), 1);
+}
+
+/// What a name leads to from now on, without a moment at which it leads nowhere.
+fn link(directory: &Directory, name: &str, to: &str) {
+    symlink(to, directory.at(".new")).expect("a link");
+    fs::rename(directory.at(".new"), directory.at(name)).expect("renamed");
+}
+
+/// Polls, and expects no update, until there is this problem and several listings have met it.
+async fn until_unreadable(source: &mut FileSource, message: &str) {
+    let met = |status: &SourceStatus| {
+        let is_it = |problem: &Problem| {
+            problem.kind() == ProblemKind::Unreadable && problem.message().starts_with(message)
+        };
+        status.problems.first().is_some_and(is_it)
+    };
+    let checks = until_status(source, met).await.checks;
+    let status = until_status(source, |status| status.checks > checks + 3).await;
+    assert!(met(&status), "{:?}", status.problems);
+    assert_eq!(status.pods, 1);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_any_more_keeps_its_pod() {
+    let directory = Directory::new();
+    directory.write("web.yaml", with_image("web", "1"));
+    let mut source = source(directory.path(), OFTEN);
+    until_image(&mut source, "1").await;
+
+    // A link to itself is unreadable, even to the super-user.
+    link(&directory, "web.yaml", "web.yaml");
+    until_unreadable(&mut source, "cannot be read: ").await;
+    assert!(source.status().borrow().problems[0].message().ends_with("; the last good version stays"));
+
+    directory.write(".good", with_image("web", "1"));
+    fs::rename(directory.at(".good"), directory.at("web.yaml")).expect("renamed");
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    directory.write("web.yaml", with_image("web", "2"));
+    until_image(&mut source, "2").await;
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_listed_any_more_keeps_its_pods() {
+    let directory = Directory::new();
+    fs::create_dir(directory.at("there")).expect("a directory");
+    directory.write("there/web.yaml", with_image("web", "1"));
+    link(&directory, "manifests", "there");
+    let mut source = source(directory.at("manifests"), OFTEN);
+    until_image(&mut source, "1").await;
+
+    link(&directory, "manifests", "manifests");
+    until_unreadable(&mut source, "cannot be listed: ").await;
+    assert!(source.status().borrow().seen);
+
+    link(&directory, "manifests", "there");
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    directory.write("there/web.yaml", with_image("web", "2"));
+    until_image(&mut source, "2").await;
 }
 
 #[tokio::test]
