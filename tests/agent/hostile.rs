@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 use crate::life::fill;
 use crate::support::{Agent, Answer, Directory, PATIENCE, shipped};
 
@@ -26,21 +28,25 @@ fn nonsense_and_excess_are_refused_and_others_are_served() {
     let agent = Agent::on(&shipped());
     let long = "x".repeat(10 << 20);
     let many = "h: x\r\n".repeat(1_000);
-    for (what, request, code) in [
-        ("not HTTP", "\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), 400),
-        ("a URL of 10 MiB", format!("GET /{long} HTTP/1.1\r\nHost: l\r\n\r\n"), 431),
-        ("a header of 10 MiB", format!("GET / HTTP/1.1\r\nHost: l\r\nx: {long}\r\n\r\n"), 431),
-        ("a thousand headers", format!("GET / HTTP/1.1\r\nHost: l\r\n{many}\r\n"), 431),
-        ("another method", "DELETE /pods HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n".to_owned(), 405),
+    // 0: the connection was reset before the answer could be read, as may be when much is left unread.
+    for (what, request, codes) in [
+        ("not HTTP", "\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), &[400][..]),
+        ("a URL of 10 MiB", format!("GET /{long} HTTP/1.1\r\nHost: l\r\n\r\n"), &[431, 0]),
+        ("a header of 10 MiB", format!("GET / HTTP/1.1\r\nHost: l\r\nx: {long}\r\n\r\n"), &[431, 0]),
+        ("a thousand headers", format!("GET / HTTP/1.1\r\nHost: l\r\n{many}\r\n"), &[431]),
+        (
+            "another method",
+            "DELETE /pods HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n".to_owned(),
+            &[405],
+        ),
         (
             "bytes that are no text",
             "GET /pods/%FF%00 HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n".to_owned(),
-            400,
+            &[400],
         ),
     ] {
         let answer = send(&agent, request.as_bytes());
-        // 0: the connection was reset before the answer could be read, as may be when much is left unread.
-        assert!(answer.code == code || answer.code == 0, "{what}: {}", answer.code);
+        assert!(codes.contains(&answer.code), "{what}: {}", answer.code);
         is_well(&agent);
     }
 }
@@ -71,13 +77,34 @@ fn a_client_that_closes_half_its_connection_gets_its_answer() {
     assert_eq!((answer.code, &*answer.body), (200, "ok"));
 }
 
+/// Lets this process have as many files open, if it may; how many it may have.
+fn allow_open_files(wanted: u64) -> u64 {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    if soft < wanted {
+        // Beyond the hard limit may go the super-user alone.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted))
+            .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    }
+    getrlimit(Resource::RLIMIT_NOFILE).unwrap().0
+}
+
 #[test]
 fn clients_that_open_and_hold_ten_thousand_connections_keep_nobody_out() {
+    /// What the tests beside this one may need.
+    const OTHERS: u64 = 2_000;
     let agent = Agent::on(&shipped());
+    let limit = allow_open_files(10_000 + OTHERS);
+    let connections = limit.saturating_sub(OTHERS).min(10_000);
+    if connections < 10_000 {
+        eprintln!(
+            "ONLY {connections} CONNECTIONS HERE: this process may have no more than {limit} files open"
+        );
+    }
+    assert!(connections > 1_000, "too few to tell anything: {connections}");
     let mut held = Vec::new();
-    for i in 0..10_000 {
-        // Some say nothing, some a part of a request. Fewer, where this process may not have as many.
-        let Ok(mut stream) = TcpStream::connect(agent.address) else { break };
+    for i in 0..connections {
+        // Some say nothing, some a part of a request.
+        let mut stream = TcpStream::connect(agent.address).unwrap();
         if i % 2 == 0 {
             let _ = stream.write_all(b"GET /pods HTTP/1.1\r\nHo");
         }
@@ -87,6 +114,7 @@ fn clients_that_open_and_hold_ten_thousand_connections_keep_nobody_out() {
         }
     }
     is_well(&agent);
+    println!("{} connections were opened and held", held.len());
     let open = held.into_iter().filter_map(is_open).count();
     assert!(open <= 256, "{open} connections are still open");
 }
