@@ -158,9 +158,10 @@ impl<K: ReferencedKind> Manager<K> {
 
     /// The object.
     ///
-    /// Under [`Strategy::Watch`] what came last, without a lock or a wait; only of an object of which nothing was heard yet,
-    /// or whose watch was idle, the first word is waited for, up to a second ([`Options::first_sync`]). If meanwhile the last
-    /// pod lets go of the object, the wait is over.
+    /// Under [`Strategy::Watch`] what came last, without a lock or a wait, as [`cached`](Self::cached) reads it; only of an
+    /// object of which nothing was heard yet, or whose watch was idle, the first word is waited for, up to a second
+    /// ([`Options::first_sync`]). If meanwhile the last pod lets go of the object, the wait is over. Under
+    /// [`Strategy::Cache`] the same goes for what is fresh; what is not is fetched once for all who ask meanwhile.
     ///
     /// # Errors
     /// If no registered pod names the object (but for [`Strategy::Get`]), if there is none, if no word of it came in time,
@@ -207,8 +208,10 @@ impl<K: ReferencedKind> Manager<K> {
     /// * `Get`: nothing, ever.
     ///
     /// # Complexity
-    /// Two atomic loads and two look-ups in small trees; no lock, no wait. The object's reference count is shared with all
-    /// who hold it.
+    /// Two loads such as a [`Reader`](crate::Reader)'s, and two look-ups in small trees. No lock and no wait, whoever registers
+    /// pods meanwhile and whatever comes of the object. Unlike a look-up in the index it writes to what readers share: it
+    /// counts a reference to the object, in one place for all who read it; and under `Watch` it notes about once a second
+    /// that the object was asked for.
     #[must_use]
     pub fn cached(&self, namespace: &str, name: &str) -> Option<Object<K>> {
         let objects = self.0.objects.load();

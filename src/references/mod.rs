@@ -16,6 +16,9 @@
 //! pod that goes and one that comes, is followed without a gap (k/k#36984, k/k#107824). A pod that has ended (phase
 //! `Failed` or `Succeeded`) needs nothing and is unregistered.
 //!
+//! A read of an object that has come takes no lock and waits for nobody, as one of the index. Unlike that, it writes to what
+//! readers share: the object's reference count, and about once a second the time at which it was asked for.
+//!
 //! # The fields
 //! | field of the pod | names a |
 //! |---|---|
