@@ -5,6 +5,7 @@ mod sources_support;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use pod_index::sources::http::{HttpConfig, HttpSource};
 use pod_index::sources::{NodeName, ProblemKind, SourceStatus, SourceUpdate};
-use sources_support::manifest;
+use sources_support::{Directory, manifest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// Only a hang takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -393,9 +395,8 @@ fn bad_configuration_is_refused_by_its_field() {
     }
 }
 
-/// TLS with an authority of the test's own, and with the system's, which do not know it.
-#[tokio::test]
-async fn tls_trusts_the_given_authority_and_no_other() {
+/// Serves one pod over TLS; its URL, and the certificate of the authority that vouches for it, in PEM.
+async fn tls_server() -> (String, String) {
     let authority_key = rcgen::KeyPair::generate().expect("a key");
     let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -437,18 +438,68 @@ async fn tls_trusts_the_given_authority_and_no_other() {
             });
         }
     });
+    (url, pem)
+}
 
+/// Some authority that has signed nothing here.
+fn another_authority() -> String {
+    rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate").cert.pem()
+}
+
+#[tokio::test]
+async fn tls_trusts_the_given_authority_and_no_other() {
+    let (url, pem) = tls_server().await;
     let trusting = config(&url).certificate_authorities(pem.as_bytes()).expect("an authority");
     assert_eq!(names(&next(&mut source(trusting)).await), ["secure-n1"]);
 
-    let another = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate");
-    let wary = config(&url).certificate_authorities(another.cert.pem().as_bytes()).expect("an authority");
+    let wary = config(&url).certificate_authorities(another_authority().as_bytes()).expect("an authority");
     let message = problem(&mut source(wary)).await;
     assert!(message.contains("invalid peer certificate"), "{message}");
+}
 
-    // Where a system has no certificates, an https source cannot even begin, and says so.
-    match HttpSource::new(config(&url), NodeName::new("n1")) {
-        Ok(mut source) => assert!(problem(&mut source).await.contains("certificate")),
-        Err(problem) => assert_eq!(problem.field(), Some("certificateAuthorities")),
+/// Tells a process which URL to ask, with whom the system trusts.
+const ASKED: &str = "POD_INDEX_ASKED_WITH_THE_SYSTEMS_AUTHORITIES";
+const THIS_TEST: &str = "without_an_authority_given_tls_trusts_whom_the_system_trusts";
+
+/// Whom the system trusts is read from the environment, which a test cannot change for itself alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_authority_given_tls_trusts_whom_the_system_trusts() {
+    if let Ok(url) = std::env::var(ASKED) {
+        let said = match HttpSource::new(config(&url), NodeName::new("n1")) {
+            Ok(mut source) => tokio::select! {
+                message = until_problem(source.status()) => message,
+                pods = next(&mut source) => format!("{:?}", names(&pods)),
+            },
+            Err(problem) => problem.to_string(),
+        };
+        println!("\nanswer: {said}");
+        return;
     }
+    let (url, pem) = tls_server().await;
+    let directory = Directory::new();
+    directory.write("authority.pem", pem);
+    directory.write("another.pem", another_authority());
+    directory.write("none.pem", "");
+    for (file, expected) in [
+        ("authority.pem", "answer: [\"secure-n1\"]"),
+        ("another.pem", "invalid peer certificate"),
+        // Without any an https source cannot even begin, and says so.
+        ("none.pem", "certificateAuthorities: the system's cannot be read"),
+    ] {
+        let output = Command::new(std::env::current_exe().expect("this test"))
+            .args([THIS_TEST, "--exact", "--nocapture"])
+            .env(ASKED, &url)
+            .env("SSL_CERT_FILE", directory.at(file))
+            .env_remove("SSL_CERT_DIR")
+            .output()
+            .expect("a process");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{file}: {said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains(expected), "{file}: {said}");
+    }
+}
+
+async fn until_problem(mut status: watch::Receiver<SourceStatus>) -> String {
+    let status = status.wait_for(|status| !status.problems.is_empty()).await.expect("a living source");
+    status.problems[0].message().to_owned()
 }
