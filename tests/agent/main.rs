@@ -28,12 +28,15 @@ mod tls;
 mod top;
 mod watched;
 
+use std::path::Path;
+
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
 use serde_json::Value;
 
-use support::{Agent, Directory, manifest, run, shipped, stderr, stdout};
+use support::{Agent, Directory, binary, manifest, run, shipped, stderr, stdout};
 
 const SHIPPED: [(&str, &str); 5] = [
     ("default", "static-web-node-1"),
@@ -201,4 +204,30 @@ fn a_directory_that_is_not_there_yet_keeps_nobody_waiting() {
     std::fs::create_dir(&later).unwrap();
     std::fs::write(later.join("web.yaml"), manifest("web")).unwrap();
     agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+}
+
+/// Whoever reads `/pods` reads this: every field of the shipped manifests' pods, as it is served.
+#[test]
+fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
+    // By a path and on a node of the same name everywhere, as UIDs are hashed over both.
+    let mut command = binary(&["--pod-manifest-path", "examples/manifests", "--hostname-override", "node-1"]);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let agent = Agent::spawn(command);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mut served: Value = agent.get("/pods").json();
+    for pod in served["items"].as_array_mut().unwrap() {
+        // The time at which this agent saw it first is all that may differ.
+        let seen = pod["metadata"]["annotations"]["kubernetes.io/config.seen"].as_str().unwrap();
+        assert!(seen.parse::<Timestamp>().is_ok(), "{seen}");
+        pod["metadata"]["annotations"]["kubernetes.io/config.seen"] = "SEEN".into();
+    }
+    let sort_key = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
+    served["items"].as_array_mut().unwrap().sort_by_key(sort_key);
+    let agreed: Value = serde_json::from_str(include_str!("pods.json")).unwrap();
+    if served != agreed {
+        // To agree to this: copy it over tests/agent/pods.json.
+        let now = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pods.json");
+        std::fs::write(&now, serde_json::to_string_pretty(&served).unwrap() + "\n").unwrap();
+        panic!("tests/agent/pods.json has it otherwise than {}", now.display());
+    }
 }
