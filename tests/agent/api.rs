@@ -1,12 +1,17 @@
 //! Static pods from files and their mirrors from an API server: where the two UIDs of one pod meet.
 
-use k8s_openapi::List;
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{ByteString, List};
 use pod_index::PodMeta;
 use serde_json::{Value, json};
 
-use crate::api_server::{ApiServer, shipped};
-use crate::support::{Agent, Directory, manifest, run, stderr};
+use crate::api_server::{ApiServer, Verb, shipped};
+use crate::support::{Agent, Directory, binary, manifest, run, stderr};
+use crate::tls::Authority;
 
 pub fn pod(name: &str, node: &str, annotations: &Value) -> Value {
     json!({
@@ -18,11 +23,16 @@ pub fn pod(name: &str, node: &str, annotations: &Value) -> Value {
 
 /// A kubeconfig that names this server.
 pub fn kubeconfig(directory: &Directory, server: &ApiServer) -> String {
+    kubeconfig_with(directory, &json!({ "server": server.url() }), &json!({}))
+}
+
+/// A kubeconfig that names this server, this way, and this user.
+fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> String {
     let path = directory.0.join(".kubeconfig");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{ "name": "test", "cluster": { "server": server.url() } }],
-        "users": [{ "name": "test", "user": {} }],
+        "clusters": [{ "name": "test", "cluster": cluster }],
+        "users": [{ "name": "test", "user": user }],
         "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
     });
     std::fs::write(&path, config.to_string()).unwrap();
@@ -91,6 +101,95 @@ async fn an_api_server_that_goes_away_takes_nothing_along() {
     assert_eq!((agent.get("/readyz").code, agent.get("/pods/default/a").code), (200, 200));
     server.put("pods", &pod("b", "node-2", &json!({})));
     server.accept().await;
+    agent.until("/pods/default/b", |answer| answer.code == 200);
+}
+
+const TOKEN: &str = "a-token-that-was-issued";
+
+/// A server that shows a certificate of this authority, and lets in who bears the token, to read pods; it has one.
+async fn secure_server(authority: &Authority) -> ApiServer {
+    let (certificate, key) = authority.sign("127.0.0.1");
+    let server = ApiServer::start_with_tls(&certificate, &key).await;
+    server.grant(shipped("pod-index", &["read-only.yaml"]));
+    server.demand_token(TOKEN);
+    server.put("pods", &pod("a", "node-1", &json!({})));
+    server
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_tls_the_servers_certificate_must_be_of_the_authority_in_the_kubeconfig() {
+    let authority = Authority::new();
+    let server = secure_server(&authority).await;
+    let directory = Directory::new();
+    let trusting = |authority: &Authority, token: &str| {
+        // As JSON, bytes are base64.
+        let pem = ByteString(authority.pem.clone().into_bytes());
+        let cluster = json!({ "server": server.url(), "certificate-authority-data": pem });
+        kubeconfig_with(&directory, &cluster, &json!({ "token": token }))
+    };
+    let problem = |agent: &Agent| agent.get("/sources").json::<Value>()["sources"][0]["problems"][0].clone();
+
+    // Another authority's word for it will not do.
+    let kubeconfig = trusting(&Authority::new(), TOKEN);
+    let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig]);
+    let answer = agent.until("/readyz", |answer| answer.body.contains("certificate"));
+    assert_eq!(answer.code, 503);
+    assert!(answer.body.contains("invalid peer certificate"), "{}", answer.body);
+    let message = problem(&agent)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("invalid peer certificate"), "{message}");
+    assert_eq!(Verb::ALL.map(|verb| server.requests(verb)), [0; 6], "who is not trusted is told nothing");
+
+    // Nor will any other token.
+    trusting(&authority, "another");
+    agent.signal("HUP");
+    agent.until("/sources", |answer| answer.body.contains("Unauthorized"));
+    assert_eq!((agent.get("/readyz").code, agent.get("/pods/default/a").code), (503, 404));
+
+    trusting(&authority, TOKEN);
+    agent.signal("HUP");
+    agent.until("/readyz", |answer| answer.code == 200);
+    assert_eq!(agent.get("/pods/default/a").code, 200);
+    server.put("pods", &pod("b", "node-2", &json!({})));
+    agent.until("/pods/default/b", |answer| answer.code == 200);
+}
+
+/// In a pod, the server is told by the environment, and whom to trust and who one is by files at one absolute path. They are
+/// put there in mounts of the agent's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_pod_the_service_account_leads_to_the_api_server() {
+    let permitted =
+        Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs none /mnt"]).output().map_or_else(
+            |error| Err(error.to_string()),
+            |output| if output.status.success() { Ok(()) } else { Err(stderr(&output).to_owned()) },
+        );
+    if let Err(why) = permitted {
+        // Past the test's own capture of what it prints.
+        let _ = writeln!(std::io::stderr(), "\nNOT TESTED HERE: in a pod: {why}\n");
+        return;
+    }
+    let authority = Authority::new();
+    let server = secure_server(&authority).await;
+    let run = Directory::new();
+    let account = run.0.join("secrets/kubernetes.io/serviceaccount");
+    fs::create_dir_all(&account).unwrap();
+    for (file, text) in [("token", TOKEN), ("ca.crt", &authority.pem), ("namespace", "pod-index")] {
+        fs::write(account.join(file), text).unwrap();
+    }
+    let agent = binary(&["--api-server", "--all-nodes"]);
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", "mount --bind \"$RUN\" /var/run && exec \"$0\" \"$@\""]);
+    command.arg(agent.get_program()).args(agent.get_args());
+    for (name, _) in agent.get_envs() {
+        command.env_remove(name);
+    }
+    // Neither a kubeconfig that is named nor one at home.
+    command.env_remove("KUBECONFIG").env("HOME", &run.0).env("RUN", &run.0);
+    let port = server.port().to_string();
+    command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", &port);
+    let agent = Agent::spawn(command);
+    agent.until("/readyz", |answer| answer.code == 200);
+    assert_eq!(agent.get("/pods/default/a").code, 200);
+    server.put("pods", &pod("b", "node-2", &json!({})));
     agent.until("/pods/default/b", |answer| answer.code == 200);
 }
 

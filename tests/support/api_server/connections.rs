@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
 use super::Shared;
 use super::handle::handle;
@@ -22,11 +24,11 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) async fn bind(address: SocketAddr, shared: Arc<Shared>) -> Self {
+    pub(super) async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>, shared: Arc<Shared>) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::default();
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&connections), shared));
+        let accepting = tokio::spawn(accept(listener, tls, Arc::clone(&connections), shared));
         Self { address, accepting: Some(accepting), connections }
     }
 
@@ -55,17 +57,33 @@ impl Drop for Listener {
     }
 }
 
-async fn accept(listener: TcpListener, connections: Connections, shared: Arc<Shared>) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    connections: Connections,
+    shared: Arc<Shared>,
+) {
     loop {
         let Ok((stream, _peer)) = listener.accept().await else { continue };
-        let shared = Arc::clone(&shared);
-        let service = service_fn(move |request| handle(Arc::clone(&shared), request));
-        let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        let (shared, tls) = (Arc::clone(&shared), tls.clone());
         let mut connections = connections.lock().unwrap();
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
-            // A connection that a test cut, or that the client closed, ends in an error; that is no news.
-            let _ = connection.await;
+            match tls {
+                None => serve(stream, shared).await,
+                // Who does not like the certificate goes away.
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve(stream, shared).await;
+                    }
+                }
+            }
         });
     }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, shared: Arc<Shared>) {
+    let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+    // A connection that a test cut, or that the client closed, ends in an error; that is no news.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }

@@ -20,11 +20,17 @@ pub(super) async fn handle(
         Ok(parsed) => parsed,
         Err(refusal) => return Ok(refusal.answer()),
     };
+    let bearer = request.headers().get(header::AUTHORIZATION).cloned();
     let body = request.into_body().collect().await.map_err(Cut::other)?.to_bytes();
     let verb = parsed.verb;
     let fault = {
         let mut state = shared.lock();
         state.counts[verb as usize] += 1;
+        if let Some(token) = &state.token
+            && bearer.is_none_or(|bearer| bearer != format!("Bearer {token}"))
+        {
+            return Ok(Refusal::new(401, "Unauthorized", "Unauthorized").answer());
+        }
         if let Err(refusal) = state.rights.check(&parsed) {
             return Ok(refusal.answer());
         }

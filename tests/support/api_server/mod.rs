@@ -1,4 +1,4 @@
-//! An API server in this process, over real HTTP on loopback: what the tests of the API-server source and of the mirror
+//! An API server in this process, over real HTTP on loopback, with TLS or without: what the tests of the API-server source and of the mirror
 //! client talk to.
 //!
 //! It knows pods, nodes, Secrets, `ConfigMaps` and whatever else is posted to `/api/v1`: get, list (selectors, pages), watch (bookmarks, streaming
@@ -36,6 +36,11 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{
+    self,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 
 pub use fault::Fault;
 pub use request::Verb;
@@ -56,6 +61,7 @@ pub struct ApiServer {
     /// What is left of a listener that was told to close.
     closing: Mutex<Option<JoinHandle<()>>>,
     address: SocketAddr,
+    tls: Option<TlsAcceptor>,
 }
 
 /// What the connections share with the test.
@@ -71,6 +77,8 @@ struct State {
     /// The node that the client is, under `NodeRestriction`.
     restricted_to: Option<String>,
     rights: Rights,
+    /// Who does not bear this is nobody.
+    token: Option<String>,
     /// Watches send nothing while this is set.
     held: bool,
     /// The first thing that each watch sends after a hold comes in reverse.
@@ -103,12 +111,31 @@ impl Shared {
 impl ApiServer {
     /// A server on a free port, with nothing in it.
     pub async fn start() -> Self {
+        Self::start_on(None).await
+    }
+
+    /// The same over TLS, as who holds this certificate and this key, in PEM.
+    pub async fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        Self::start_on(Some(Arc::new(config).into())).await
+    }
+
+    async fn start_on(tls: Option<TlsAcceptor>) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 store: Store::new(),
                 faults: Faults::default(),
                 restricted_to: None,
                 rights: Rights::default(),
+                token: None,
                 held: false,
                 reversals: 0,
                 bookmarks: 0,
@@ -123,9 +150,9 @@ impl ApiServer {
             }),
             changed: channel::Sender::new(0),
         });
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Arc::clone(&shared)).await;
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), tls.clone(), Arc::clone(&shared)).await;
         let address = listener.address();
-        Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), address }
+        Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), address, tls }
     }
 
     /// A client of it, as an agent has one. Must be called within a runtime, as every client must.
@@ -136,7 +163,12 @@ impl ApiServer {
 
     /// Where it listens, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     // ------------------------------------------------------------------------- the objects, as if somebody else did it
@@ -291,7 +323,7 @@ impl ApiServer {
             // The port is free when the task that held it is gone: it was told to end, and ends in that error.
             let _ = closing.await;
         }
-        let listener = Listener::bind(self.address, Arc::clone(&self.shared)).await;
+        let listener = Listener::bind(self.address, self.tls.clone(), Arc::clone(&self.shared)).await;
         *self.listener.lock().unwrap() = Some(listener);
     }
 
@@ -312,6 +344,11 @@ impl ApiServer {
     /// got over it.
     pub fn grant(&self, rights: BTreeSet<Right>) {
         self.shared.lock().rights.grant(rights);
+    }
+
+    /// Who does not bear this token is not let in.
+    pub fn demand_token(&self, token: &str) {
+        self.shared.lock().token = Some(token.to_owned());
     }
 
     /// Every kind of request that was made so far.
