@@ -11,18 +11,21 @@ use std::time::Duration;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
 use crate::config::serve_manifests;
 use crate::support::{Agent, Answer, Directory, PATIENCE, get, manifest};
 
-/// Manifests that stay, and that come and go; pods of the API server; Secrets that they name.
+/// Manifests that stay, and that come and go; pods of the API server.
 const STAY: u64 = 60;
 const CHURN: u64 = 20;
 const PODS: u64 = 200;
-const SECRETS: u64 = 40;
+/// Secrets that they name; no divisor in common with [`PODS`], or else a pod would name the same one in all its versions.
+const SECRETS: u64 = 47;
+/// How many of these are named at any time. Of some the last pod goes, and another comes.
+const NAMED: u64 = 30;
 
 /// What one who works does in a turn.
 pub type Work<'a> = Box<dyn Fn(u64) + Send + Sync + 'a>;
@@ -125,13 +128,20 @@ impl Site {
             "json",
         ]);
         agent.until("/readyz", |answer| answer.code == 200);
+        agent.until("/references", |answer| named(answer) == SECRETS);
         agent
+    }
+
+    /// How many watches of Secrets there have been.
+    pub fn watches_begun(&self) -> u64 {
+        let begun = self.server.begun_watches_by_object();
+        begun.iter().filter(|(object, _)| object.resource == "secrets").map(|(_, begun)| begun).sum()
     }
 
     /// A pod of the API server, in one of its versions.
     fn put_pod(&self, number: u64, version: u64) {
         let mut pod = pod(&format!("pod-{number}"), "node-1", &json!({ "version": version.to_string() }));
-        let secret = format!("secret-{}", (number + version) % SECRETS);
+        let secret = format!("secret-{}", (number + 2 * version) % SECRETS);
         pod["spec"]["volumes"] = json!([{ "name": "v", "secret": { "secretName": secret } }]);
         pod["spec"]["containers"][0]["env"] = json!([{ "name": "E", "value": "e".repeat(500) }]);
         self.server.put("pods", &pod);
@@ -164,6 +174,8 @@ impl Site {
             }),
             Box::new(move |_| {
                 assert_eq!(asks("/metrics").code, 200);
+                let named = named(&asks("/references"));
+                assert!(named > NAMED, "the pods name {named} Secrets");
                 rest(200);
             }),
             Box::new(move |turn| lists(turn, agent, counts)),
@@ -231,6 +243,11 @@ impl Site {
                 && pods.iter().map(|pod| pod.name().to_owned()).collect::<BTreeSet<_>>() == expected
         });
     }
+}
+
+/// How many Secrets the agent finds named.
+fn named(references: &Answer) -> u64 {
+    references.json::<Value>()["secrets"]["objects"].as_u64().unwrap()
 }
 
 /// `/pods`, plainly, squeezed, and only if it has changed.

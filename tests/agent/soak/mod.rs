@@ -47,6 +47,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     std::fs::write(directory.join("soak.svg"), plot::svg(&samples)).unwrap();
     assert_eq!(samples.len() as u64, seconds, "somebody who worked has given up");
     println!("{}\n{}", counts.report(), samples::report(&samples));
+    println!("{} watches of Secrets", site.watches_begun());
     // Whatever happened, it knows its pods.
     site.quiet(&agent);
     let grown = growth(&samples);
