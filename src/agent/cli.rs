@@ -137,7 +137,7 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
     pub(super) checkpoint_all_pods: bool,
 
-    /// Follow what the node's pods name of Secrets and config maps, by Watch, Cache or Get; /references counts them.
+    /// Follow what the node's pods name of Secrets and config maps, by Watch; /references counts them.
     #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
     #[arg(value_parser = strategy)]
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
@@ -248,7 +248,7 @@ fn strategy(text: &str) -> Result<Strategy, &'static str> {
         "Watch" => Ok(Strategy::Watch),
         "Cache" => Ok(Strategy::Cache),
         "Get" => Ok(Strategy::Get),
-        _ => Err("must be Watch, Cache or Get"),
+        _ => Err("must be Watch"),
     }
 }
 

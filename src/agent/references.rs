@@ -35,8 +35,10 @@ impl References {
         reader: &Reader<Pod>,
         board: &Board,
     ) -> Option<Self> {
-        let options = options(settings.references?);
-        let client = client?;
+        if !settings.references {
+            return None;
+        }
+        let (client, options) = (client?, options());
         let secrets = SecretManager::new(client.clone(), options.clone());
         let config_maps = ConfigMapManager::new(client.clone(), options);
         let references = Self { secrets, config_maps };
@@ -57,9 +59,10 @@ impl References {
     }
 }
 
-/// Nobody asks the agent for an object: it is the pods' naming it that keeps a watch open, for as long as they do.
-fn options(strategy: Strategy) -> Options {
-    Options::default().strategy(strategy).idle(Duration::MAX)
+/// Nobody asks the agent for an object: it is the pods' naming it that keeps a watch open, for as long as they do. By the other
+/// strategies nothing would ever be fetched.
+fn options() -> Options {
+    Options::default().strategy(Strategy::Watch).idle(Duration::MAX)
 }
 
 #[cfg(test)]
@@ -68,6 +71,6 @@ mod tests {
 
     #[test]
     fn no_watch_ends_because_nobody_asks() {
-        assert_eq!(options(Strategy::Watch).idle_after(), Duration::MAX);
+        assert_eq!(options().idle_after(), Duration::MAX);
     }
 }

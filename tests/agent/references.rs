@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, pod};
-use crate::api_server::{ApiServer, Verb, shipped};
+use crate::api_server::{ApiServer, shipped};
 use crate::support::{Agent, Directory, run, stderr};
 
 const CANARY: &str = "canary-in-a-coal-mine";
@@ -17,7 +17,8 @@ fn secret(name: &str, data: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_tells_of_its_inside() {
     let server = ApiServer::start().await;
-    server.grant(shipped("pod-index", &["read-only.yaml", "references.yaml"]));
+    let granted = shipped("pod-index", &["read-only.yaml", "references.yaml"]);
+    server.grant(granted.clone());
     server.put("secrets", &secret("good", &json!({ "k": IN_BASE64 })));
     server.put("secrets", &secret("unreadable", &json!(CANARY)));
     let mut web = pod("web", "node-1", &json!({}));
@@ -63,18 +64,29 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
     server.remove("pods", "default", "web");
     agent.until("/references", |answer| answer.json::<Value>()["secrets"]["objects"] == 0);
     server.until("no watch but that of the pods", |server| server.open_watches() == 1).await;
-    assert_eq!(server.requests(Verb::Get), 0);
+
+    // The server refuses what is not granted; and all that is granted is used.
+    let asked = server.asked();
+    let unused: Vec<_> =
+        granted.iter().filter(|right| !asked.iter().any(|asked| right.covers(asked))).collect();
+    assert!(unused.is_empty(), "granted, and never asked for: {unused:?}");
 }
 
 #[test]
-fn references_are_refused_without_an_api_server_and_for_all_nodes() {
-    for args in [
-        &["--pod-manifest-path", "x", FLAG, "Watch"][..],
-        &["--kubeconfig", "x", "--all-nodes", FLAG, "Cache"],
-        &["--kubeconfig", "x", FLAG, "watch"],
+fn references_are_refused_without_an_api_server_for_all_nodes_and_by_strategies_that_wait_to_be_asked() {
+    let directory = Directory::new();
+    directory.write("config.yaml", "kubeconfig: x\nconfigMapAndSecretChangeDetectionStrategy: Cache\n");
+    let config = directory.0.join("config.yaml").display().to_string();
+    for (args, why) in [
+        (&["--pod-manifest-path", "x", FLAG, "Watch"][..], "needs an API server"),
+        (&["--kubeconfig", "x", "--all-nodes", FLAG, "Watch"], "not of --all-nodes"),
+        (&["--kubeconfig", "x", FLAG, "watch"], "must be Watch"),
+        (&["--kubeconfig", "x", FLAG, "Get"], "Get: an object would be fetched when somebody asks for it"),
+        (&["--config", &config], "Cache: an object would be fetched when somebody asks for it"),
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(FLAG), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(FLAG) && said.contains(why), "{said}");
     }
 }

@@ -35,6 +35,7 @@ pub(super) const DEFAULT_PORT: u16 = 10_270;
 
 /// What the agent is to do.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(super) struct Settings {
     pub(super) node: NodeName,
     pub(super) file: Option<FileSettings>,
@@ -43,8 +44,8 @@ pub(super) struct Settings {
     pub(super) mirrors: Management,
     /// Where pods are kept on disk, and which.
     pub(super) checkpoints: Option<(PathBuf, Which)>,
-    /// How the Secrets and `ConfigMaps` of the pods are followed, if they are.
-    pub(super) references: Option<Strategy>,
+    /// Whether the Secrets and `ConfigMaps` of the pods are followed.
+    pub(super) references: bool,
     pub(super) address: SocketAddr,
     /// Nothing: plain HTTP.
     pub(super) tls: Option<Arc<Tls>>,
@@ -151,12 +152,10 @@ impl Settings {
 
         let all_pods = args.checkpoint_all_pods || config.checkpoint_all_pods;
         let checkpoints = checkpoints(args.checkpoint_dir.or(config.checkpoint_dir), all_pods);
-        let references = args
+        let strategy = args
             .config_map_and_secret_change_detection_strategy
             .or(config.config_map_and_secret_change_detection_strategy);
-        if references.is_some() {
-            one_nodes_alone(api.as_ref())?;
-        }
+        let references = strategy.map(|strategy| followed(strategy, api.as_ref())).transpose()?.is_some();
 
         let mut summary = vec![["node".to_owned(), node.to_string()]];
         if let Some(FileSettings { path, period }) = &file {
@@ -185,7 +184,7 @@ impl Settings {
             mirrors,
             // Prints and keeps nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
-            references: references.filter(|_| !args.once),
+            references: references && !args.once,
             address,
             tls: tls.map(Arc::new),
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
@@ -209,7 +208,7 @@ impl Settings {
             // What writes to the API server, or follows what pods name, keeps the client it began with.
             (
                 "kubeconfig",
-                (self.mirrors != Management::Off || self.references.is_some()) && self.api != new.api,
+                (self.mirrors != Management::Off || self.references) && self.api != new.api,
             ),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
@@ -284,24 +283,26 @@ fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)
 }
 
 /// What is kept besides the index, as rows of the summary.
-fn kept(
-    checkpoints: Option<&(PathBuf, Which)>,
-    references: Option<Strategy>,
-) -> impl Iterator<Item = [String; 2]> {
+fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterator<Item = [String; 2]> {
     let checkpoints = checkpoints.map(|(path, which)| {
         let which = if *which == Which::All { "all pods" } else { "pods that ask for it" };
         ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
     });
-    let references = references.map(|strategy| ["references".to_owned(), format!("{strategy:?}")]);
+    let references = references.then(|| ["references".to_owned(), "watched".to_owned()]);
     checkpoints.into_iter().chain(references)
 }
 
-/// A node may read what its own pods name, and nothing else; and the Secrets of a whole cluster belong on no node.
-fn one_nodes_alone(api: Option<&ApiSettings>) -> Result<(), Failure> {
-    let why = match api {
-        Some(ApiSettings { all_nodes: false, .. }) => return Ok(()),
-        Some(_) => "is for the pods of this node, not of --all-nodes",
-        None => "needs an API server: --kubeconfig or --api-server",
+/// Whether what the pods name can be followed. A node may read what its own pods name, and nothing else; and the Secrets of a
+/// whole cluster belong on no node.
+fn followed(strategy: Strategy, api: Option<&ApiSettings>) -> Result<(), Failure> {
+    let why = match (strategy, api) {
+        (Strategy::Watch, Some(ApiSettings { all_nodes: false, .. })) => return Ok(()),
+        (Strategy::Watch, Some(_)) => "is for the pods of this node, not of --all-nodes".to_owned(),
+        (Strategy::Watch, None) => "needs an API server: --kubeconfig or --api-server".to_owned(),
+        (Strategy::Cache | Strategy::Get, _) => format!(
+            "{strategy:?}: an object would be fetched when somebody asks for it, and nobody can ask the agent for one; \
+             it follows them by Watch"
+        ),
     };
     Err(Failure::Usage(format!("--config-map-and-secret-change-detection-strategy {why}")))
 }
