@@ -106,6 +106,18 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_ALL_NODES")]
     pub(super) all_nodes: bool,
 
+    /// Of the API server's pods, only those of this namespace.
+    #[arg(long, env = "POD_INDEX_NAMESPACE", value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
+
+    /// Of the API server's pods, only those whose labels this selects, such as app=web,tier!=test.
+    #[arg(long, env = "POD_INDEX_POD_SELECTOR", value_name = "SELECTOR")]
+    pub(super) pod_selector: Option<String>,
+
+    /// Of the API server's pods, only those whose fields this selects, such as status.phase=Running.
+    #[arg(long, env = "POD_INDEX_POD_FIELD_SELECTOR", value_name = "SELECTOR")]
+    pub(super) pod_field_selector: Option<String>,
+
     /// The node's name, instead of the host's.
     #[arg(long, visible_alias = "node-name", env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
     pub(super) hostname_override: Option<String>,

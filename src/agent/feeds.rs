@@ -108,11 +108,11 @@ impl Feeds {
                 Ok((source, status))
             })?);
         }
-        if let (Some(ApiSettings { all_nodes, .. }), Some(client)) = (settings.api.clone(), client) {
+        if let (Some(api), Some(client)) = (settings.api.clone(), client) {
             let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
             prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
-                let server = ApiServer::new(client.clone());
-                let source = if all_nodes { server } else { server.node(&node) }.pods();
+                let server = api.selection.of(ApiServer::new(client.clone()));
+                let source = if api.all_nodes { server } else { server.node(&node) }.pods();
                 let status = source.status();
                 board.join(Source::Api, status.clone());
                 Ok((source, status))

@@ -87,6 +87,96 @@ async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
     translates_to(mirror.uid());
 }
 
+/// A pod that can be selected by more than its node.
+fn selectable(namespace: &str, name: &str, app: &str, phase: &str) -> Value {
+    let mut pod = pod(name, "node-1", &json!({}));
+    pod["metadata"]["namespace"] = json!(namespace);
+    pod["metadata"]["labels"] = json!({ "app": app });
+    pod["status"] = json!({ "phase": phase });
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_the_api_servers_pods_those_are_followed_that_are_selected() {
+    let server = ApiServer::start().await;
+    for (namespace, name, app, phase) in [
+        ("a", "meant", "web", "Running"),
+        ("b", "in-another-namespace", "web", "Running"),
+        ("a", "with-another-label", "db", "Running"),
+        ("a", "in-another-phase", "web", "Pending"),
+    ] {
+        server.put("pods", &selectable(namespace, name, app, phase));
+    }
+    let mut elsewhere = selectable("a", "on-another-node", "web", "Running");
+    elsewhere["spec"]["nodeName"] = json!("node-2");
+    server.put("pods", &elsewhere);
+    let directory = Directory::new();
+    let config = directory.0.join(".config.yaml");
+    let select = |fields: &str| {
+        let text =
+            format!("kubeconfig: .kubeconfig\nnodeName: node-1\nnamespace: a\npodFieldSelector: {fields}\n");
+        std::fs::write(&config, text).unwrap();
+    };
+    kubeconfig(&directory, &server);
+    select("status.phase=Running");
+    let agent = Agent::start(&["--config", config.to_str().unwrap(), "--pod-selector", "app=web,app!=db"]);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let names = || {
+        let list: List<Pod> = agent.get("/pods").json();
+        let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names(), ["meant"]);
+    // No other pod has come this far.
+    let sources = agent.get("/sources").body;
+    let origin = "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=node-1,status.phase=Running&labelSelector=app=web,app!=db";
+    assert!(sources.contains(origin), "{sources}");
+
+    server.put("pods", &selectable("a", "in-another-phase", "web", "Running"));
+    agent.until("/pods/a/in-another-phase", |answer| answer.code == 200);
+    server.put("pods", &selectable("a", "meant", "db", "Running"));
+    agent.until("/pods/a/meant", |answer| answer.code == 404);
+
+    // The selection can change while the agent runs.
+    server.put("pods", &selectable("a", "waiting", "web", "Pending"));
+    select("status.phase=Pending");
+    agent.signal("HUP");
+    agent.until("/pods/a/in-another-phase", |answer| answer.code == 404);
+    assert_eq!(names(), ["waiting"]);
+}
+
+#[test]
+fn a_selection_that_cannot_be_meant_is_exit_code_2() {
+    for (args, why) in [
+        (
+            &["--api-server", "--pod-selector", "app=a b"][..],
+            "--pod-selector \"app=a b\": in \"app=a b\": must consist of",
+        ),
+        (&["--api-server", "--pod-field-selector", "Running"], "--pod-field-selector \"Running\": in"),
+        (&["--api-server", "--namespace", "a/pods"], "--namespace \"a/pods\": must consist of"),
+        (&["--pod-manifest-path", "x", "--namespace", "a"], "--namespace needs an API server"),
+        (
+            &[
+                "--kubeconfig",
+                "x",
+                "--pod-manifest-path",
+                "x",
+                "--node-name",
+                "n",
+                "--manage-mirror-pods",
+                "--pod-selector",
+                "a",
+            ],
+            "--manage-mirror-pods has to see all pods of the node, and --pod-selector leaves some out",
+        ),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_that_goes_away_takes_nothing_along() {
     let server = ApiServer::start().await;

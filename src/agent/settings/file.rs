@@ -28,6 +28,9 @@ pub(super) struct ConfigFile {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) api_server: bool,
     pub(super) all_nodes: bool,
+    pub(super) namespace: Option<String>,
+    pub(super) pod_selector: Option<String>,
+    pub(super) pod_field_selector: Option<String>,
     #[serde(alias = "nodeName")]
     pub(super) hostname_override: Option<String>,
     pub(super) manage_mirror_pods: bool,

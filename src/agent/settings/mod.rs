@@ -5,6 +5,7 @@
 mod documented;
 mod duration;
 mod file;
+mod selection;
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,6 +25,7 @@ use crate::sources::{NodeName, Problem};
 
 pub(super) use self::duration::GoDuration;
 use self::file::ConfigFile;
+use self::selection::Selection;
 
 /// How often the file and http sources look, unless told otherwise. Zero means this too, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
@@ -89,6 +91,22 @@ pub(super) struct ApiSettings {
     /// Nothing: found out from the surroundings.
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) all_nodes: bool,
+    pub(super) selection: Selection,
+}
+
+impl ApiSettings {
+    /// What makes a client another one, and what it may see.
+    fn server(&self) -> (Option<&Path>, bool) {
+        (self.kubeconfig.as_deref(), self.all_nodes)
+    }
+
+    /// For people: which server, and which of its pods.
+    fn words(&self) -> String {
+        let Self { kubeconfig, all_nodes, selection } = self;
+        let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
+        let nodes = if *all_nodes { "all nodes" } else { "this node" };
+        format!("{server}, pods of {nodes}{}", selection.words())
+    }
 }
 
 impl Settings {
@@ -130,10 +148,15 @@ impl Settings {
         let ca = args.manifest_url_ca.or(config.manifest_url_ca);
         let http =
             url.as_deref().map(|url| http(url, &headers, ca.as_deref(), http_period, &node)).transpose()?;
+        let selection = Selection::new(
+            args.namespace.or(config.namespace),
+            args.pod_selector.or(config.pod_selector),
+            args.pod_field_selector.or(config.pod_field_selector),
+        )?;
         let kubeconfig = args.kubeconfig.or(config.kubeconfig);
+        let is_asked_for = kubeconfig.is_some() || args.api_server || config.api_server;
         let all_nodes = args.all_nodes || config.all_nodes;
-        let api = (kubeconfig.is_some() || args.api_server || config.api_server)
-            .then_some(ApiSettings { kubeconfig, all_nodes });
+        let api = api(is_asked_for, ApiSettings { kubeconfig, all_nodes, selection })?;
         if file.is_none() && http.is_none() && api.is_none() {
             let message =
                 "no pods to read: give --pod-manifest-path, --manifest-url, --kubeconfig or --api-server";
@@ -147,7 +170,7 @@ impl Settings {
             // Prints and writes nothing.
             _ if args.once => Management::Off,
             Management::Off => Management::Off,
-            asked => manageable(is_named, has_static_pods, api.is_some()).map(|()| asked)?,
+            asked => manageable(is_named, has_static_pods, api.as_ref()).map(|()| asked)?,
         };
 
         let all_pods = args.checkpoint_all_pods || config.checkpoint_all_pods;
@@ -165,11 +188,7 @@ impl Settings {
             let headers = headers.len();
             summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
         }
-        if let Some(ApiSettings { kubeconfig, all_nodes }) = &api {
-            let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
-            let nodes = if *all_nodes { "all nodes" } else { "this node" };
-            summary.push(["api".to_owned(), format!("{server}, pods of {nodes}")]);
-        }
+        summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
         if mirrors != Management::Off {
             let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
             summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
@@ -208,7 +227,7 @@ impl Settings {
             // What writes to the API server, or follows what pods name, keeps the client it began with.
             (
                 "kubeconfig",
-                (self.mirrors != Management::Off || self.references) && self.api != new.api,
+                (self.mirrors != Management::Off || self.references) && self.api_server() != new.api_server(),
             ),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
@@ -218,6 +237,10 @@ impl Settings {
         ]
         .into_iter()
         .find_map(|(name, differs)| differs.then_some(name))
+    }
+
+    fn api_server(&self) -> Option<(Option<&Path>, bool)> {
+        self.api.as_ref().map(ApiSettings::server)
     }
 
     fn tls_files(&self) -> Option<&TlsFiles> {
@@ -292,6 +315,17 @@ fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterat
     checkpoints.into_iter().chain(references)
 }
 
+/// The API server, if it is asked for. What selects among its pods is of no use without.
+fn api(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>, Failure> {
+    match settings.selection.flag() {
+        Some(flag) if !is_asked_for => {
+            let message = format!("{flag} needs an API server: --kubeconfig or --api-server");
+            Err(Failure::Usage(message))
+        }
+        _ => Ok(is_asked_for.then_some(settings)),
+    }
+}
+
 /// Whether what the pods name can be followed. A node may read what its own pods name, and nothing else; and the Secrets of a
 /// whole cluster belong on no node.
 fn followed(strategy: Strategy, api: Option<&ApiSettings>) -> Result<(), Failure> {
@@ -318,10 +352,15 @@ fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
     }
 }
 
-/// Whether mirror pods can be managed. Without static pods every mirror would be an orphan, and a guessed node may be
-/// another one's.
-fn manageable(is_named: bool, has_static_pods: bool, has_api: bool) -> Result<(), Failure> {
-    let missing = match (is_named, has_static_pods, has_api) {
+/// Whether mirror pods can be managed. Without static pods every mirror would be an orphan, a guessed node may be another
+/// one's, and of mirrors that are left out it would be taken that there are none.
+fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) -> Result<(), Failure> {
+    if let Some(flag) = api.and_then(|api| api.selection.flag()) {
+        let message =
+            format!("--manage-mirror-pods has to see all pods of the node, and {flag} leaves some out");
+        return Err(Failure::Usage(message));
+    }
+    let missing = match (is_named, has_static_pods, api.is_some()) {
         (false, ..) => "the node's name: give --node-name",
         (_, false, _) => "static pods: give --pod-manifest-path or --manifest-url",
         (.., false) => "an API server: give --kubeconfig or --api-server",

@@ -36,7 +36,7 @@ mod decode;
 mod defaults;
 mod field;
 mod locate;
-mod names;
+pub(crate) mod names;
 mod references;
 mod validate;
 

@@ -6,7 +6,7 @@ const LONGEST_LABEL: usize = 63;
 const LONGEST_SUBDOMAIN: usize = 253;
 
 /// A DNS-1123 label: a namespace, a container, a volume.
-pub(super) fn dns_label(name: &str) -> Option<&'static str> {
+pub(crate) fn dns_label(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("must not be empty"),
         _ if name.len() > LONGEST_LABEL => Some("must be no more than 63 characters"),
@@ -18,7 +18,7 @@ pub(super) fn dns_label(name: &str) -> Option<&'static str> {
 }
 
 /// A DNS-1123 subdomain: a pod.
-pub(super) fn dns_subdomain(name: &str) -> Option<&'static str> {
+pub(crate) fn dns_subdomain(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("must not be empty"),
         _ if name.len() > LONGEST_SUBDOMAIN => Some("must be no more than 253 characters"),
@@ -30,7 +30,7 @@ pub(super) fn dns_subdomain(name: &str) -> Option<&'static str> {
 }
 
 /// A key of labels or annotations: an optional subdomain, `/`, and a name.
-pub(super) fn qualified_name(key: &str) -> Option<&'static str> {
+pub(crate) fn qualified_name(key: &str) -> Option<&'static str> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -49,7 +49,7 @@ pub(super) fn qualified_name(key: &str) -> Option<&'static str> {
 }
 
 /// A value of a label; it may be empty.
-pub(super) fn label_value(value: &str) -> Option<&'static str> {
+pub(crate) fn label_value(value: &str) -> Option<&'static str> {
     match value {
         "" => None,
         _ if value.len() > LONGEST_LABEL => Some("must be no more than 63 characters"),
