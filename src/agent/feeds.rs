@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Sender, TrySendError};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -80,7 +80,7 @@ impl Feeds {
                 // Whoever wants it no longer means it.
                 let update = Some(SourceUpdate::Set(Vec::new()));
                 let report = Report { source, update, sound: true };
-                let _ = tokio::task::block_in_place(|| self.reports.send(report));
+                let _ = say(&self.reports, report);
                 self.board.leave(source);
             }
         }
@@ -195,11 +195,19 @@ async fn pass_on(
             continue;
         }
         was_sound = sound;
-        // Waits while the writer is behind, and with it the source, which then has fewer and newer things to say.
-        let sent = tokio::task::block_in_place(|| reports.send(Report { source, update, sound }));
-        if sent.is_err() {
+        if say(&reports, Report { source, update, sound }).is_err() {
             return;
         }
+    }
+}
+
+/// Waits while the writer is behind, and with it the source, which then has fewer and newer things to say. Another thread takes
+/// over meanwhile, so that there would be one for each change if it were not asked first whether there is anything to wait for.
+fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
+    match reports.try_send(report) {
+        Ok(()) => Ok(()),
+        Err(TrySendError::Full(report)) => tokio::task::block_in_place(|| reports.send(report)).map_err(drop),
+        Err(TrySendError::Disconnected(_)) => Err(()),
     }
 }
 
@@ -224,6 +232,17 @@ mod tests {
 
     use super::*;
     use crate::sources::NodeName;
+
+    /// To wait takes another thread, and this runtime has none: it would panic.
+    #[tokio::test]
+    async fn a_report_for_which_there_is_room_takes_no_other_thread() {
+        let (reports, received) = bounded(1);
+        let report = || Report { source: Source::File, update: None, sound: true };
+        assert_eq!(say(&reports, report()), Ok(()));
+        assert_eq!(received.len(), 1);
+        drop(received);
+        assert_eq!(say(&reports, report()), Err(()));
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_source_that_panics_is_started_again() {
