@@ -6,7 +6,7 @@
 //! | time for the handshake, where the agent speaks TLS | clients that open and do not shake hands |
 //! | time for a request's head, idle time between requests included | slow headers |
 //! | size and number of headers | long URLs, many headers |
-//! | time without a byte taken | clients that ask and do not read |
+//! | time without a byte taken, and a least rate | clients that ask and do not read, or hardly |
 //! | time for all to end, at the end | all of the above, at shutdown |
 //! | the name it is called by, on loopback | pages of others, in a browser on this machine |
 //!
@@ -38,7 +38,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
 
-use self::stall::StallGuard;
+use self::stall::{Bounds, StallGuard};
 pub(super) use self::tag::Tags;
 use super::board::Board;
 use super::log::Log;
@@ -58,8 +58,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 * 1024;
 /// How many headers it may have.
 const HEADERS: usize = 64;
-/// How long a client may take no byte of its answer.
-const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How slowly a client may take its answer. Half a minute is for what a socket's buffer, of some megabytes, hides of one that
+/// takes it steadily: it has to be a third empty before it takes more.
+const SLOWNESS: Bounds =
+    Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
 /// How long requests under way may take to end once the agent is to leave.
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long to wait when a connection cannot be accepted, for instance for want of a file descriptor.
@@ -153,7 +155,7 @@ async fn meet(
     stop: watch::Receiver<bool>,
 ) {
     let Some(tls) = tls else {
-        return converse(StallGuard::new(stream, STALL_TIMEOUT), router, stop).await;
+        return converse(StallGuard::new(stream, SLOWNESS), router, stop).await;
     };
     let greeting = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&tls, stream));
     let greeted = tokio::select! {
@@ -175,7 +177,7 @@ async fn meet(
 /// Shakes hands; nothing if the client does not know that it should.
 async fn greet(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<StallGuard<TcpStream>>>> {
     let speaks_tls = tls::speaks_tls(&stream).await?;
-    let stream = StallGuard::new(stream, STALL_TIMEOUT);
+    let stream = StallGuard::new(stream, SLOWNESS);
     if !speaks_tls {
         return tls::turn_away(stream, SPEAK_TLS).await.map(|()| None);
     }

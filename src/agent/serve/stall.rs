@@ -1,4 +1,4 @@
-//! A connection that is given up when its peer takes nothing for too long.
+//! A connection that is given up when its peer takes nothing for too long, or too little.
 
 use std::io;
 use std::pin::Pin;
@@ -8,32 +8,57 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails a write that has waited for `timeout` without a byte being taken. Reads are passed through.
+/// How slow a peer may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// How long it may take no byte.
+    pub(super) stall: Duration,
+    /// How many bytes a second it has to take as long as there are any.
+    pub(super) rate: u32,
+    /// How far it may be behind that.
+    pub(super) credit: Duration,
+}
+
+/// Fails a write whose peer is slower than the bounds allow. Only the time counts in which there is something to write and
+/// the peer does not take it. Reads are passed through.
+///
+/// Waiting uses the credit up, and each byte that is taken gives back as much of it as the least rate has it take.
 pub(super) struct StallGuard<S> {
     stream: S,
-    timeout: Duration,
-    /// Runs while `waiting`.
+    bounds: Bounds,
+    credit: Duration,
+    /// Nothing: it does not wait, and `deadline` means nothing.
+    waiting_since: Option<Instant>,
     deadline: Pin<Box<Sleep>>,
-    waiting: bool,
 }
 
 impl<S> StallGuard<S> {
-    pub(super) fn new(stream: S, timeout: Duration) -> Self {
-        Self { stream, timeout, deadline: Box::pin(sleep(timeout)), waiting: false }
+    pub(super) fn new(stream: S, bounds: Bounds) -> Self {
+        let deadline = Box::pin(sleep(bounds.stall));
+        Self { stream, bounds, credit: bounds.credit, waiting_since: None, deadline }
     }
 
-    /// Lets `written` through, and fails it once it has been pending for too long.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.waiting = false;
-            return written;
+    /// Lets `written` through, so many bytes of it, and fails it once it has been pending for too long.
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+        bytes: impl FnOnce(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(done) = written {
+            let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            let bytes = u32::try_from(done.as_ref().map_or(0, bytes)).unwrap_or(u32::MAX);
+            let earned = Duration::from_secs(bytes.into()) / self.bounds.rate;
+            self.credit = self.bounds.credit.min(self.credit.saturating_sub(waited) + earned);
+            return Poll::Ready(done);
         }
-        if !self.waiting {
-            self.waiting = true;
-            self.deadline.as_mut().reset(Instant::now() + self.timeout);
+        if self.waiting_since.is_none() {
+            let now = Instant::now();
+            self.waiting_since = Some(now);
+            self.deadline.as_mut().reset(now + self.bounds.stall.min(self.credit));
         }
         ready!(self.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing, or too little")))
     }
 }
 
@@ -50,7 +75,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(cx, written)
+        self.watch(cx, written, |bytes| *bytes)
     }
 
     fn poll_write_vectored(
@@ -59,7 +84,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(cx, written)
+        self.watch(cx, written, |bytes| *bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -68,48 +93,88 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.watch(cx, flushed)
+        self.watch(cx, flushed, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.watch(cx, shut)
+        self.watch(cx, shut, |()| 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_nothing_is_given_up() {
-        let (ours, _theirs) = duplex(16);
-        let mut guarded = StallGuard::new(ours, Duration::from_secs(10));
+    const RATE: usize = 1024;
+
+    /// The two ends of a connection that holds so many bytes.
+    fn guarded(bytes: usize) -> (StallGuard<DuplexStream>, DuplexStream) {
+        let (ours, theirs) = duplex(bytes);
+        let (stall, credit) = (Duration::from_secs(10), Duration::from_secs(30));
+        (StallGuard::new(ours, Bounds { stall, rate: u32::try_from(RATE).unwrap(), credit }), theirs)
+    }
+
+    /// Takes so many bytes every so often, to the end; how many it were.
+    async fn take(mut stream: DuplexStream, bytes: usize, every: Duration) -> usize {
+        let (mut all, mut buf) = (0, vec![0; bytes]);
+        loop {
+            sleep(every).await;
+            match stream.read(&mut buf).await {
+                Ok(read) if read > 0 => all += read,
+                _ => return all,
+            }
+        }
+    }
+
+    /// After how many seconds the writer gives up.
+    async fn given_up(guarded: &mut StallGuard<DuplexStream>, bytes: usize) -> u64 {
         let started = Instant::now();
-        let error = guarded.write_all(&[0; 17]).await.unwrap_err();
+        let error = guarded.write_all(&vec![0; bytes]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(started.elapsed().as_secs(), 10);
+        started.elapsed().as_secs()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_peer_that_goes_on_taking_is_served_to_the_end() {
-        let (ours, mut theirs) = duplex(16);
-        let mut guarded = StallGuard::new(ours, Duration::from_secs(10));
-        let reader = tokio::spawn(async move {
-            let mut all = Vec::new();
-            let mut buf = [0; 16];
-            loop {
-                sleep(Duration::from_secs(9)).await;
-                match theirs.read(&mut buf).await {
-                    Ok(n) if n > 0 => all.extend_from_slice(&buf[..n]),
-                    _ => return all.len(),
-                }
-            }
-        });
-        guarded.write_all(&[7; 160]).await.unwrap();
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (mut guarded, _theirs) = guarded(16);
+        assert_eq!(given_up(&mut guarded, 17).await, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_a_byte_now_and_then_is_given_up() {
+        let (mut guarded, theirs) = guarded(16);
+        tokio::spawn(take(theirs, 1, Duration::from_secs(9)));
+        assert_eq!(given_up(&mut guarded, 1000).await, 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_half_of_what_it_should_is_given_up_once_its_credit_is_used_up() {
+        let (mut guarded, theirs) = guarded(RATE);
+        tokio::spawn(take(theirs, RATE, Duration::from_secs(2)));
+        // Half of each second is lost.
+        let seconds = given_up(&mut guarded, 1000 * RATE).await;
+        assert!((58..=62).contains(&seconds), "{seconds} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_peer_that_takes_as_much_as_it_should_is_served_to_the_end() {
+        let (mut guarded, theirs) = guarded(9 * RATE);
+        let taking = tokio::spawn(take(theirs, 9 * RATE, Duration::from_secs(9)));
+        guarded.write_all(&vec![7; 1000 * RATE]).await.unwrap();
         drop(guarded);
-        assert_eq!(reader.await.unwrap(), 160);
+        assert_eq!(taking.await.unwrap(), 1000 * RATE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_in_which_there_is_nothing_to_write_does_not_count() {
+        let (mut guarded, mut theirs) = guarded(16);
+        for _ in 0..100 {
+            guarded.write_all(&[0; 16]).await.unwrap();
+            sleep(Duration::from_secs(60)).await;
+            theirs.read_exact(&mut [0; 16]).await.unwrap();
+        }
     }
 }
