@@ -79,8 +79,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     metrics.mirrors(&mirrors, &reader);
     let debug = settings.debug_endpoints.then(|| log.clone());
-    let app =
-        App { reader, board, mirrors, references, metrics: Arc::new(metrics), tags: Tags::new(), debug };
+    let connections = metrics.connections();
+    let metrics = Arc::new(metrics);
+    let app = App { reader, board, mirrors, references, metrics, tags: Tags::new(), debug, connections };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };

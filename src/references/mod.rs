@@ -16,8 +16,12 @@
 //! pod that goes and one that comes, is followed without a gap (k/k#36984, k/k#107824). A pod that has ended (phase
 //! `Failed` or `Succeeded`) needs nothing and is unregistered.
 //!
+//! # Cost
 //! A read of an object that has come takes no lock and waits for nobody, as one of the index. Unlike that, it writes to what
 //! readers share: the object's reference count, and about once a second the time at which it was asked for.
+//!
+//! A watch is a request that does not end, and kube's client speaks HTTP/1.1: each object that is followed by
+//! [`Strategy::Watch`] takes a connection, and with it a descriptor.
 //!
 //! # The fields
 //! | field of the pod | names a |

@@ -1,12 +1,14 @@
 //! `/metrics`: the names that dashboards and alerts rely on, and that the numbers are true.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
+use std::process::Command;
 
 use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, manifest};
+use crate::support::{Agent, Directory, binary, manifest, shipped};
 
 const REFERENCES: &str = "--config-map-and-secret-change-detection-strategy";
 
@@ -97,6 +99,29 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
     let metrics = agent.get("/metrics").body;
     assert_eq!(value(&metrics, r#"pod_index_desired_pods{static=""}"#), 2);
     assert_eq!(value(&metrics, "pod_index_publications_total"), published + 1);
+}
+
+#[test]
+fn the_connections_are_counted_and_so_are_the_descriptors_that_there_may_be() {
+    let manifests = shipped();
+    let agent = binary(&["--pod-manifest-path", manifests.to_str().unwrap()]);
+    let mut limited = Command::new("bash");
+    limited.args(["-c", r#"ulimit -n 700; exec "$0" "$@""#]).arg(agent.get_program()).args(agent.get_args());
+    for (name, _) in agent.get_envs() {
+        limited.env_remove(name);
+    }
+    let agent = Agent::spawn(limited);
+    let open = |connections| {
+        agent.until("/metrics", |answer| value(&answer.body, "pod_index_http_connections") == connections)
+    };
+    // The one that asks.
+    let metrics = open(1).body;
+    assert_eq!(value(&metrics, "process_max_fds"), 700);
+    let held: Vec<_> = (0..50).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
+    let metrics = open(51).body;
+    assert!(value(&metrics, "process_open_fds") > 50, "{metrics}");
+    drop(held);
+    open(1);
 }
 
 /// One that does all there is to be told of, but for TLS.

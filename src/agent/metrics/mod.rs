@@ -22,7 +22,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use self::checkpoints::Checkpoints;
@@ -84,6 +84,13 @@ impl Metrics {
     /// Whether the certificate is as it should be, where the agent speaks TLS.
     pub(super) fn tls(&mut self, tls: &Arc<Tls>) {
         self.ours().register_collector(Box::new(Certificate(Arc::clone(tls))));
+    }
+
+    /// How many connections are open; whoever serves them counts.
+    pub(super) fn connections(&mut self) -> Gauge {
+        let connections = Gauge::default();
+        self.ours().register("http_connections", "Open connections of clients", connections.clone());
+        connections
     }
 
     /// Where a part registers what it has to tell: each name there is prefixed with `pod_index_`.

@@ -27,6 +27,10 @@ impl Collector for Process {
             let open = number(open.count().saturating_sub(1));
             gauge(&mut encoder, "process_open_fds", "Number of open file descriptors.", open)?;
         }
+        if let Some(most) = most_descriptors() {
+            let help = "Maximum number of open file descriptors.";
+            gauge(&mut encoder, "process_max_fds", help, most)?;
+        }
         if let Some(seconds) = cpu_seconds() {
             let help = "Total user and system CPU time spent in seconds.";
             let encoder =
@@ -41,6 +45,13 @@ fn resident_memory() -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
+}
+
+/// As `getrlimit` would say it. Nothing where there is no limit, which no kernel allows.
+fn most_descriptors() -> Option<i64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 fn cpu_seconds() -> Option<f64> {

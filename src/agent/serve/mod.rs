@@ -32,6 +32,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -86,6 +87,8 @@ pub(super) struct App {
     pub(super) tags: Tags,
     /// What clients may change, if they may.
     pub(super) debug: Option<Log>,
+    /// How many connections are open.
+    pub(super) connections: Gauge,
 }
 
 /// Serves until `stop` becomes true, and then until the requests under way are answered.
@@ -97,6 +100,7 @@ pub(super) async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let connections = app.connections.clone();
     let router = routes::router(app);
     let router = if is_private { host::checked(router) } else { router };
     let mut tasks = JoinSet::new();
@@ -112,6 +116,11 @@ pub(super) async fn serve(
                 make_room(&mut oldest_first);
                 let is_greeted = Arc::new(AtomicBool::new(tls.is_none()));
                 let met = meet(stream, tls.clone(), Arc::clone(&is_greeted), router.clone(), stop.clone());
+                let counted = Counted::new(&connections);
+                let met = async move {
+                    met.await;
+                    drop(counted);
+                };
                 oldest_first.push_back(Connection { task: tasks.spawn(met), is_greeted });
             }
             Err(error) => {
@@ -131,6 +140,22 @@ pub(super) async fn serve(
 struct Connection {
     task: AbortHandle,
     is_greeted: Arc<AtomicBool>,
+}
+
+/// A connection that is open as long as this is there; one that is ended goes with its task.
+struct Counted(Gauge);
+
+impl Counted {
+    fn new(connections: &Gauge) -> Self {
+        connections.inc();
+        Self(connections.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// Ends the oldest connection if there are too many, of those first that have not shaken hands. Honest ones are short, so the
