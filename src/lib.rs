@@ -47,8 +47,9 @@
 //!   nothing, counts no shared reference and writes to no memory that another reader uses; so readers on many threads do
 //!   not slow each other down. (What gives you something to keep, as [`Reader::snapshot`] and the look-ups of [`Reader`]
 //!   itself, counts a shared reference);
-//! * **a reader never frees**, the last handle of an index that has no writer any more apart. What was replaced waits in the
-//!   writer's retire queue until no reader holds it, so replacing a hundred thousand pods makes no reader pay for freeing them;
+//! * **a reader never frees**, the last handle of an index that has no writer any more apart. What was replaced waits in
+//!   the writer's retire queue until no reader holds it, so replacing a hundred thousand pods makes no reader pay for
+//!   freeing them;
 //! * **whole-set reads are views.** [`Snapshot::pods`] and its like are O(1) to obtain and copy nothing.
 //!
 //! # Which handle?

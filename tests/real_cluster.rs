@@ -6,8 +6,8 @@
 //! KUBECONFIG=~/.kube/config cargo test --features kube --test real_cluster the_index -- --ignored
 //! ```
 //!
-//! To keep the mirror pods of a node that is registered for the test and deleted after it, in the namespace `default`; nothing
-//! else is touched, but do it in a cluster that is there to be tried on:
+//! To keep the mirror pods of a node that is registered for the test and deleted after it, in the namespace `default`;
+//! nothing else is touched, but do it in a cluster that is there to be tried on:
 //!
 //! ```text
 //! KUBECONFIG=~/.kube/config cargo test --features kube --test real_cluster mirrors -- --ignored

@@ -1,7 +1,7 @@
 //! What the file source logs.
 //!
-//! Alone in its process: whether a place in the code logs is worked out once, when it is first come to, and a test beside this
-//! one may come to it before there is a log.
+//! Alone in its process: whether a place in the code logs is worked out once, when it is first come to, and a test beside
+//! this one may come to it before there is a log.
 #![cfg(all(feature = "sources", target_os = "linux"))]
 
 mod sources_support;

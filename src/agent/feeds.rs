@@ -201,8 +201,9 @@ async fn pass_on(
     }
 }
 
-/// Waits while the writer is behind, and with it the source, which then has fewer and newer things to say. Another thread takes
-/// over meanwhile, so that there would be one for each change if it were not asked first whether there is anything to wait for.
+/// Waits while the writer is behind, and with it the source, which then has fewer and newer things to say. Another thread
+/// takes over meanwhile, so that there would be one for each change if it were not asked first whether there is anything
+/// to wait for.
 fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     match reports.try_send(report) {
         Ok(()) => Ok(()),

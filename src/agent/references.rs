@@ -59,8 +59,8 @@ impl References {
     }
 }
 
-/// Nobody asks the agent for an object: it is the pods' naming it that keeps a watch open, for as long as they do. By the other
-/// strategies nothing would ever be fetched.
+/// Nobody asks the agent for an object: it is the pods' naming it that keeps a watch open, for as long as they do. By the
+/// other strategies nothing would ever be fetched.
 fn options() -> Options {
     Options::default().strategy(Strategy::Watch).idle(Duration::MAX)
 }

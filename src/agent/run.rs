@@ -26,8 +26,9 @@ use super::signals::{Hangups, Signals};
 use super::{checkpoints, feeds, format, systemd, table};
 use crate::{PodMeta, Reader, Snapshot};
 
-/// How many threads there may be for what blocks: one for each source that reads or waits for the writer, one for each name that
-/// is looked up. With the others they stay below what the unit allows (`TasksMax`); what finds none free waits for one.
+/// How many threads there may be for what blocks: one for each source that reads or waits for the writer, one for each
+/// name that is looked up. With the others they stay below what the unit allows (`TasksMax`); what finds none free waits
+/// for one.
 const BLOCKING: usize = 16;
 
 /// Runs the agent to its end. `given` is what is resolved anew when the agent is told to.

@@ -1,4 +1,5 @@
-//! What can be wrong with a checkpoint, or with the place for them. It names the file, and tells of the pod in it no more than its name.
+//! What can be wrong with a checkpoint, or with the place for them. It names the file, and tells of the pod in it no more
+//! than its name.
 
 use std::fmt;
 use std::path::Path;

@@ -33,8 +33,8 @@ pub(super) struct Keeper<D> {
     files: HashMap<String, Option<u64>>,
     /// How many of them are known to be there.
     whole: usize,
-    /// Those of them that nobody could read, of whose pods nothing was heard yet. The first pass leaves them alone: that their
-    /// pods are not in the index says nothing, as they could not be restored.
+    /// Those of them that nobody could read, of whose pods nothing was heard yet. The first pass leaves them alone: that
+    /// their pods are not in the index says nothing, as they could not be restored.
     unread: BTreeSet<String>,
     /// The snapshot that the files were compared with last.
     seen: Option<Arc<Snapshot<Pod>>>,

@@ -14,29 +14,31 @@
 //! changes add up to one difference.
 //!
 //! # What is promised
-//! * **What is acknowledged is not lost.** Once [`Checkpointing::wait_for`] says that a generation is on disk, no kill, crash or
-//!   loss of power takes any of its pods away or brings a removed one back (but for what could not be read, below). A file is written under another name, synced,
-//!   renamed, and the directory is synced; only then is anything acknowledged.
+//! * **What is acknowledged is not lost.** Once [`Checkpointing::wait_for`] says that a generation is on disk, no kill,
+//!   crash or loss of power takes any of its pods away or brings a removed one back (but for what could not be read,
+//!   below). A file is written under another name, synced, renamed, and the directory is synced; only then is anything
+//!   acknowledged.
 //! * **A file is whole or not there.** Its checksum is looked at when it is read.
 //! * **One bad file costs no other.** A torn, a foreign or a newer file is set aside (renamed to
 //!   `….unusable`) and told of by name. What is not named like a checkpoint is never touched; what is, and is
 //!   no regular file, is left alone until its pod has a checkpoint to take its place.
-//! * **What cannot be read is not bad.** It is read several times within a second, as a process may be short of descriptors
-//!   for a moment; then it is told of, left in place, and read again at the next start. Until then its pod is missing, and the
-//!   file goes only if something is heard of that. If it went meanwhile and nobody said so, it is back, marked,
-//!   until its source was heard.
+//! * **What cannot be read is not bad.** It is read several times within a second, as a process may be short of
+//!   descriptors for a moment; then it is told of, left in place, and read again at the next start. Until then its pod is
+//!   missing, and the file goes only if something is heard of that. If it went meanwhile and nobody said so, it is back,
+//!   marked, until its source was heard.
 //! * **One bad pod costs no other.** Any UID has a file name. A pod larger than 32 MiB has no checkpoint, which is told,
 //!   and keeps no generation from being acknowledged.
 //! * **One at a time.** The directory is locked while it is in use; the lock goes with the process, however it ends.
 //! * A disk that fails is tried again and again; the index does not notice.
 //!
 //! # When a restored pod goes
-//! When its source (annotation `kubernetes.io/config.source`) was heard and did not name it; the other sources have no say
-//! in it ([`Restored::unclaimed_from`]). A source was heard after its first look that nothing was wrong with. A manifest
-//! directory that is not mounted yet, that cannot be read or holds a file that cannot be used, a URL that answers with an
-//! error, are no such look: what they do not name may be there all the same, so it stays, marked, for as long as that
-//! lasts. (That there are no file events hides nothing. An empty directory on which something is yet to be mounted looks like
-//! one without manifests: start the agent after the mount, with systemd by `RequiresMountsFor=`.) Pods whose source is not configured any more go once all sources were heard ([`Restored::unclaimed`]).
+//! When its source (annotation `kubernetes.io/config.source`) was heard and did not name it; the other sources have no
+//! say in it ([`Restored::unclaimed_from`]). A source was heard after its first look that nothing was wrong with. A
+//! manifest directory that is not mounted yet, that cannot be read or holds a file that cannot be used, a URL that
+//! answers with an error, are no such look: what they do not name may be there all the same, so it stays, marked, for as
+//! long as that lasts. (That there are no file events hides nothing. An empty directory on which something is yet to be
+//! mounted looks like one without manifests: start the agent after the mount, with systemd by `RequiresMountsFor=`.) Pods
+//! whose source is not configured any more go once all sources were heard ([`Restored::unclaimed`]).
 //!
 //! # The files
 //! `Pod_<UID>.yaml`, for the owner's eyes only. A UID with bytes that do not belong in a file name is in hex digits:

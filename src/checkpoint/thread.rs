@@ -146,8 +146,8 @@ impl Checkpointing {
         move || shared.lock().status.clone()
     }
 
-    /// Brings the index as it is now to disk, and ends the thread. What has failed is tried once more, and then no more; a disk
-    /// that hangs is waited for until the time is over.
+    /// Brings the index as it is now to disk, and ends the thread. What has failed is tried once more, and then no more;
+    /// a disk that hangs is waited for until the time is over.
     ///
     /// # Errors
     /// If the index as it is now is not known to be on disk, and why, if that is known.

@@ -1,9 +1,10 @@
 //! The memory of a [`Table`](super::Table): branches and pages that many versions of it share, and that nobody counts.
 //!
-//! **All unsafe code that reads or frees nodes is in this file.** `stock` lends it raw memory, and `versions` keeps the one
-//! promise that is made to it from outside. Counting references to nodes is what made the safe table dear: to copy a page
-//! of `Arc`s is to write to each thing they point to, all over memory, one waiting for the other. Here a node is copied by one `memcpy`, and is freed when it is known from the versions that are left that
-//! nobody can come to it any more.
+//! **All unsafe code that reads or frees nodes is in this file.** `stock` lends it raw memory, and `versions` keeps the
+//! one promise that is made to it from outside. Counting references to nodes is what made the safe table dear: to copy a
+//! page of `Arc`s is to write to each thing they point to, all over memory, one waiting for the other. Here a node is
+//! copied by one `memcpy`, and is freed when it is known from the versions that are left that nobody can come to it any
+//! more.
 //!
 //! # The rules
 //! Every node and every entry is *born* in the generation of the draft that made it, and *dies* in the first generation

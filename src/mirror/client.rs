@@ -100,11 +100,11 @@ pub enum MirrorErrorKind {
     Name,
     /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
     Node,
-    /// The pod's name is taken: by a pod that is no mirror, by a mirror of another node or of another version of the pod, or by
-    /// a mirror that somebody's finalizer keeps while it is being deleted.
+    /// The pod's name is taken: by a pod that is no mirror, by a mirror of another node or of another version of the pod,
+    /// or by a mirror that somebody's finalizer keeps while it is being deleted.
     Taken,
-    /// The API server answers, and refuses (4xx): it does not know who asks, does not allow it, has no such namespace, or finds
-    /// the pod invalid.
+    /// The API server answers, and refuses (4xx): it does not know who asks, does not allow it, has no such namespace, or
+    /// finds the pod invalid.
     Refused,
     /// The API server cannot be reached, has troubles of its own (5xx), or asks for patience (408, 429).
     Request,

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a node's UID is believed. Where `NodeRestriction` does not look at it, nothing but its age tells that the node
 /// was registered anew meanwhile, and garbage collection deletes the mirrors of a node that is no more.
 const NODE_AGE: Duration = Duration::from_secs(10);
-/// How long it is believed that a node has none, so that not each of its mirrors asks for it; and how long, at the least, a UID
-/// that `NodeRestriction` may have refused.
+/// How long it is believed that a node has none, so that not each of its mirrors asks for it; and how long, at the least,
+/// a UID that `NodeRestriction` may have refused.
 const NO_NODE_AGE: Duration = Duration::from_secs(1);
 
 /// Makes and deletes the mirror pods of one node, with no more rights than a node has.

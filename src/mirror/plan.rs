@@ -50,9 +50,9 @@ impl Planned {
 ///
 /// Of several static pods of one name, the one that holds it in the index counts.
 ///
-/// A departure: the kubelet leaves the mirror of a static pod that has ended as it is. Here one that is being deleted, or is of
-/// another version, goes: there is nobody else on the node who would ever end its deletion, and it tells of a pod that is not
-/// there.
+/// A departure: the kubelet leaves the mirror of a static pod that has ended as it is. Here one that is being deleted, or
+/// is of another version, goes: there is nobody else on the node who would ever end its deletion, and it tells of a pod
+/// that is not there.
 ///
 /// # Complexity
 /// O(static pods + mirror pods), times the logarithm of it.

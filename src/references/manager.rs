@@ -208,10 +208,10 @@ impl<K: ReferencedKind> Manager<K> {
     /// * `Get`: nothing, ever.
     ///
     /// # Complexity
-    /// Two loads such as a [`Reader`](crate::Reader)'s, and two look-ups in small trees. No lock and no wait, whoever registers
-    /// pods meanwhile and whatever comes of the object. Unlike a look-up in the index it writes to what readers share: it
-    /// counts a reference to the object, in one place for all who read it; and under `Watch` it notes about once a second
-    /// that the object was asked for.
+    /// Two loads such as a [`Reader`](crate::Reader)'s, and two look-ups in small trees. No lock and no wait, whoever
+    /// registers pods meanwhile and whatever comes of the object. Unlike a look-up in the index it writes to what readers
+    /// share: it counts a reference to the object, in one place for all who read it; and under `Watch` it notes about
+    /// once a second that the object was asked for.
     #[must_use]
     pub fn cached(&self, namespace: &str, name: &str) -> Option<Object<K>> {
         let objects = self.0.objects.load();
@@ -256,8 +256,8 @@ impl<K: ReferencedKind> Manager<K> {
         let mut registry = self.registry();
         let step = registry.apply(registrations);
         let mut objects = Objects::clone(&self.0.objects.load());
-        // From a cache, a pod that comes to name an object wants it as it is now. What somebody is fetching may be older, so it
-        // is not the entry that forgets: there is a new one, also for an object that was taken already.
+        // From a cache, a pod that comes to name an object wants it as it is now. What somebody is fetching may be older,
+        // so it is not the entry that forgets: there is a new one, also for an object that was taken already.
         let is_cache = self.0.watching.options.strategy == Strategy::Cache;
         for key in if is_cache { &step.named_anew } else { &step.taken } {
             let entry = Arc::new(self.0.entry(key));

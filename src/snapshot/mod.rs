@@ -6,8 +6,8 @@
 //! | pods by full name · mirrors by full name | one table from full name to two holders, the pod and the mirror |
 //! | mirror UID → static UID | beside each mirror |
 //!
-//! A third table by UID repeats the static pods, for the reads that are about them alone. This room reads; how a snapshot comes out of another is
-//! `update`'s, and it must not know of threads.
+//! A third table by UID repeats the static pods, for the reads that are about them alone. This room reads; how a snapshot
+//! comes out of another is `update`'s, and it must not know of threads.
 
 mod changes;
 mod entry;
@@ -42,7 +42,8 @@ use crate::versions::Estate;
 /// what was published since is seen in the next snapshot.
 ///
 /// # Complexity
-/// Point look-ups are O(1) expected, through a shallow tree whose depth grows with log₆₄ of the number of pods; they allocate nothing and write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
+/// Point look-ups are O(1) expected, through a shallow tree whose depth grows with log₆₄ of the number of pods; they
+/// allocate nothing and write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
 ///
 /// # Examples
 /// ```

@@ -159,7 +159,8 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_canno
     checkpoints_are(&checkpoints.0, 1).await;
 }
 
-/// The binary with these arguments, among limits of its own by which no file can be watched. `None`: nobody may set such here.
+/// The binary with these arguments, among limits of its own by which no file can be watched. `None`: nobody may set such
+/// here.
 fn without_file_events(args: &[&str]) -> Option<Command> {
     let limited = |program: &OsStr| {
         let script = "echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"";

@@ -7,8 +7,8 @@
 //! Samples within the C library are left out: whoever is stopped in the midst of an allocation must not be unwound by what
 //! might allocate. What the kernel does for the agent counts where the agent asked for it, if that is not there.
 //!
-//! Names come from the binary's own symbols. One that was stripped of them tells next to nothing. One that is linked statically
-//! cannot tell its C library from the rest, and takes none.
+//! Names come from the binary's own symbols. One that was stripped of them tells next to nothing. One that is linked
+//! statically cannot tell its C library from the rest, and takes none.
 
 mod proto;
 

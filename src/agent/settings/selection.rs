@@ -1,7 +1,7 @@
 //! Which of the API server's pods are followed, as `kubectl get` would be asked for them; and whether that can be meant.
 //!
-//! The server would refuse a selector that is no selector, but nobody is ready then, and whoever has mistyped it should hear so
-//! before. Which fields pods can be selected by is the server's to say.
+//! The server would refuse a selector that is no selector, but nobody is ready then, and whoever has mistyped it should
+//! hear so before. Which fields pods can be selected by is the server's to say.
 
 use crate::agent::exit::Failure;
 use crate::sources::api_server::ApiServer;

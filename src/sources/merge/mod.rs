@@ -198,8 +198,8 @@ impl<P> Merged<P> {
         [&mut self.added, &mut self.updated, &mut self.deleted, &mut self.reconciled].into_iter().flatten()
     }
 
-    /// What is to be done, for a [`Writer`](crate::Writer), in order. A pod that is being deleted is still there, so the kubelet
-    /// takes `DELETE` and `RECONCILE` for updates here, and so does this.
+    /// What is to be done, for a [`Writer`](crate::Writer), in order. A pod that is being deleted is still there, so the
+    /// kubelet takes `DELETE` and `RECONCILE` for updates here, and so does this.
     pub fn into_operations(self) -> impl Iterator<Item = Operation<P>>
     where
         P: crate::PodMeta,

@@ -1,10 +1,10 @@
-//! An API server in this process, over real HTTP on loopback, with TLS or without: what the tests of the API-server source and of the mirror
-//! client talk to.
+//! An API server in this process, over real HTTP on loopback, with TLS or without: what the tests of the API-server
+//! source and of the mirror client talk to.
 //!
-//! It knows pods, nodes, Secrets, `ConfigMaps` and whatever else is posted to `/api/v1`: get, list (selectors, pages), watch (bookmarks, streaming
-//! lists, 410 Gone), create, replace, delete (preconditions, grace), metadata only, and `NodeRestriction`'s rules for mirror
-//! pods. Its answers are those of a real one, word for word where a client looks at the words. Any request can be made to
-//! fail (see [`Fault`]), and every request is counted.
+//! It knows pods, nodes, Secrets, `ConfigMaps` and whatever else is posted to `/api/v1`: get, list (selectors, pages),
+//! watch (bookmarks, streaming lists, 410 Gone), create, replace, delete (preconditions, grace), metadata only, and
+//! `NodeRestriction`'s rules for mirror pods. Its answers are those of a real one, word for word where a client looks at
+//! the words. Any request can be made to fail (see [`Fault`]), and every request is counted.
 //!
 //! ```no_run
 //! let server = ApiServer::start().await;
