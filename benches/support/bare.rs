@@ -79,37 +79,40 @@ fn hash(key: Key) -> u64 {
 #[must_use]
 pub fn parse(uid: &str) -> Option<Key> {
     let uid = uid.as_bytes();
-    if let Ok(uid) = <&[u8; 36]>::try_from(uid) {
-        let [a, b, c, d] = [word(uid, 0), word(uid, 8), word(uid, 16), word(uid, 24)];
-        let hyphens = b & 0x0000_ff00_0000_00ff == 0x0000_2d00_0000_002d
-            && c & 0xff00_0000_00ff_0000 == 0x2d00_0000_002d_0000;
-        // What stands between the hyphens, joined: `-bbbb-bb`, `cc-cccc-`, and the last four digits.
-        let second = b >> 8 & 0xffff_ffff | (c >> 24 & 0xffff_ffff) << 32;
-        let third = b >> 48 | (c & 0xffff) << 16 | word(uid, 28) & 0xffff_ffff_0000_0000;
-        return unhex([a, second, third, d]).filter(|_| hyphens);
-    }
-    let uid: &[u8; 32] = uid.try_into().ok()?;
-    unhex([word(uid, 0), word(uid, 8), word(uid, 16), word(uid, 24)])
-}
-
-#[inline]
-fn word(text: &[u8], at: usize) -> u64 {
-    text.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
-
-/// Sixteen digits at a time, in vector registers.
-#[inline]
-fn unhex(digits: [u64; 4]) -> Option<Key> {
     let mut bad = u8x16::splat(0);
-    let mut nibbles = |digits: [u64; 2]| {
-        let digits: u8x16 = must_cast(digits);
+    let mut nibbles = |digits: u8x16| {
         let (decimal, letter) = (digits - u8x16::splat(b'0'), digits - u8x16::splat(b'a'));
         let (nine, five) = (u8x16::splat(9), u8x16::splat(5));
         bad |= decimal.saturating_sub(nine).min(letter.saturating_sub(five));
         // Whichever is wrong has wrapped round to a large number.
-        must_cast::<_, u16x8>(decimal.min(letter + u8x16::splat(10)))
+        decimal.min(letter + u8x16::splat(10))
     };
-    let (high, low) = (nibbles([digits[0], digits[1]]), nibbles([digits[2], digits[3]]));
+    let (low, high) = if let Ok(uid) = <&[u8; 36]>::try_from(uid) {
+        // The last four digits go where the hyphens are.
+        let [first, second] = HYPHENS.map(u8x16::from);
+        let zero = u8x16::splat(b'-' ^ b'0');
+        let low = nibbles(vector(uid, 0) ^ first & zero);
+        let high = nibbles(vector(uid, 16) ^ second & zero);
+        let last: [u8; 4] = uid[32..].try_into().ok()?;
+        let last = nibbles(must_cast([last; 4]));
+        bad |= low & first | high & second;
+        (low | last & first, high | last & second)
+    } else {
+        let uid: &[u8; 32] = uid.try_into().ok()?;
+        (nibbles(vector(uid, 0)), nibbles(vector(uid, 16)))
+    };
     let good = bad.cmp_eq(u8x16::splat(0)).all();
-    good.then(|| must_cast((high << 4) | low))
+    good.then(|| must_cast(must_cast::<_, u16x8>(low) | must_cast::<_, u16x8>(high) << 4))
+}
+
+/// Where the hyphens of a UUID are, in its first sixteen characters and in the next.
+const HYPHENS: [[u8; 16]; 2] = {
+    let mut hyphens = [[0; 16]; 2];
+    (hyphens[0][8], hyphens[0][13], hyphens[1][2], hyphens[1][7]) = (0xff, 0xff, 0xff, 0xff);
+    hyphens
+};
+
+#[inline]
+fn vector(text: &[u8], at: usize) -> u8x16 {
+    text.get(at..at + 16).and_then(|vector| <[u8; 16]>::try_from(vector).ok()).unwrap_or_default().into()
 }

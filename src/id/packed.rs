@@ -21,7 +21,7 @@ pub(crate) enum Form {
     Hex,
 }
 
-/// Where the hyphens of a UUID stand.
+/// Where the hyphens of a UUID stand. No two of these leave the same remainder by four, which `unhex_uuid` makes use of.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 impl Packed {
@@ -34,15 +34,8 @@ impl Packed {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.as_bytes();
         if let Ok(text) = <&[u8; 36]>::try_from(text) {
-            let mut digits = [0; 32];
-            digits[..8].copy_from_slice(&text[..8]);
-            digits[8..12].copy_from_slice(&text[9..13]);
-            digits[12..16].copy_from_slice(&text[14..18]);
-            digits[16..20].copy_from_slice(&text[19..23]);
-            digits[20..].copy_from_slice(&text[24..]);
-            let hyphens = (text[8] ^ b'-') | (text[13] ^ b'-') | (text[18] ^ b'-') | (text[23] ^ b'-');
-            let (words, wrong) = unhex(&digits);
-            return (wrong | u128::from(hyphens) == 0).then_some(Self { words, form: Form::Uuid });
+            let (words, wrong) = unhex_uuid(text);
+            return (wrong == 0).then_some(Self { words, form: Form::Uuid });
         }
         let (words, wrong) = unhex(text.try_into().ok()?);
         (wrong == 0).then_some(Self { words, form: Form::Hex })
@@ -52,19 +45,24 @@ impl Packed {
     pub(crate) fn spell(self, buffer: &mut [u8; 36]) -> &str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let bytes = (u128::from(self.words.1) << 64 | u128::from(self.words.0)).to_le_bytes();
-        let low = bytes.iter().map(|byte| byte & 15);
-        let high = bytes.iter().map(|byte| byte >> 4);
-        let mut at = 0;
-        for digit in low.chain(high) {
-            if self.form == Form::Uuid && HYPHENS.contains(&at) {
-                buffer[at] = b'-';
-                at += 1;
-            }
-            buffer[at] = DIGITS[usize::from(digit)];
-            at += 1;
+        let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
+        for (at, byte) in bytes.into_iter().enumerate() {
+            buffer[at] = digit(byte);
+            buffer[at + 16] = digit(byte >> 4);
         }
+        let length = match self.form {
+            Form::Hex => 32,
+            Form::Uuid => {
+                // See `unhex_uuid`.
+                for at in HYPHENS {
+                    buffer[32 + at % 4] = buffer[at];
+                    buffer[at] = b'-';
+                }
+                36
+            }
+        };
         // Only ASCII was written.
-        str::from_utf8(&buffer[..at]).unwrap_or_default()
+        str::from_utf8(&buffer[..length]).unwrap_or_default()
     }
 }
 
@@ -86,6 +84,44 @@ fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
 
+/// A UUID likewise. The first 32 characters stay where they are, and in the place of a hyphen goes one of the last four
+/// digits: the one that stands there if those are repeated over and over. So nothing has to be moved together first.
+#[inline]
+fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
+    let mut bytes = [0u8; 16];
+    let mut wrong = [0u8; 16];
+    let (mut first, mut second, mut last) = ([0; 16], [0; 16], [[0; 4]; 4]);
+    first.copy_from_slice(&text[..16]);
+    second.copy_from_slice(&text[16..32]);
+    last[0].copy_from_slice(&text[32..]);
+    last = [last[0]; 4];
+    let last = last.as_flattened();
+    for at in 0..16 {
+        let (low, low_wrong) = nibble(first[at] ^ FIRST_HYPHENS[at] & (b'-' ^ b'0'));
+        let (high, high_wrong) = nibble(second[at] ^ SECOND_HYPHENS[at] & (b'-' ^ b'0'));
+        let (more, more_wrong) = nibble(last[at]);
+        bytes[at] = (low | more & FIRST_HYPHENS[at]) | (high | more & SECOND_HYPHENS[at]) << 4;
+        wrong[at] = low_wrong | high_wrong | more_wrong | low & FIRST_HYPHENS[at] | high & SECOND_HYPHENS[at];
+    }
+    (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
+}
+
+/// All bits set where a hyphen is, of the first sixteen characters of a UUID and of the next.
+const FIRST_HYPHENS: [u8; 16] = hyphens_from(0);
+const SECOND_HYPHENS: [u8; 16] = hyphens_from(16);
+
+const fn hyphens_from(first: usize) -> [u8; 16] {
+    let mut here = [0; 16];
+    let mut number = 0;
+    while number < HYPHENS.len() {
+        if HYPHENS[number] / 16 == first / 16 {
+            here[HYPHENS[number] % 16] = 0xff;
+        }
+        number += 1;
+    }
+    here
+}
+
 #[inline]
 fn halves(both: u128) -> (u64, u64) {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
@@ -98,8 +134,9 @@ fn halves(both: u128) -> (u64, u64) {
 fn nibble(digit: u8) -> (u8, u8) {
     let decimal = digit.wrapping_sub(b'0');
     let letter = digit.wrapping_sub(b'a');
-    let value = if letter < 6 { letter + 10 } else { decimal };
-    let wrong = if letter < 6 || decimal < 10 { 0 } else { 0xff };
+    // What it is not has wrapped round to a large number.
+    let value = decimal.min(letter.wrapping_add(10));
+    let wrong = decimal.saturating_sub(9).min(letter.saturating_sub(5));
     (value, wrong)
 }
 
