@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use wide::u8x16;
+
 /// What stands between name and namespace. Kubernetes' validation keeps it out of both.
 pub(crate) const SEPARATOR: char = '_';
 
@@ -69,8 +71,33 @@ impl FullName {
 
 /// The two parts of a full name, or nothing if it is not one.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
-    let (name, namespace) = text.split_once(SEPARATOR)?;
-    (!name.is_empty() && !namespace.is_empty() && !namespace.contains(SEPARATOR)).then_some((name, namespace))
+    let at = only_separator(text.as_bytes())?;
+    let (name, namespace) = (text.get(..at)?, text.get(at + 1..)?);
+    (!name.is_empty() && !namespace.is_empty()).then_some((name, namespace))
+}
+
+/// Where the separator is, if there is one and no other.
+///
+/// Every look-up by full name does this, and where in a name the separator is cannot be foreseen: so a name of the usual
+/// length is gone over as a whole, vector by vector, and nothing depends on what is found before the end.
+#[inline]
+fn only_separator(text: &[u8]) -> Option<usize> {
+    const LANES: usize = 16;
+    let (vectors, _) = text.as_chunks::<LANES>();
+    let Some(last) = text.last_chunk::<LANES>().filter(|_| vectors.len() <= 4) else {
+        let mut places = text.iter().enumerate().filter(|(_, byte)| **byte == SEPARATOR as u8);
+        return places.next().filter(|_| places.next().is_none()).map(|(at, _)| at);
+    };
+    let separators = |vector: &[u8; LANES]| {
+        let mask = u8x16::from(*vector).cmp_eq(u8x16::splat(SEPARATOR as u8)).move_mask();
+        u128::from(mask.cast_unsigned())
+    };
+    // A bit for each byte. The last vector may overlap with the one before.
+    let mut all = separators(last) << (text.len() - LANES);
+    for (number, vector) in vectors.iter().enumerate() {
+        all |= separators(vector) << (number * LANES);
+    }
+    all.is_power_of_two().then(|| all.trailing_zeros() as usize)
 }
 
 /// # Errors
@@ -160,6 +187,31 @@ mod tests {
             let error = bad.parse::<FullName>().expect_err(bad);
             assert!(error.to_string().contains(&format!("{bad:?}")), "{error}");
         }
+    }
+
+    /// Every place in texts of every length up to a few vectors, alone and with a second separator at every other place.
+    #[test]
+    fn a_text_is_split_exactly_at_its_only_separator() {
+        for length in 0..100 {
+            let mut text = vec![b'a'; length];
+            assert_eq!(super::only_separator(&text), None);
+            for at in 0..length {
+                text[at] = b'_';
+                assert_eq!(super::only_separator(&text), Some(at), "{length} bytes");
+                for other in 0..at {
+                    text[other] = b'_';
+                    assert_eq!(super::only_separator(&text), None, "{other} and {at} of {length} bytes");
+                    text[other] = b'a';
+                }
+                text[at] = b'a';
+            }
+        }
+    }
+
+    #[test]
+    fn parts_may_be_of_any_letters() {
+        let full_name: FullName = "wäb-ß_nämespace-ü".parse().expect("a full name");
+        assert_eq!((full_name.name(), full_name.namespace()), ("wäb-ß", "nämespace-ü"));
     }
 
     #[test]
