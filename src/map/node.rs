@@ -159,16 +159,27 @@ impl<E> Link<E> {
     /// as long, and by the rules what is below that is there as long.
     #[inline]
     fn node<'a>(self) -> Node<'a, E> {
-        if self.is_branch() {
-            // SAFETY: by the rules the node is there and nobody writes to it; the tag says that it is a branch.
-            Node::Branch(unsafe { &*self.untagged().cast::<Branch<E>>() })
-        } else {
-            let head = self.untagged().cast::<Head<E>>();
-            // SAFETY: as above; `new_page` puts as many buckets behind the head as the tag says.
-            let (head, buckets) =
-                unsafe { (&*head, slice::from_raw_parts(head.add(1).cast::<Bucket<E>>(), self.buckets())) };
-            Node::Page(Page { head, buckets })
-        }
+        if self.is_branch() { Node::Branch(self.branch()) } else { Node::Page(self.page()) }
+    }
+
+    /// The branch that this leads to; private, as [`node`](Self::node) is.
+    #[inline]
+    fn branch<'a>(self) -> &'a Branch<E> {
+        assert!(self.is_branch());
+        // SAFETY: by the rules the node is there and nobody writes to it; the tag says that it is a branch.
+        unsafe { &*self.untagged().cast::<Branch<E>>() }
+    }
+
+    /// The page that this leads to; private, as [`node`](Self::node) is.
+    #[inline]
+    fn page<'a>(self) -> Page<'a, E> {
+        assert!(!self.is_branch());
+        let head = self.untagged().cast::<Head<E>>();
+        // SAFETY: by the rules the node is there and nobody writes to it, and the tag says that it is a page; `new_page` puts
+        // as many buckets behind the head as the tag says.
+        let (head, buckets) =
+            unsafe { (&*head, slice::from_raw_parts(head.add(1).cast::<Bucket<E>>(), self.buckets())) };
+        Page { head, buckets }
     }
 
     fn born(self) -> u64 {
@@ -199,6 +210,17 @@ impl<E> Root<E> {
     pub(super) fn branch(&self) -> &Branch<E> {
         // SAFETY: by the rules the node is there as long as the version is, and nobody writes to it.
         unsafe { &*self.0.untagged().cast() }
+    }
+
+    /// The page for `hash`.
+    #[inline]
+    pub(super) fn page(&self, hash: u64) -> Page<'_, E> {
+        let (mut link, mut bits) = (self.branch().children[(hash >> (u64::BITS - FAN_BITS)) as usize], hash);
+        while link.is_branch() {
+            bits <<= FAN_BITS;
+            link = link.branch().children[(bits >> (u64::BITS - FAN_BITS)) as usize];
+        }
+        link.page()
     }
 
     pub(super) fn link(&self) -> Link<E> {

@@ -95,15 +95,7 @@ impl<E: Entry> Table<E> {
         matches: impl Fn(&E) -> bool,
         is: impl FnMut(&Slot<E>) -> bool,
     ) -> Option<&Slot<E>> {
-        let mut branch = self.root.branch();
-        let mut bits = hash;
-        let page = loop {
-            match branch.child((bits >> (u64::BITS - FAN_BITS)) as usize) {
-                Node::Branch(below) => branch = below,
-                Node::Page(page) => break page,
-            }
-            bits <<= FAN_BITS;
-        };
+        let page = self.root.page(hash);
         let (bucket, at) = page.find(hash, matches, is)?;
         Some(&page.buckets[bucket].0[at])
     }
