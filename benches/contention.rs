@@ -20,7 +20,7 @@ const THREADS: [usize; 4] = [1, 2, 4, 8];
 
 fn main() -> std::io::Result<()> {
     let (rounds, time) =
-        if sizes::smoke() { (1, Duration::from_millis(1)) } else { (3, Duration::from_millis(120)) };
+        if sizes::smoke() { (1, Duration::from_millis(1)) } else { (7, Duration::from_millis(80)) };
     let mut all = Vec::new();
     for n in sizes::of(&[1_000, 100_000]) {
         let mut workload = Workload::new(n);

@@ -81,7 +81,7 @@ fn strangers() -> Setup<Arc<Pod>> {
     setup(|workload| workload.strangers(TIMES))
 }
 
-#[library_benchmark(setup = uids, config = held_at(183_423))]
+#[library_benchmark(setup = uids, config = held_at(160_619))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -90,7 +90,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(238_487))]
+#[library_benchmark(setup = uids, config = held_at(212_080))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -99,7 +99,7 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(101_260))]
+#[library_benchmark(setup = parsed_uids, config = held_at(97_260))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
@@ -108,7 +108,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(195_549))]
+#[library_benchmark(setup = unknown_uids, config = held_at(172_940))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -117,7 +117,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(220_708))]
+#[library_benchmark(setup = mirror_uids, config = held_at(188_689))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -126,7 +126,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(207_332))]
+#[library_benchmark(setup = uids, config = held_at(168_684))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -135,7 +135,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(392_241))]
+#[library_benchmark(setup = full_names, config = held_at(315_641))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {

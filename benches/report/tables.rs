@@ -36,8 +36,8 @@ const SIZES: [usize; 5] = [110, 1_000, 10_000, 100_000, 1_000_000];
 pub(crate) fn report(figures: &Figures, machine: &str) -> String {
     let mut text = format!(
         "# Performance report\n\n\
-         Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare within a table; other \
-         machines give other figures and much the same ratios.\n\n\
+         Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare within a table; \
+         [other machines](another-machine.md) give other figures, and other ratios where threads meet.\n\n\
          Nine pods in ten come from the API server, one in ten is static and has a mirror. Keys are allocated apart from \
          the maps and asked for in shuffled order. What one table compares was run interleaved, forwards and backwards \
          in turn; figures are medians. The bare table is the limit: one flat hash table, UIDs as sixteen bytes, one \
@@ -45,6 +45,7 @@ pub(crate) fn report(figures: &Figures, machine: &str) -> String {
          kubelet's maps, keep all five.\n\n## Goals\n\n"
     );
     text += &goals::table(figures);
+    text += "\n[Why what is missed is missed](what-falls-short.md).\n";
     for (what, title) in [("UID, hit", "Look-up by UID, found"), ("UID, miss", "Look-up by UID, not found")] {
         text += &designs(&figures.ratios, title, "ns, and times the bare table", what);
     }
