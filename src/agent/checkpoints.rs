@@ -18,7 +18,7 @@ use crate::{Operation, PodMeta, PodUid, Reader, Snapshot};
 /// How long the last checkpoints may take once the agent is to leave.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory, opened and read; nothing if none was named. A bad file in it keeps nobody from working.
+/// The directory, opened and read; `None` if none was named. A bad file in it keeps nobody from working.
 pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)>, Failure> {
     let Some((path, which)) = &settings.checkpoints else { return Ok(None) };
     let opened = Checkpoints::open(path, *which);

@@ -30,7 +30,7 @@ const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) source: Source,
-    /// Nothing: it is as it was said last.
+    /// `None` if it is as it was said last.
     pub(super) update: Option<SourceUpdate<Pod>>,
     /// Nothing was wrong when it looked last: what it did not name then is not there.
     pub(super) sound: bool,

@@ -69,7 +69,7 @@ impl FullName {
     }
 }
 
-/// The two parts of a full name, or nothing if it is not one.
+/// The two parts of a full name; `None` if it is not one.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     let at = only_separator(text.as_bytes())?;
     let (name, namespace) = (text.get(..at)?, text.get(at + 1..)?);

@@ -8,7 +8,7 @@ pub(super) struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Nothing if no object can be there.
+    /// `None` if no object can be there.
     pub(super) fn new(namespace: &str, name: &str) -> Option<Self> {
         (is_subdomain(namespace) && is_subdomain(name))
             .then(|| Self { namespace: namespace.into(), name: name.into() })

@@ -198,7 +198,7 @@ impl<K: ReferencedKind> Manager<K> {
         }
     }
 
-    /// The object if it is at hand, as it came last. Nothing if there is none, if nothing was heard of it yet, or if no
+    /// The object if it is at hand, as it came last. `None` if there is none, if nothing was heard of it yet, or if no
     /// registered pod names it; [`get`](Self::get) tells which, and waits.
     ///
     /// It asks nobody for anything, so what it can give hangs on the [`Strategy`]:
@@ -221,7 +221,7 @@ impl<K: ReferencedKind> Manager<K> {
         }
     }
 
-    /// From now on, what was fetched counts as fresh for so long, under [`Strategy::Cache`]. Nothing: as the options say.
+    /// From now on, what was fetched counts as fresh for so long, under [`Strategy::Cache`]. `None` is as the options say.
     pub fn set_ttl(&self, ttl: Option<Duration>) {
         let ttl = ttl.unwrap_or(self.0.watching.options.ttl);
         self.0.ttl.store(milliseconds(ttl), Ordering::Relaxed);

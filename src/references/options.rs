@@ -113,7 +113,7 @@ impl Options {
 }
 
 /// How long the cluster wants objects to count as fresh on this node: its annotation `node.alpha.kubernetes.io/ttl`, in
-/// seconds. Nothing if it has none, or one that is no number.
+/// seconds. `None` if it has none, or one that is no number.
 ///
 /// Kubelet: `GetObjectTTLFromNodeFunc` (`pkg/kubelet/util/manager/cache_based_manager.go`).
 #[doc(alias = "GetObjectTTLFromNodeFunc")]

@@ -81,7 +81,7 @@ impl<K: ReferencedKind> Watched<K> {
         self.slot.read()
     }
 
-    /// The object; waits for a first word of it until then. Nothing: nobody names it any more.
+    /// The object; waits for a first word of it until then. `None` if nobody names it any more.
     pub(super) async fn get(
         &self,
         watching: &Watching<K>,

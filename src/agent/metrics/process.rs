@@ -47,7 +47,7 @@ fn resident_memory() -> Option<i64> {
     line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
 }
 
-/// As `getrlimit` would say it. Nothing where there is no limit, which no kernel allows.
+/// As `getrlimit` would say it. `None` where there is no limit, which no kernel allows.
 fn most_descriptors() -> Option<i64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

@@ -38,7 +38,7 @@ const LEFT_OUT: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 
 /// A profile that is being taken. Dropping it ends that.
 pub(super) struct Recording {
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     guard: Option<ProfilerGuard<'static>>,
 }
 

@@ -82,7 +82,7 @@ pub(super) struct App {
     pub(super) board: Arc<Board>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) mirrors: Arc<MirrorKeeper>,
-    /// Nothing: they are not followed.
+    /// `None` if they are not followed.
     pub(super) references: Option<References>,
     pub(super) tags: Tags,
     /// What clients may change, if they may.
@@ -199,7 +199,7 @@ async fn meet(
     }
 }
 
-/// Shakes hands; nothing if the client does not know that it should.
+/// Shakes hands; `None` if the client does not know that it should.
 async fn greet(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<StallGuard<TcpStream>>>> {
     let speaks_tls = tls::speaks_tls(&stream).await?;
     let stream = StallGuard::new(stream, SLOWNESS);

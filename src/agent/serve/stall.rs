@@ -27,7 +27,7 @@ pub(super) struct StallGuard<S> {
     stream: S,
     bounds: Bounds,
     credit: Duration,
-    /// Nothing: it does not wait, and `deadline` means nothing.
+    /// `None` if it does not wait; `deadline` means nothing then.
     waiting_since: Option<Instant>,
     deadline: Pin<Box<Sleep>>,
 }

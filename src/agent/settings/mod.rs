@@ -49,7 +49,7 @@ pub(super) struct Settings {
     /// Whether the Secrets and `ConfigMaps` of the pods are followed.
     pub(super) references: bool,
     pub(super) address: SocketAddr,
-    /// Nothing: plain HTTP.
+    /// `None` for plain HTTP.
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) kubelet_metrics: bool,
     pub(super) debug_endpoints: bool,
@@ -88,7 +88,7 @@ pub(super) struct FileSettings {
 /// The API server as a source.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ApiSettings {
-    /// Nothing: found out from the surroundings.
+    /// `None` if it is to be found out from the surroundings.
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) all_nodes: bool,
     pub(super) selection: Selection,

@@ -20,7 +20,7 @@ pub(in crate::agent) struct ClientTls {
 }
 
 impl ClientTls {
-    /// What these come to for an agent at `address`; nothing if no authority is given, which means plain HTTP.
+    /// What these come to for an agent at `address`; `None` if no authority is given, which means plain HTTP.
     pub(in crate::agent) fn load(files: &ClientArgs, address: IpAddr) -> Result<Option<Self>, String> {
         let Some(authority) = &files.certificate_authority else {
             let given = files.client_certificate.is_some()

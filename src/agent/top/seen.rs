@@ -202,7 +202,7 @@ impl Counts {
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// Nothing: they are the same as before.
+    /// `None` if they are the same as before.
     pub(super) pods: Option<Table>,
     pub(super) mirrors: Mirrors,
     pub(super) sources: Sources,

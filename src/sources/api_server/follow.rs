@@ -25,7 +25,7 @@ const BATCH: usize = 4096;
 
 const DISORDER: &str = "the watch is not in the order of its resource versions";
 
-/// A resource version. Nothing for one that is no number, which the API server's own never are: it equals no other.
+/// A resource version. `None` for one that is no number, which the API server's own never are: it equals no other.
 type Version = Option<u64>;
 
 pub(super) struct Follow<K, P> {
@@ -122,7 +122,7 @@ where
         }
     }
 
-    /// An event that is there already. Nothing: it would have to be waited for.
+    /// An event that is there already. `None` if it would have to be waited for.
     async fn more(&mut self) -> Option<Option<watcher::Result<Event<K>>>> {
         if let Poll::Ready(event) = poll_immediate(&mut self.events).await {
             return Some(event);

@@ -102,9 +102,9 @@ struct Following {
     path: PathBuf,
     node: NodeName,
     period: Duration,
-    /// Nothing while it is at work on a blocking thread, or was lost there.
+    /// `None` while it is at work on a blocking thread, or was lost there.
     worker: Option<Worker>,
-    /// The worker's hints; nothing before the first listing, which waits for none.
+    /// The worker's hints; `None` before the first listing, which waits for none.
     signal: Option<Arc<Signal>>,
     status: StatusWriter,
     said: Option<Vec<Arc<Pod>>>,

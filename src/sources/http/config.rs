@@ -33,7 +33,7 @@ pub struct HttpConfig {
     pub(super) headers: HeaderMap,
     pub(super) period: Duration,
     pub(super) timeout: Duration,
-    /// Nothing: whom the system trusts.
+    /// `None` for whom the system trusts.
     authorities: Option<Arc<RootCertStore>>,
 }
 

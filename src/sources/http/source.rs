@@ -130,7 +130,7 @@ impl Asking {
         }
     }
 
-    /// The pods of a body, if all of them are good; nothing if the runtime shuts down.
+    /// The pods of a body, if all of them are good; `None` if the runtime shuts down.
     async fn decode(&mut self, body: Bytes) -> Option<(Option<Vec<Arc<Pod>>>, Vec<Problem>)> {
         let (bytes, url, node) = (body.clone(), self.config.url.clone(), self.node.clone());
         // Ten megabytes take a while.
