@@ -79,7 +79,8 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
 /// Where the separator is, if there is one and no other.
 ///
 /// Every look-up by full name does this, and where in a name the separator is cannot be foreseen: so a name of the usual
-/// length is gone over as a whole, vector by vector, and nothing depends on what is found before the end.
+/// length (of 79 bytes at most, a bit for each of which there is room) is gone over as a whole, vector by vector, and nothing
+/// depends on what is found before the end.
 #[inline]
 fn only_separator(text: &[u8]) -> Option<usize> {
     const LANES: usize = 16;
@@ -192,7 +193,7 @@ mod tests {
     /// Every place in texts of every length up to a few vectors, alone and with a second separator at every other place.
     #[test]
     fn a_text_is_split_exactly_at_its_only_separator() {
-        for length in 0..100 {
+        for length in (0..100).chain([111, 112, 127, 128, 143, 144, 145, 200]) {
             let mut text = vec![b'a'; length];
             assert_eq!(super::only_separator(&text), None);
             for at in 0..length {

@@ -78,8 +78,8 @@ fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
     for at in 0..16 {
         let (low, low_wrong) = nibble(digits[at]);
         let (high, high_wrong) = nibble(digits[at + 16]);
-        bytes[at] = low | high << 4;
-        wrong[at] = low_wrong | high_wrong;
+        bytes[at] = join(low, high);
+        wrong[at] = any([low_wrong, high_wrong]);
     }
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
@@ -100,8 +100,10 @@ fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
         let (low, low_wrong) = nibble(first[at] ^ FIRST_HYPHENS[at] & (b'-' ^ b'0'));
         let (high, high_wrong) = nibble(second[at] ^ SECOND_HYPHENS[at] & (b'-' ^ b'0'));
         let (more, more_wrong) = nibble(last[at]);
-        bytes[at] = (low | more & FIRST_HYPHENS[at]) | (high | more & SECOND_HYPHENS[at]) << 4;
-        wrong[at] = low_wrong | high_wrong | more_wrong | low & FIRST_HYPHENS[at] | high & SECOND_HYPHENS[at];
+        bytes[at] =
+            join(low.wrapping_add(more & FIRST_HYPHENS[at]), high.wrapping_add(more & SECOND_HYPHENS[at]));
+        let no_hyphen = [low & FIRST_HYPHENS[at], high & SECOND_HYPHENS[at]];
+        wrong[at] = any([low_wrong, high_wrong, more_wrong, no_hyphen[0], no_hyphen[1]]);
     }
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
@@ -129,12 +131,24 @@ fn halves(both: u128) -> (u64, u64) {
     words
 }
 
+/// Something that is not 0 if one of these is not.
+#[inline]
+fn any<const N: usize>(wrong: [u8; N]) -> u8 {
+    wrong.into_iter().fold(0, |all, one| all | one)
+}
+
+/// Two digits in a byte.
+#[inline]
+fn join(low: u8, high: u8) -> u8 {
+    low | high << 4
+}
+
 /// The value of a lower-case hex digit, and something that is not 0 if it is not one.
 #[inline]
 fn nibble(digit: u8) -> (u8, u8) {
     let decimal = digit.wrapping_sub(b'0');
     let letter = digit.wrapping_sub(b'a');
-    // What it is not has wrapped round to a large number.
+    // Of the two, the one that it is not comes out greater than 15.
     let value = decimal.min(letter.wrapping_add(10));
     let wrong = decimal.saturating_sub(9).min(letter.saturating_sub(5));
     (value, wrong)
@@ -180,6 +194,21 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A wrong one of the last four digits counts in four places; the same is wrong there beside it.
+    #[test]
+    fn a_wrong_last_digit_is_not_made_up_for_by_others() {
+        for last in 0..4 {
+            let mut text = b"0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_vec();
+            text[32 + last] = b'g';
+            for at in (last..16).step_by(4) {
+                let beside = if text[at] == b'-' { at + 16 } else { at };
+                text[beside] = b'g';
+            }
+            let text = String::from_utf8(text).expect("ASCII");
+            assert_eq!(Packed::parse(&text), None, "{text}");
         }
     }
 
