@@ -11,7 +11,7 @@ use crate::{FullName, MirrorPodUid, PodMeta};
 /// What came of one attempt.
 pub(super) struct Outcome {
     pub(super) full_name: FullName,
-    /// The static pod as it was attempted; nothing for an orphan.
+    /// The static pod as it was attempted; `None` for an orphan.
     pub(super) pod: Option<Arc<Pod>>,
     pub(super) deleted: bool,
     pub(super) created: bool,

@@ -31,7 +31,7 @@ pub enum MirrorState {
 pub struct Planned {
     /// The name that they share.
     pub full_name: FullName,
-    /// The static pod; nothing for an orphan.
+    /// The static pod; `None` for an orphan.
     pub pod: Option<Arc<Pod>>,
     /// The mirror, if there is one.
     pub mirror: Option<Arc<Pod>>,

@@ -36,7 +36,7 @@ impl Waits {
 
 pub(super) struct Tries {
     waits: Waits,
-    /// The version of the static pod that all this is about; nothing for an orphan.
+    /// The version of the static pod that all this is about; `None` for an orphan.
     pod: Option<Arc<Pod>>,
     /// When it was tried last.
     pub(super) last: Option<Instant>,

@@ -221,7 +221,7 @@ impl<K: ReferencedKind> Manager<K> {
         }
     }
 
-    /// From now on, what was fetched counts as fresh for so long, under [`Strategy::Cache`]. `None` is as the options say.
+    /// From now on, what was fetched counts as fresh for so long, under [`Strategy::Cache`]. `None` for as long as the options say.
     pub fn set_ttl(&self, ttl: Option<Duration>) {
         let ttl = ttl.unwrap_or(self.0.watching.options.ttl);
         self.0.ttl.store(milliseconds(ttl), Ordering::Relaxed);

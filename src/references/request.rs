@@ -154,7 +154,7 @@ pub(super) struct Events<K> {
 }
 
 impl<K: ReferencedKind> Events<K> {
-    /// The next event; nothing at the end of the watch.
+    /// The next event; `None` at the end of the watch.
     pub(super) async fn next(&mut self) -> Result<Option<Event<K>>, Failure> {
         while let Some(line) = self.line().await? {
             let event = match decode::<WatchEvent<K>>(&line)? {

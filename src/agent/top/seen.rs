@@ -109,7 +109,7 @@ impl Pair {
         }
     }
 
-    /// Whether that is as it should be; nothing where that is not known.
+    /// Whether that is as it should be; `None` where that is not known.
     pub(super) fn is_good(&self) -> Option<bool> {
         match self.state() {
             "in sync" | "not needed" | "has one" => Some(true),

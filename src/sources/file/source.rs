@@ -149,7 +149,7 @@ impl Following {
         Self { path, node, period, worker: None, signal: None, status, said: None, cost: Duration::ZERO }
     }
 
-    /// The next set that differs from what was said before; nothing when the runtime shuts down.
+    /// The next set that differs from what was said before; `None` when the runtime shuts down.
     async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
         loop {
             self.wait().await;

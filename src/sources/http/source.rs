@@ -99,7 +99,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// The next set that differs from what was said before; nothing when the runtime shuts down.
+    /// The next set that differs from what was said before; `None` when the runtime shuts down.
     async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
         loop {
             if self.asked {
