@@ -144,7 +144,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(212_430))]
+#[library_benchmark(setup = names, config = held_at(216_836))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -153,7 +153,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(7_333_009))]
+#[library_benchmark(setup = updates, config = held_at(7_357_182))]
 #[bench::one_by_one()]
 fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -162,14 +162,14 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(2_389_009))]
+#[library_benchmark(setup = updates, config = held_at(2_403_585))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(14_532_842))]
+#[library_benchmark(setup = strangers, config = held_at(14_335_696))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {

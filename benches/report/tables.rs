@@ -37,7 +37,8 @@ pub(crate) fn report(figures: &Figures, machine: &str) -> String {
     let mut text = format!(
         "# Performance report\n\n\
          Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare within a table; \
-         [other machines](another-machine.md) give other figures, and other ratios where threads meet.\n\n\
+         [other machines](another-machine.md) give other figures, and other ratios where threads meet or memory is \
+         waited for.\n\n\
          Nine pods in ten come from the API server, one in ten is static and has a mirror. Keys are allocated apart from \
          the maps and asked for in shuffled order. What one table compares was run interleaved, forwards and backwards \
          in turn; figures are medians. The bare table is the limit: one flat hash table, UIDs as sixteen bytes, one \

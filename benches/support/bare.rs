@@ -84,7 +84,7 @@ pub fn parse(uid: &str) -> Option<Key> {
         let (decimal, letter) = (digits - u8x16::splat(b'0'), digits - u8x16::splat(b'a'));
         let (nine, five) = (u8x16::splat(9), u8x16::splat(5));
         bad |= decimal.saturating_sub(nine).min(letter.saturating_sub(five));
-        // Whichever is wrong has wrapped round to a large number.
+        // Of the two, the one that it is not comes out greater than 15.
         decimal.min(letter + u8x16::splat(10))
     };
     let (low, high) = if let Ok(uid) = <&[u8; 36]>::try_from(uid) {
