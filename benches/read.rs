@@ -83,7 +83,7 @@ impl Reads<'_> {
             ($what:literal, $keys:expr, |$snapshot:ident, $key:ident| $look_up:expr) => {
                 let mut cached = reader.cached();
                 self.bench($what, Cached::NAME, $keys, |$key| {
-                    let $snapshot = cached.snapshot();
+                    let $snapshot = cached.load();
                     $look_up
                 });
                 self.bench($what, Load::NAME, $keys, |$key| {

@@ -73,7 +73,7 @@ fn main() {
             assert!(writer.set_pods(pods()).refused.is_empty());
         }
         running.store(false, Ordering::Relaxed);
-        println!("writer: replaced all {PODS} pods {} times meanwhile", writer.snapshot().generation());
+        println!("writer: replaced all {PODS} pods {} times meanwhile", writer.current().generation());
     });
     println!("snapshots left to free once the readers are gone: {}", writer.reclaim());
 }

@@ -133,8 +133,9 @@ pub use pod::{
 };
 pub use reader::{CachedReader, Guard, Reader};
 pub use snapshot::{
-    Change, FullNames, MirrorPods, MirrorPodsIter, PodAndMirror, Pods, PodsAndMirrorPods, PodsIter, Snapshot,
-    StaticPods, StaticPodsIter, StaticPodsWithMirrors, UidTranslations,
+    Change, FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, PodAndMirror, Pods,
+    PodsAndMirrorPods, PodsIter, Snapshot, StaticPods, StaticPodsIter, StaticPodsWithMirrors,
+    StaticPodsWithMirrorsIter, UidTranslations,
 };
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

@@ -122,11 +122,23 @@ impl<P: PodMeta> PodManager<P> {
         self.reader.pod_by_uid(uid)
     }
 
+    /// As [`Snapshot::mirror_pod_by_uid`](crate::Snapshot::mirror_pod_by_uid).
+    #[must_use]
+    pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
+        self.reader.mirror_pod_by_uid(uid)
+    }
+
     /// As [`Snapshot::pod_by_full_name`](crate::Snapshot::pod_by_full_name).
     #[must_use]
     #[doc(alias = "GetPodByFullName")]
-    pub fn pod_by_full_name(&self, full_name: &str) -> Option<Arc<P>> {
+    pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<Arc<P>> {
         self.reader.pod_by_full_name(full_name)
+    }
+
+    /// As [`Snapshot::mirror_pod_by_full_name`](crate::Snapshot::mirror_pod_by_full_name).
+    #[must_use]
+    pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<Arc<P>> {
+        self.reader.mirror_pod_by_full_name(full_name)
     }
 
     /// As [`Snapshot::pod_by_name`](crate::Snapshot::pod_by_name).

@@ -106,10 +106,22 @@ impl<P: PodMeta> Reader<P> {
         self.load().pod_by_uid(uid).cloned()
     }
 
+    /// As [`Snapshot::mirror_pod_by_uid`].
+    #[must_use]
+    pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<std::sync::Arc<P>> {
+        self.load().mirror_pod_by_uid(uid).cloned()
+    }
+
     /// As [`Snapshot::pod_by_full_name`].
     #[must_use]
-    pub fn pod_by_full_name(&self, full_name: &str) -> Option<std::sync::Arc<P>> {
+    pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<std::sync::Arc<P>> {
         self.load().pod_by_full_name(full_name).cloned()
+    }
+
+    /// As [`Snapshot::mirror_pod_by_full_name`].
+    #[must_use]
+    pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<std::sync::Arc<P>> {
+        self.load().mirror_pod_by_full_name(full_name).cloned()
     }
 
     /// As [`Snapshot::pod_by_name`].
@@ -157,7 +169,7 @@ impl<P> Deref for Guard<P> {
 /// It remembers the snapshot it saw last; each look-up asks, with one relaxed atomic load, whether that is still the
 /// current one, and writes to nothing that another thread reads. Give each thread its own.
 ///
-/// Two answers at once need one snapshot: borrow it with [`snapshot`](Self::snapshot), and ask that.
+/// Two answers at once need one snapshot: borrow it with [`load`](Self::load), and ask that.
 ///
 /// An idle one goes on holding the snapshot it saw last, and with it the memory of that state. Drop it, or
 /// [`refresh`](Self::refresh) it now and then.
@@ -183,12 +195,12 @@ impl<P> CachedReader<P> {
     /// The current snapshot.
     ///
     /// # Consistency
-    /// What is borrowed stays as it is until the next call.
+    /// The borrowed snapshot does not change until the next call.
     ///
     /// # Complexity
     /// One relaxed atomic load; as [`Reader::snapshot`] when there is a new one.
     #[inline]
-    pub fn snapshot(&mut self) -> &Snapshot<P> {
+    pub fn load(&mut self) -> &Snapshot<P> {
         self.cached.load()
     }
 
@@ -202,25 +214,49 @@ impl<P: PodMeta> CachedReader<P> {
     /// As [`Snapshot::pod_by_uid`], on the current snapshot.
     #[inline]
     pub fn pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<&std::sync::Arc<P>> {
-        self.snapshot().pod_by_uid(uid)
+        self.load().pod_by_uid(uid)
+    }
+
+    /// As [`Snapshot::mirror_pod_by_uid`], on the current snapshot.
+    #[inline]
+    pub fn mirror_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<&std::sync::Arc<P>> {
+        self.load().mirror_pod_by_uid(uid)
     }
 
     /// As [`Snapshot::pod_by_full_name`], on the current snapshot.
     #[inline]
-    pub fn pod_by_full_name(&mut self, full_name: &str) -> Option<&std::sync::Arc<P>> {
-        self.snapshot().pod_by_full_name(full_name)
+    pub fn pod_by_full_name(&mut self, full_name: impl AsRef<str>) -> Option<&std::sync::Arc<P>> {
+        self.load().pod_by_full_name(full_name)
+    }
+
+    /// As [`Snapshot::mirror_pod_by_full_name`], on the current snapshot.
+    #[inline]
+    pub fn mirror_pod_by_full_name(&mut self, full_name: impl AsRef<str>) -> Option<&std::sync::Arc<P>> {
+        self.load().mirror_pod_by_full_name(full_name)
     }
 
     /// As [`Snapshot::pod_by_name`], on the current snapshot.
     #[inline]
     pub fn pod_by_name(&mut self, namespace: &str, name: &str) -> Option<&std::sync::Arc<P>> {
-        self.snapshot().pod_by_name(namespace, name)
+        self.load().pod_by_name(namespace, name)
+    }
+
+    /// As [`Snapshot::pod_by_mirror_pod`], on the current snapshot.
+    #[inline]
+    pub fn pod_by_mirror_pod(&mut self, mirror: &P) -> Option<&std::sync::Arc<P>> {
+        self.load().pod_by_mirror_pod(mirror)
+    }
+
+    /// As [`Snapshot::mirror_pod_by_pod`], on the current snapshot.
+    #[inline]
+    pub fn mirror_pod_by_pod(&mut self, pod: &P) -> Option<&std::sync::Arc<P>> {
+        self.load().mirror_pod_by_pod(pod)
     }
 
     /// As [`Snapshot::translate_pod_uid`], on the current snapshot.
     #[inline]
     pub fn translate_pod_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
-        self.snapshot().translate_pod_uid(uid)
+        self.load().translate_pod_uid(uid)
     }
 }
 

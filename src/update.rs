@@ -25,6 +25,7 @@ use crate::snapshot::{
 const BELIEVED: usize = 1 << 20;
 
 /// What [`Writer::add_pod`](crate::Writer::add_pod) and [`Writer::update_pod`](crate::Writer::update_pod) did.
+#[non_exhaustive]
 pub enum Upserted<P> {
     /// The very same object was there already; nothing was published.
     Unchanged,

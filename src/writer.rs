@@ -78,6 +78,7 @@ pub enum Operation<P> {
 
 /// What became of a [`Writer::set_pods`] or a [`Writer::apply`].
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 #[must_use = "some pods may have been refused"]
 pub struct Applied {
     /// The generation of the snapshot that holds the result.
@@ -90,6 +91,7 @@ pub struct Applied {
 
 /// A pod that was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Refused {
     /// Which operation of the batch it was in, from 0.
     pub operation: usize,
@@ -106,12 +108,17 @@ impl<P: PodMeta> Writer<P> {
 
     /// The snapshot published last.
     #[must_use]
-    pub fn snapshot(&self) -> &Snapshot<P> {
+    pub fn current(&self) -> &Snapshot<P> {
         self.versions.current()
     }
 
-    /// Stores a pod under its UID and publishes. The same as [`update_pod`](Self::update_pod), as in the kubelet: that
-    /// the UID is known is no error.
+    /// Stores a pod under its UID, in place of the stored one, if any, and publishes.
+    ///
+    /// `add_pod` and [`update_pod`](Self::update_pod) do the same, as in the kubelet: an unknown UID is added, a known one
+    /// is replaced, and neither is an error. The returned [`Upserted`] says which it was. Use the name that reads better.
+    ///
+    /// A stored pod that has another full name, or was a mirror where the new one is not (or the other way round), loses
+    /// its old entries in the same step. If the very object is stored already, nothing is published.
     ///
     /// A pod that carries [`CONFIG_MIRROR_ANNOTATION`](crate::CONFIG_MIRROR_ANNOTATION) is filed as a mirror pod.
     ///
@@ -128,10 +135,8 @@ impl<P: PodMeta> Writer<P> {
         self.update_pod(pod)
     }
 
-    /// Stores a pod under its UID, in place of the one that is there, if any, and publishes.
-    ///
-    /// If the new object has another full name than the old one, or is a mirror and the old one was not (or the other way
-    /// round), the old entries go in the same step. If it is the very object that is there, nothing is published.
+    /// Stores a pod under its UID, in place of the stored one, if any, and publishes. The same as
+    /// [`add_pod`](Self::add_pod): an unknown UID is no error and is added.
     ///
     /// # Errors
     /// As [`add_pod`](Self::add_pod).
@@ -169,7 +174,7 @@ impl<P: PodMeta> Writer<P> {
     pub fn remove_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         let uid = uid.into();
         // A miss costs a look-up and no draft.
-        self.snapshot().any_by_uid(uid)?;
+        self.current().any_by_uid(uid)?;
         let mut next = self.versions.draft();
         let removed = next.remove(uid)?;
         self.publish(next);
@@ -196,7 +201,7 @@ impl<P: PodMeta> Writer<P> {
         }
         let refused =
             refused.into_iter().map(|(position, error)| Refused { operation: 0, position, error }).collect();
-        Applied { generation: self.snapshot().generation, published, refused }
+        Applied { generation: self.current().generation, published, refused }
     }
 
     /// Applies any mix of operations, in their order, and publishes once.
@@ -255,7 +260,7 @@ impl<P: PodMeta> Writer<P> {
         if changed {
             self.publish(next);
         }
-        Applied { generation: self.snapshot().generation, published: changed, refused }
+        Applied { generation: self.current().generation, published: changed, refused }
     }
 
     fn publish(&mut self, next: Snapshot<P>) {

@@ -105,7 +105,7 @@ impl Run {
     }
 
     fn acknowledged(&self) {
-        self.checkpointing.wait_for(self.writer.snapshot().generation(), PATIENCE).unwrap();
+        self.checkpointing.wait_for(self.writer.current().generation(), PATIENCE).unwrap();
     }
 
     /// Ends it as a kill would: nothing more is written.
@@ -170,8 +170,8 @@ fn by_option_all_pods_survive_mirrors_too() {
     run.end();
     let run = Run::start(&place.directory(), Which::All);
     assert!(
-        run.writer.snapshot().pod_by_uid("a").is_some()
-            && run.writer.snapshot().mirror_pod_by_uid("m").is_some()
+        run.writer.current().pod_by_uid("a").is_some()
+            && run.writer.current().mirror_pod_by_uid("m").is_some()
     );
     run.end();
     assert_eq!(restored(&place.directory())["m"], mirror);
@@ -201,13 +201,13 @@ fn a_restored_pod_is_marked_until_a_source_tells_of_it_and_gone_if_none_does() {
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.acknowledged();
     assert_eq!(place.names().len(), 3, "to be restored costs no file");
-    assert_eq!(run.restored.unclaimed(run.writer.snapshot()).len(), 3);
+    assert_eq!(run.restored.unclaimed(run.writer.current()).len(), 3);
     // One that says of itself that it was restored is not believed.
     let mut told = kept("told", 2);
     told.metadata.annotations.as_mut().unwrap().insert("pod-index/restored".to_owned(), "true".to_owned());
     run.apply([add(told), Operation::Remove(PodUid::from("removed"))]);
-    assert!(run.writer.snapshot().pod_by_uid("gone").is_some_and(|pod| is_restored(&**pod)));
-    let unclaimed = run.restored.unclaimed(run.writer.snapshot());
+    assert!(run.writer.current().pod_by_uid("gone").is_some_and(|pod| is_restored(&**pod)));
+    let unclaimed = run.restored.unclaimed(run.writer.current());
     assert_eq!(unclaimed, [PodUid::from("gone")]);
     run.apply(unclaimed.into_iter().map(Operation::Remove));
     run.acknowledged();
@@ -235,11 +235,11 @@ fn a_restored_pod_goes_with_its_own_source_whatever_the_others_have_to_say() {
     run.end();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply([add(from(Some("file"), "f1"))]);
-    let unclaimed_from = |run: &Run, source| run.restored.unclaimed_from(source, run.writer.snapshot());
+    let unclaimed_from = |run: &Run, source| run.restored.unclaimed_from(source, run.writer.current());
     assert_eq!(unclaimed_from(&run, "file"), [PodUid::from("f2")]);
     assert_eq!(unclaimed_from(&run, "api"), [PodUid::from("a1")]);
     assert!(unclaimed_from(&run, "http").is_empty());
-    assert_eq!(run.restored.unclaimed(run.writer.snapshot()).len(), 3);
+    assert_eq!(run.restored.unclaimed(run.writer.current()).len(), 3);
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can
     fs::create_dir(&in_the_way).unwrap();
     (0..100).for_each(|number| fs::write(aside(number), "").unwrap());
     run.apply([add(kept("a", 1)), add(kept("b", 1))]);
-    let generation = run.writer.snapshot().generation();
+    let generation = run.writer.current().generation();
     let error = loop {
         let late = run.checkpointing.wait_for(generation, Duration::from_millis(1)).unwrap_err();
         if let Some(error) = late.error() {
@@ -760,7 +760,7 @@ fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
 
 /// The first error that is not one of those which were there before.
 fn refused(run: &Run) -> CheckpointError {
-    let generation = run.writer.snapshot().generation();
+    let generation = run.writer.current().generation();
     let deadline = Instant::now() + PATIENCE;
     loop {
         let late = run.checkpointing.wait_for(generation, Duration::from_millis(1)).unwrap_err();
@@ -789,7 +789,7 @@ fn the_child_with_a_disk_that_says_no() {
 
 fn on_a_read_only_disk(directory: &Path) {
     let mut run = Run::start(directory, Which::Annotated);
-    assert!(run.writer.snapshot().pod_by_uid("old").is_some(), "what was there is restored");
+    assert!(run.writer.current().pod_by_uid("old").is_some(), "what was there is restored");
     run.apply([add(kept("new", 1)), Operation::Remove(PodUid::from("old"))]);
     let error = refused(&run);
     assert!(error.to_string().contains("Read-only file system"), "{error}");
@@ -832,7 +832,7 @@ fn on_a_disk_of_somebody_else(directory: &Path) {
     assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
     assert!(error.to_string().contains("Pod_bad.yaml: cannot be read: Permission denied"), "{error}");
     assert!(error.to_string().ends_with("it is left in place"), "{error}");
-    assert!(run.writer.snapshot().pod_by_uid("good").is_some());
+    assert!(run.writer.current().pod_by_uid("good").is_some());
     run.acknowledged();
     // Its source tells of the pod, which does not ask for a checkpoint any more.
     run.apply([add(pod("bad", 2, None)), add(kept("new", 1))]);

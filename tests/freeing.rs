@@ -150,7 +150,7 @@ impl Dice {
             3 => {
                 // What is there already, one by one and as a whole: drafts that are abandoned.
                 let all: Vec<_> =
-                    writer.snapshot().pods().iter().chain(writer.snapshot().mirror_pods()).cloned().collect();
+                    writer.current().pods().iter().chain(writer.current().mirror_pods()).cloned().collect();
                 if let Some(pod) = all.first() {
                     let _ = writer.add_pod(Arc::clone(pod)).expect("a good pod");
                 }
@@ -232,7 +232,7 @@ fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
             }
             writer.reclaim();
             let live = ledger.live();
-            let mut needed = numbers(writer.snapshot());
+            let mut needed = numbers(writer.current());
             held.iter().filter(|held| held.keeps()).for_each(|held| needed.extend(&held.had));
             assert_eq!(live, needed, "seed {seed}, step {step}");
             if step % 10 == 0 {
@@ -267,7 +267,7 @@ fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_threa
     let mut held = Vec::new();
     for _ in 0..100 {
         dice.write(&mut writer, &ledger);
-        held.push((reader.snapshot(), numbers(writer.snapshot())));
+        held.push((reader.snapshot(), numbers(writer.current())));
     }
     drop(writer);
     drop(reader);
@@ -331,7 +331,7 @@ fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     check_whole(&reader.load());
     writer.add_pod(ledger.pod(3, 3, Kind::Plain)).expect("a good pod");
     writer.reclaim();
-    assert_eq!(ledger.live(), numbers(writer.snapshot()), "no pod is kept that is in no snapshot");
+    assert_eq!(ledger.live(), numbers(writer.current()), "no pod is kept that is in no snapshot");
     drop((writer, reader));
     assert!(ledger.live().is_empty());
 }

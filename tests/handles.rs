@@ -139,7 +139,7 @@ fn a_manager_does_and_answers_what_a_writer_and_a_reader_would() {
         all.collect::<HashSet<_>>()
     };
     assert_eq!(uids(&manager.load()), uids(&reader.load()));
-    assert_eq!(uids(&manager.reader().load()), uids(writer.snapshot()));
+    assert_eq!(uids(&manager.reader().load()), uids(writer.current()));
 }
 
 #[test]

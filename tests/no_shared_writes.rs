@@ -68,7 +68,7 @@ fn be_stepped_through(work: &str) {
             black_box(cached.pod_by_full_name("web_default"));
             black_box(cached.pod_by_name("default", "web"));
             black_box(cached.translate_pod_uid(translate_to_other));
-            black_box(cached.snapshot().static_pods().len());
+            black_box(cached.load().static_pods().len());
         }
         "snapshot" => {
             black_box(snapshot.pod_by_uid(pod.uid.as_str()));

@@ -62,7 +62,7 @@ fn read<P: PodMeta>(manager: &PodManager<P>) {
         let mut cached = reader.cached();
         black_box(cached.pod_by_name("default", "web"));
         cached.refresh();
-        black_box(cached.clone().snapshot().generation());
+        black_box(cached.clone().load().generation());
     };
     ask(manager.reader());
     ask(&manager.reader().clone());
@@ -166,7 +166,7 @@ fn a_writer_does_not_wait_for_readers_that_hold_on() {
         // More guards than arc-swap has slots for a thread.
         let guards: Vec<_> = (0..20).map(|_| holding.load()).collect();
         let (kept, mut cached) = (holding.snapshot(), holding.cached());
-        let borrowed = cached.snapshot();
+        let borrowed = cached.load();
         halt.stand_still();
         (guards.iter().map(|guard| guard.generation()).max(), kept.generation(), borrowed.generation())
     });

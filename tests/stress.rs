@@ -138,7 +138,7 @@ fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> usize {
     };
     while !stop.load(Ordering::Relaxed) {
         match random.below(4) {
-            0 => see(cached.snapshot()),
+            0 => see(cached.load()),
             1 => see(&reader.load()),
             2 => {
                 let guard = reader.load();

@@ -119,7 +119,7 @@ fn index_reads(rounds: &mut Rounds<'static>, workload: &mut Workload) {
         ($what:literal, $keys:expr, |$index:ident, $key:ident| $look_up:expr) => {{
             let (keep, mut cached) = (Rc::clone(&writer), reader.cached());
             let (operations, run) = repeat($keys, move |key| {
-                let ($key, _, $index) = (black_box(key), &keep, cached.snapshot());
+                let ($key, _, $index) = (black_box(key), &keep, cached.load());
                 black_box($look_up);
             });
             rounds.case($what, Cached::NAME, operations, run);
@@ -174,26 +174,26 @@ pub fn scans(workload: &Workload, time: Duration) -> Vec<Figure> {
     let [mut folded, mut looped] = snapshots;
     rounds.case("walk over all pods, a pod", Cached::NAME, n, move || {
         let mut sum = 0usize;
-        for pod in looped.snapshot().pods() {
+        for pod in looped.load().pods() {
             sum = sum.wrapping_add(address(pod));
         }
         black_box(sum);
     });
     rounds.case("fold over all pods, a pod", Cached::NAME, n, move || {
-        black_box(folded.snapshot().pods().iter().map(address).fold(0, usize::wrapping_add));
+        black_box(folded.load().pods().iter().map(address).fold(0, usize::wrapping_add));
     });
     let obtain = 1_000;
     rounds.case("obtain pods()", Cached::NAME, obtain, move || {
         let _ = &writer;
         for _ in 0..obtain {
-            black_box(cached.snapshot().pods());
+            black_box(cached.load().pods());
         }
     });
     let (writer, mut cached) = Cached::new(workload.all().collect());
     rounds.case("obtain uid_translations()", Cached::NAME, obtain, move || {
         let _ = &writer;
         for _ in 0..obtain {
-            black_box(cached.snapshot().uid_translations());
+            black_box(cached.load().uid_translations());
         }
     });
     #[cfg(feature = "peers")]

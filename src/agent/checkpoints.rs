@@ -153,10 +153,10 @@ mod tests {
         let mut left = |operations: Vec<Operation<Pod>>, sound: &[Source]| {
             let concerned = unclaimed.are_concerned(&operations);
             let _ = writer.apply(operations);
-            let gone = unclaimed.without(sound, writer.snapshot());
+            let gone = unclaimed.without(sound, writer.current());
             let _ = writer.apply(gone.iter().cloned().map(Operation::Remove));
             if concerned || !gone.is_empty() {
-                unclaimed.count(writer.snapshot());
+                unclaimed.count(writer.current());
             }
             (concerned, unclaimed.left.get(), unclaimed.is_over())
         };

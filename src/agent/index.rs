@@ -143,7 +143,7 @@ impl Work {
             tracing::warn!(pod, field, "{}", refused.error);
         }
         if applied.published {
-            let pods = self.writer.snapshot().pods().len();
+            let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
             self.board.published(applied.generation);
         }
@@ -163,7 +163,7 @@ impl Work {
         for refused in &applied.refused {
             tracing::warn!("a restored pod is left out: {}", refused.error);
         }
-        restored.count(self.writer.snapshot());
+        restored.count(self.writer.current());
         self.board.published(applied.generation);
     }
 
@@ -171,7 +171,7 @@ impl Work {
     /// have left fewer of them.
     fn let_go(&mut self, sound: &[Source], concerned: bool) {
         let Some(restored) = &mut self.restored else { return };
-        let gone = restored.without(sound, self.writer.snapshot());
+        let gone = restored.without(sound, self.writer.current());
         for uid in &gone {
             tracing::info!(%uid, "a restored pod is removed, as its source does not name it");
         }
@@ -181,7 +181,7 @@ impl Work {
             self.board.published(applied.generation);
         }
         if concerned {
-            restored.count(self.writer.snapshot());
+            restored.count(self.writer.current());
         }
         if restored.is_over() {
             self.restored = None;

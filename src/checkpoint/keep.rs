@@ -112,7 +112,7 @@ impl<D: Disk> Keeper<D> {
             touched.insert(format::file_name(pod.uid()), Some(PodUid::from(pod.uid())));
         };
         if let Some(before) = &self.seen {
-            now.changes_since(before).into_iter().for_each(|change| touch(pod_of(change)));
+            now.changes_since(before).into_iter().for_each(|change| touch(change.pod()));
         } else {
             now.pods().iter().chain(now.mirror_pods().iter()).for_each(|pod| touch(pod));
             // A file may be of a pod that went while nobody kept it.
@@ -243,9 +243,4 @@ impl<D: Disk> Keeper<D> {
             if kind == CheckpointErrorKind::Remove { "cannot be removed" } else { "cannot be written" };
         CheckpointError::new(kind, &self.disk.path(name), format!("{what}: {error}"))
     }
-}
-
-fn pod_of(change: Change<'_, Pod>) -> &Pod {
-    let (Change::Added(pod) | Change::Updated { new: pod, .. } | Change::Removed(pod)) = change;
-    pod
 }

@@ -61,7 +61,7 @@ impl Checkpoints {
     /// let checkpointing = checkpoints.keep(reader)?;
     /// writer.add_pod(pod)?;
     /// checkpointing.published();
-    /// checkpointing.wait_for(writer.snapshot().generation(), Duration::from_secs(60))?;
+    /// checkpointing.wait_for(writer.current().generation(), Duration::from_secs(60))?;
     /// # checkpointing.finish(Duration::from_secs(60));
     ///
     /// // Another run.

@@ -150,9 +150,9 @@ impl<K: ReferencedKind> Manager<K> {
     /// Registers and unregisters what has changed between two snapshots, in one step: an object that some pod lets go of
     /// and another one names is followed without a gap. See [`follow`](super::follow).
     pub fn apply<P: ReferencingPod>(&self, changes: &[Change<'_, P>]) {
-        self.step(changes.iter().map(|change| match change {
-            Change::Added(pod) | Change::Updated { new: pod, .. } => registration::<K, P>(pod),
-            Change::Removed(pod) => (PodUid::from(pod.uid()), None),
+        self.step(changes.iter().map(|change| match change.after() {
+            Some(pod) => registration::<K, P>(pod),
+            None => (PodUid::from(change.uid()), None),
         }));
     }
 

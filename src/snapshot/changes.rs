@@ -10,6 +10,7 @@ use crate::pod::PodMeta;
 
 /// One difference between two snapshots. A mirror pod counts as a pod here; ask
 /// [`is_mirror_pod`](crate::is_mirror_pod) to tell them apart.
+#[non_exhaustive]
 pub enum Change<'a, P> {
     /// The UID is new.
     Added(&'a Arc<P>),
@@ -47,6 +48,42 @@ pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>
         Some(before) => Some(Change::Updated { old: before, new: pod }),
     }));
     changes
+}
+
+impl<'a, P> Change<'a, P> {
+    /// The pod as it is now or, if it is gone, as it was.
+    #[must_use]
+    pub fn pod(&self) -> &'a Arc<P> {
+        match *self {
+            Self::Added(pod) | Self::Updated { new: pod, .. } | Self::Removed(pod) => pod,
+        }
+    }
+
+    /// The pod as it was; `None` if the UID is new.
+    #[must_use]
+    pub fn before(&self) -> Option<&'a Arc<P>> {
+        match *self {
+            Self::Updated { old: pod, .. } | Self::Removed(pod) => Some(pod),
+            Self::Added(_) => None,
+        }
+    }
+
+    /// The pod as it is now; `None` if the UID is gone.
+    #[must_use]
+    pub fn after(&self) -> Option<&'a Arc<P>> {
+        match *self {
+            Self::Added(pod) | Self::Updated { new: pod, .. } => Some(pod),
+            Self::Removed(_) => None,
+        }
+    }
+}
+
+impl<'a, P: PodMeta> Change<'a, P> {
+    /// The UID of the pod; the same before and after.
+    #[must_use]
+    pub fn uid(&self) -> &'a str {
+        self.pod().uid()
+    }
 }
 
 impl<P> Clone for Change<'_, P> {

@@ -22,8 +22,8 @@ pub use changes::Change;
 pub(crate) use entry::{ByUid, MirrorEntry, NameEntry, PodEntry, STATIC, Target, UidKey, World};
 pub(crate) use remains::Remains;
 pub use views::{
-    FullNames, MirrorPods, MirrorPodsIter, Pods, PodsAndMirrorPods, PodsIter, StaticPods, StaticPodsIter,
-    StaticPodsWithMirrors, UidTranslations,
+    FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, Pods, PodsAndMirrorPods, PodsIter,
+    StaticPods, StaticPodsIter, StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
 };
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
@@ -89,6 +89,7 @@ pub(crate) struct Shadowed {
 }
 
 /// What [`Snapshot::pod_and_mirror_pod`] found.
+#[non_exhaustive]
 pub struct PodAndMirror<'a, P> {
     /// The pod that runs on the node.
     pub pod: Option<&'a Arc<P>>,
@@ -176,8 +177,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetPodByFullName` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPodByFullName")]
     #[must_use]
-    pub fn pod_by_full_name(&self, full_name: &str) -> Option<&Arc<P>> {
-        let (name, namespace) = id::split(full_name)?;
+    pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<&Arc<P>> {
+        let (name, namespace) = id::split(full_name.as_ref())?;
         self.pod_by_name(namespace, name)
     }
 
@@ -201,8 +202,8 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// Kubelet: the index `mirrorPodByFullName` (`pkg/kubelet/pod/pod_manager.go`).
     #[must_use]
-    pub fn mirror_pod_by_full_name(&self, full_name: &str) -> Option<&Arc<P>> {
-        let (name, namespace) = id::split(full_name)?;
+    pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<&Arc<P>> {
+        let (name, namespace) = id::split(full_name.as_ref())?;
         self.entry_by_name(name, namespace)?.mirror.as_ref()
     }
 

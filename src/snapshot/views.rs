@@ -67,7 +67,15 @@ macro_rules! iterable {
             }
         }
 
+        impl<P: PodMeta> ExactSizeIterator for $iter<'_, P> {}
+
         impl<P: PodMeta> FusedIterator for $iter<'_, P> {}
+
+        impl<P> Clone for $iter<'_, P> {
+            fn clone(&self) -> Self {
+                Self(self.0.clone())
+            }
+        }
 
         impl<P: PodMeta> fmt::Debug for $iter<'_, P> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,6 +116,7 @@ view! {
 }
 
 /// What [`Snapshot::pods_and_mirror_pods`] returns: three views of one snapshot.
+#[non_exhaustive]
 pub struct PodsAndMirrorPods<'a, P> {
     /// All pods.
     pub pods: Pods<'a, P>,
@@ -138,6 +147,121 @@ pub struct PodsIter<'a, P>(map::Iter<'a, PodEntry<P>>);
 pub struct StaticPodsIter<'a, P>(map::Iter<'a, PodEntry<P>>);
 /// An iterator over [`MirrorPods`].
 pub struct MirrorPodsIter<'a, P>(map::Iter<'a, MirrorEntry<P>>);
+
+/// An iterator over [`FullNames`].
+pub struct FullNamesIter<'a, P> {
+    snapshot: &'a Snapshot<P>,
+    mirrors: map::Iter<'a, MirrorEntry<P>>,
+}
+
+/// An iterator over [`StaticPodsWithMirrors`].
+pub struct StaticPodsWithMirrorsIter<'a, P> {
+    snapshot: &'a Snapshot<P>,
+    static_pods: StaticPodsIter<'a, P>,
+}
+
+/// An iterator over [`UidTranslations::mirror_to_pod`].
+pub struct MirrorToPodIter<'a, P> {
+    snapshot: &'a Snapshot<P>,
+    mirrors: map::Iter<'a, MirrorEntry<P>>,
+}
+
+impl<P: PodMeta> Iterator for FullNamesIter<'_, P> {
+    type Item = FullName;
+
+    fn next(&mut self) -> Option<FullName> {
+        let snapshot = self.snapshot;
+        self.mirrors.by_ref().map(Slot::entry).filter(|mirror| holds_its_name(mirror)).find_map(|mirror| {
+            let pod = mirror.pod()?;
+            let (name, namespace) = (pod.name(), pod.namespace());
+            let orphan = snapshot.pod_by_name(namespace, name).is_none();
+            orphan.then(|| FullName::new(name, namespace).ok()).flatten()
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.mirrors.len()))
+    }
+}
+
+impl<'a, P: PodMeta> Iterator for StaticPodsWithMirrorsIter<'a, P> {
+    type Item = (&'a Arc<P>, Option<&'a Arc<P>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pod = self.static_pods.next()?;
+        Some((pod, self.snapshot.mirror_pod_by_pod(pod)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.static_pods.size_hint()
+    }
+}
+
+impl<P: PodMeta> ExactSizeIterator for StaticPodsWithMirrorsIter<'_, P> {}
+
+impl<P: PodMeta> Iterator for MirrorToPodIter<'_, P> {
+    type Item = (MirrorPodUid, PodUid);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let snapshot = self.snapshot;
+        self.mirrors.by_ref().map(Slot::entry).find_map(|mirror| {
+            let target = snapshot.target_of(mirror)?;
+            Some((mirror.pod()?.uid().into(), target.clone()))
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.mirrors.len()))
+    }
+}
+
+/// Gives an iterator that looks into its snapshot, and its view, what all iterators and views have.
+macro_rules! paired {
+    ($name:ident, $iter:ident, $field:ident, $method:ident, $item:ty) => {
+        impl<'a, P: PodMeta> IntoIterator for $name<'a, P> {
+            type Item = $item;
+            type IntoIter = $iter<'a, P>;
+
+            fn into_iter(self) -> $iter<'a, P> {
+                self.$method()
+            }
+        }
+
+        impl<'a, P: PodMeta> IntoIterator for &$name<'a, P> {
+            type Item = $item;
+            type IntoIter = $iter<'a, P>;
+
+            fn into_iter(self) -> $iter<'a, P> {
+                self.$method()
+            }
+        }
+
+        impl<P: PodMeta> FusedIterator for $iter<'_, P> {}
+
+        impl<P> Clone for $iter<'_, P> {
+            fn clone(&self) -> Self {
+                Self { snapshot: self.snapshot, $field: self.$field.clone() }
+            }
+        }
+
+        impl<P: PodMeta> fmt::Debug for $iter<'_, P> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (_, at_most) = self.size_hint();
+                f.debug_struct(stringify!($iter)).field("at_most", &at_most).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+paired!(FullNames, FullNamesIter, mirrors, iter, FullName);
+paired!(
+    StaticPodsWithMirrors,
+    StaticPodsWithMirrorsIter,
+    static_pods,
+    iter,
+    (&'a Arc<P>, Option<&'a Arc<P>>)
+);
+paired!(UidTranslations, MirrorToPodIter, mirrors, mirror_to_pod, (MirrorPodUid, PodUid));
 
 iterable!(Pods, PodsIter);
 iterable!(StaticPods, StaticPodsIter);
@@ -211,14 +335,9 @@ impl<'a, P: PodMeta> FullNames<'a, P> {
     }
 
     /// The full names, each once.
-    pub fn iter(&self) -> impl Iterator<Item = FullName> + use<'a, P> {
-        let snapshot = self.snapshot;
-        holders(snapshot).filter_map(|mirror| {
-            let pod = mirror.pod()?;
-            let (name, namespace) = (pod.name(), pod.namespace());
-            let orphan = snapshot.pod_by_name(namespace, name).is_none();
-            orphan.then(|| FullName::new(name, namespace).ok()).flatten()
-        })
+    #[must_use]
+    pub fn iter(&self) -> FullNamesIter<'a, P> {
+        FullNamesIter { snapshot: self.snapshot, mirrors: self.snapshot.mirrors.iter() }
     }
 }
 
@@ -236,23 +355,20 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
     }
 
     /// The static pods, each with the mirror that holds its full name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a Arc<P>, Option<&'a Arc<P>>)> + use<'a, P> {
-        let snapshot = self.snapshot;
-        snapshot.static_pods().iter().map(|pod| (pod, snapshot.mirror_pod_by_pod(pod)))
+    #[must_use]
+    pub fn iter(&self) -> StaticPodsWithMirrorsIter<'a, P> {
+        StaticPodsWithMirrorsIter { snapshot: self.snapshot, static_pods: self.snapshot.static_pods().iter() }
     }
 }
 
 impl<'a, P: PodMeta> UidTranslations<'a, P> {
-    /// Every mirror that translates, with the UID it translates to.
+    /// Every mirror that translates, with the UID it translates to. `IntoIterator` gives the same pairs.
     ///
     /// # Complexity
     /// O(mirror pods) to walk; no allocation for the usual UIDs.
-    pub fn mirror_to_pod(&self) -> impl Iterator<Item = (MirrorPodUid, PodUid)> + use<'a, P> {
-        let snapshot = self.snapshot;
-        snapshot.mirrors.iter().filter_map(move |slot| {
-            let target = snapshot.target_of(slot.entry())?;
-            Some((slot.entry().pod()?.uid().into(), target.clone()))
-        })
+    #[must_use]
+    pub fn mirror_to_pod(&self) -> MirrorToPodIter<'a, P> {
+        MirrorToPodIter { snapshot: self.snapshot, mirrors: self.snapshot.mirrors.iter() }
     }
 
     /// Every static pod, and every other UID that a mirror translates to, with the mirror's UID; a static pod without a
@@ -299,8 +415,11 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
 
 /// The mirrors that hold their full names.
 fn holders<P>(snapshot: &Snapshot<P>) -> impl Iterator<Item = &MirrorEntry<P>> {
-    let mirrors = snapshot.mirrors.iter().map(Slot::entry);
-    mirrors.filter(|mirror| !matches!(mirror.target, Target::AsHolder))
+    snapshot.mirrors.iter().map(Slot::entry).filter(|mirror| holds_its_name(mirror))
+}
+
+fn holds_its_name<P>(mirror: &MirrorEntry<P>) -> bool {
+    !matches!(mirror.target, Target::AsHolder)
 }
 
 impl<P: PodMeta> Snapshot<P> {

@@ -66,7 +66,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
                     }
                 };
                 assert_eq!(applied.refused, []);
-                let snapshot = writer.snapshot();
+                let snapshot = writer.current();
                 for uid in &staying {
                     assert!(snapshot.pod_by_uid(uid).is_some(), "a pod blinked: {short:?}");
                 }

@@ -127,6 +127,7 @@ impl Run {
                     Ok(Upserted::Unchanged) => Upsert::Unchanged,
                     Ok(Upserted::Added) => Upsert::Added,
                     Ok(Upserted::Replaced(old)) => Upsert::Replaced(id(old)),
+                    Ok(other) => panic!("an unknown outcome: {other:?}"),
                     Err(error) => Upsert::Refused(error.field()),
                 };
                 assert_eq!(upsert, expected, "the upsert of {pod:?}");
@@ -194,7 +195,7 @@ impl Run {
 
     fn published(&mut self, published: bool) {
         self.generation += u64::from(published);
-        assert_eq!(self.writer.snapshot().generation(), self.generation, "one publication or none");
+        assert_eq!(self.writer.current().generation(), self.generation, "one publication or none");
         assert_eq!(self.reader.load().generation(), self.generation, "what is published is seen");
     }
 
@@ -288,6 +289,7 @@ impl Run {
                     let known = rebuilt.remove(&pod.uid);
                     assert!(known.is_some_and(|known| Arc::ptr_eq(&known, pod)), "removed: {pod:?}");
                 }
+                other => panic!("an unknown kind of change: {other:?}"),
             }
         }
         let differing = old

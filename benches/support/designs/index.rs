@@ -73,7 +73,7 @@ impl Read<Box<str>> for CachedReader<Pod> {
     }
 
     fn scan(&mut self) -> usize {
-        scan(self.snapshot())
+        scan(self.load())
     }
 }
 
@@ -83,7 +83,7 @@ impl Read<PodUid> for CachedReader<Pod> {
     }
 
     fn scan(&mut self) -> usize {
-        scan(self.snapshot())
+        scan(self.load())
     }
 }
 

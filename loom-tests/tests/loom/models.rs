@@ -90,7 +90,7 @@ fn generations_never_go_back() {
             let (reader, history) = (reader.clone(), Arc::clone(&history));
             thread::spawn(move || {
                 let mut cached = reader.cached();
-                let mut last = history.check(cached.snapshot());
+                let mut last = history.check(cached.load());
                 let mut seen = |state| {
                     assert!(last <= state, "from generation {last} back to {state}");
                     last = state;
@@ -98,9 +98,9 @@ fn generations_never_go_back() {
                 let held = reader.load();
                 assert_eq!(held.generation(), history.check(&held) as u64, "a state has its generation");
                 seen(history.check(&held));
-                seen(history.check(cached.snapshot()));
+                seen(history.check(cached.load()));
                 seen(history.check(&reader.snapshot()));
-                seen(history.check(cached.clone().snapshot()));
+                seen(history.check(cached.clone().load()));
                 seen(read(&reader, &history));
             })
         };
@@ -120,8 +120,8 @@ fn what_is_published_is_seen_whole() {
                 let (reader, history) = (reader.clone(), Arc::clone(&history));
                 thread::spawn(move || {
                     let mut cached = reader.cached();
-                    history.check(cached.snapshot());
-                    history.check(cached.snapshot());
+                    history.check(cached.load());
+                    history.check(cached.load());
                 })
             })
             .collect();
@@ -171,7 +171,7 @@ fn small_a_reader_made_during_a_publication_does_not_lag_behind() {
                     let seen = read(&reader, &history);
                     let mut cached = reader.clone().cached();
                     let by_load = read(&reader.clone(), &history);
-                    let by_cached = history.check(cached.snapshot());
+                    let by_cached = history.check(cached.load());
                     assert!(
                         seen <= by_load && by_load <= by_cached,
                         "back from {seen}, {by_load} to {by_cached}"

@@ -24,7 +24,7 @@ mod schedules {
     /// Reads by all three handles, holding on to what it gets over the reads that follow.
     fn read(reader: &Reader<TestPod>, history: &History) {
         let mut cached = reader.cached();
-        let mut last = history.check(cached.snapshot());
+        let mut last = history.check(cached.load());
         let mut held = Vec::new();
         for turn in 0..6 {
             let state = match turn % 3 {
@@ -33,7 +33,7 @@ mod schedules {
                     history.check(&held[held.len() - 1])
                 }
                 1 => history.check(&reader.snapshot()),
-                _ => history.check(cached.snapshot()),
+                _ => history.check(cached.load()),
             };
             assert!(last <= state, "from state {last} back to {state}");
             last = state;
