@@ -84,34 +84,22 @@
 //! kubelet names it, and carries it as a search alias: look for `GetPodByUID`.
 //!
 //! # Features
-//! The core has no features and few dependencies. `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `sources`
-//! reads static pods as the kubelet does; `kube` adds the API server; `references` keeps the Secrets
-//! and `ConfigMaps` that pods name; `checkpoint` keeps pods on disk; `agent` adds a node agent and its binary.
+//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`. That is all: no feature adds tokio or kube.
+//!
+//! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the kubelet does,
+//! follows the API server, keeps mirror pods, Secrets and `ConfigMaps`, and stores pods on disk. `pod-index-agent` is a
+//! node agent.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
-#[cfg(feature = "agent")]
-pub mod agent;
-#[cfg(any(feature = "kube", feature = "references"))]
-mod backoff;
-#[cfg(feature = "checkpoint")]
-pub mod checkpoint;
 pub mod docs;
 mod error;
-#[cfg(any(feature = "checkpoint", feature = "sources"))]
-mod fnv;
 mod id;
 mod manager;
 mod map;
-#[cfg(feature = "kube")]
-pub mod mirror;
 mod pod;
 mod reader;
-#[cfg(feature = "references")]
-pub mod references;
 mod snapshot;
-#[cfg(feature = "sources")]
-pub mod sources;
 mod sync;
 mod text;
 mod update;

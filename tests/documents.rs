@@ -1,13 +1,25 @@
 //! What the documents and the comments point to is there: relative links and their headings, and files named as `code`; and
-//! every word that the agent may answer with is told of; and the rooms keep to what is said of them.
+//! every word that the agent may answer with is told of; and the modules keep to what is said of them.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What a path of this repository begins with.
-const ROOTS: [&str; 9] =
-    [".ci/", "benches/", "deploy/", "docs/", "examples/", "fuzz/", "loom-tests/", "src/", "tests/"];
+const ROOTS: [&str; 12] = [
+    ".ci/",
+    "agent/",
+    "benches/",
+    "deploy/",
+    "docs/",
+    "examples/",
+    "fuzz/",
+    "kubelet/",
+    "loom-tests/",
+    "src/",
+    "test-support/",
+    "tests/",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -125,10 +137,10 @@ fn operators_are_told_of_every_state_and_of_every_kind_of_trouble() {
     let operators = fs::read_to_string(root().join("docs/operators.md")).unwrap();
     let mut untold = Vec::new();
     for (file, name) in [
-        ("src/mirror/plan.rs", "MirrorState"),
-        ("src/mirror/status.rs", "WaitsFor"),
-        ("src/mirror/client.rs", "MirrorErrorKind"),
-        ("src/sources/problem.rs", "ProblemKind"),
+        ("kubelet/src/mirror/plan.rs", "MirrorState"),
+        ("kubelet/src/mirror/status.rs", "WaitsFor"),
+        ("kubelet/src/mirror/client.rs", "MirrorErrorKind"),
+        ("kubelet/src/sources/problem.rs", "ProblemKind"),
     ] {
         let words = words(file, name);
         assert!(words.len() > 4, "{name}: {words:?}");
@@ -140,45 +152,53 @@ fn operators_are_told_of_every_state_and_of_every_kind_of_trouble() {
 }
 
 #[test]
-fn every_room_uses_only_the_rooms_that_contributing_allows_it() {
+fn every_module_uses_only_the_modules_that_contributing_allows_it() {
     let contributing = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let table = contributing.split("| your change is about | room | it may use |").nth(1).unwrap();
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let mut rooms: Vec<(&str, BTreeSet<&str>)> = Vec::new();
-    for row in rows {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let room = cells[2].trim_matches('`');
-        let mut may_use: BTreeSet<&str> = cells[3].split('`').skip(1).step_by(2).collect();
-        if let Some((_, but)) = cells[3].split_once("the rooms above") {
-            let but: BTreeSet<&str> =
-                if but.contains("not") { std::mem::take(&mut may_use) } else { BTreeSet::new() };
-            may_use.extend(rooms.iter().map(|(room, _)| *room).filter(|room| !but.contains(room)));
-        }
-        rooms.push((room, may_use));
-    }
-    for entry in fs::read_dir(root().join("src")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let room = name.trim_end_matches(".rs");
-        let is_known = ["lib", "main"].contains(&room) || rooms.iter().any(|(known, _)| *known == room);
-        assert!(is_known, "CONTRIBUTING.md does not say what the room {room} is for");
-    }
-
+    let tables: Vec<&str> =
+        contributing.split("| your change is about | module | it may use |").skip(1).collect();
+    let packages = ["src", "kubelet/src"];
+    assert_eq!(tables.len(), packages.len());
     let mut forbidden = Vec::new();
-    for (room, may_use) in rooms.iter().filter(|(room, _)| *room != "agent") {
-        let (file, directory) = (root().join(format!("src/{room}.rs")), root().join("src").join(room));
-        let mut sources = if directory.is_dir() { files(&directory, "rs") } else { Vec::new() };
-        sources.extend(file.exists().then_some(file));
-        assert!(!sources.is_empty(), "there is no room {room}");
-        for source in sources {
-            let text = fs::read_to_string(&source).unwrap();
-            for used in text.split("crate::").skip(1) {
-                let used = used.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
-                let is_room = rooms.iter().any(|(room, _)| *room == used);
-                if is_room && used != *room && !may_use.contains(used) {
-                    forbidden.push(format!("{}: {used}", source.display()));
+    for (package, table) in packages.into_iter().zip(tables) {
+        let modules = modules(table);
+        for entry in fs::read_dir(root().join(package)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let module = name.trim_end_matches(".rs");
+            let is_known = module == "lib" || modules.iter().any(|(known, _)| *known == module);
+            assert!(is_known, "CONTRIBUTING.md does not say what the module {package}/{module} is for");
+        }
+        for (module, may_use) in &modules {
+            let directory = root().join(package).join(module);
+            let file = directory.with_extension("rs");
+            let mut sources = if directory.is_dir() { files(&directory, "rs") } else { Vec::new() };
+            sources.extend(file.exists().then_some(file));
+            assert!(!sources.is_empty(), "there is no module {package}/{module}");
+            for source in sources {
+                let text = fs::read_to_string(&source).unwrap();
+                for used in text.split("crate::").skip(1) {
+                    let used = used.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+                    let is_module = modules.iter().any(|(module, _)| *module == used);
+                    if is_module && used != *module && !may_use.contains(used) {
+                        forbidden.push(format!("{}: {used}", source.display()));
+                    }
                 }
             }
         }
     }
     assert_eq!(forbidden, [""; 0]);
+}
+
+/// The modules of a table in CONTRIBUTING.md, and what each may use.
+fn modules(table: &str) -> Vec<(&str, BTreeSet<&str>)> {
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut modules: Vec<(&str, BTreeSet<&str>)> = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let mut may_use: BTreeSet<&str> = cells[3].split('`').skip(1).step_by(2).collect();
+        if cells[3].contains("the modules above") {
+            may_use.extend(modules.iter().map(|(module, _)| *module));
+        }
+        modules.push((cells[2].trim_matches('`'), may_use));
+    }
+    modules
 }

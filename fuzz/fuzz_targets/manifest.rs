@@ -6,8 +6,8 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
 use libfuzzer_sys::fuzz_target;
-use pod_index::sources::NodeName;
-use pod_index::sources::manifest::{self, Origin};
+use pod_index_kubelet::sources::NodeName;
+use pod_index_kubelet::sources::manifest::{self, Origin};
 use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta, is_mirror_pod, is_static_pod};
 
 fuzz_target!(|data: &[u8]| {

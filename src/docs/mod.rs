@@ -11,8 +11,8 @@ pub mod performance {
 }
 
 /// How to put the index into an agent of one's own.
-// Its examples are of all features, so they are tested where those are.
-#[cfg(any(not(doctest), feature = "agent"))]
+// Its examples use the sources as well, so pod-index-kubelet tests them.
+#[cfg(not(doctest))]
 pub mod embedders {
     #![doc = include_str!("../../docs/embedders.md")]
 }

@@ -12,10 +12,6 @@ mod openapi;
 /// The kubelet's `ConfigSourceAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 
-/// Marks a pod that was read from a checkpoint, until a source tells of it.
-#[cfg(any(feature = "checkpoint", feature = "kube"))]
-pub(crate) const RESTORED: &str = "pod-index/restored";
-
 /// Marks a mirror pod; its value is the config hash of the static pod it mirrors.
 ///
 /// The kubelet's `ConfigMirrorAnnotationKey` (`v1.MirrorPodAnnotationKey`).

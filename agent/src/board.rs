@@ -1,0 +1,226 @@
+//! How each source is doing, and whether the agent is ready: whether the pods of all of them have reached the index.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceStatus};
+
+/// How many pods that were passed over are remembered of a source that never says which pods it has in all.
+const PASSED_OVER: usize = 100;
+
+/// The configured sources.
+#[derive(Debug)]
+pub(super) struct Board {
+    lines: Mutex<Vec<Line>>,
+    /// Changes under the lock of `lines` alone.
+    ready: watch::Sender<bool>,
+    /// Every source that the agent began with has been heard of.
+    merged: AtomicBool,
+    publications: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Line {
+    source: Source,
+    status: watch::Receiver<SourceStatus>,
+    /// The pods of it that the merge passed over.
+    passed_over: Vec<Problem>,
+    indexed: bool,
+}
+
+impl Board {
+    /// None of the sources that will [`join`](Self::join) is in the index yet.
+    pub(super) fn new() -> Self {
+        Self {
+            lines: Mutex::default(),
+            ready: watch::Sender::new(false),
+            merged: AtomicBool::new(false),
+            publications: watch::Sender::new(0),
+        }
+    }
+
+    /// A source of which the agent waits to hear, and is not ready before. One that was started again takes its old place.
+    pub(super) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
+        let mut lines = self.lock();
+        match lines.iter_mut().find(|line| line.source == source) {
+            Some(line) => line.status = status,
+            None => lines.push(Line { source, status, passed_over: Vec::new(), indexed: false }),
+        }
+        self.judge(&lines);
+    }
+
+    /// A source that is no longer configured, and for which nobody waits any more.
+    pub(super) fn leave(&self, source: Source) {
+        let mut lines = self.lock();
+        lines.retain(|line| line.source != source);
+        self.judge(&lines);
+    }
+
+    /// Why the merge passed pods of this source over; what is said of a whole set takes the place of what was said
+    /// before. Returns what is new.
+    pub(super) fn passed_over(&self, source: Source, whole: bool, problems: Vec<Problem>) -> Vec<Problem> {
+        let mut lines = self.lock();
+        let Some(line) = lines.iter_mut().find(|line| line.source == source) else { return problems };
+        let mut before = std::mem::take(&mut line.passed_over);
+        let known: HashSet<_> = before.iter().collect();
+        let new: Vec<_> = problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        line.passed_over = if whole {
+            problems
+        } else {
+            before.extend_from_slice(&new);
+            before.split_off(before.len().saturating_sub(PASSED_OVER))
+        };
+        new
+    }
+
+    /// What these sources said has been published.
+    pub(super) fn indexed(&self, sources: impl IntoIterator<Item = Source>) {
+        let mut lines = self.lock();
+        for source in sources {
+            lines.iter_mut().filter(|line| line.source == source).for_each(|line| line.indexed = true);
+        }
+        self.judge(&lines);
+    }
+
+    /// A snapshot of this generation has been published.
+    pub(super) fn published(&self, generation: u64) {
+        self.publications.send_replace(generation);
+    }
+
+    /// The generation that was published last: for those who wait for changes.
+    pub(super) fn publications(&self) -> watch::Receiver<u64> {
+        self.publications.subscribe()
+    }
+
+    /// What every source said that the agent began with has been published.
+    pub(super) fn all_indexed(&self) {
+        let lines = self.lock();
+        self.merged.store(true, Ordering::Relaxed);
+        self.judge(&lines);
+    }
+
+    /// Whether the first set of every source is in the index.
+    pub(super) fn is_ready(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    /// Whether the first set of every source is in the index: for those who wait for it. It is not for a while if a source
+    /// is configured later.
+    pub(super) fn seen(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// Whoever is told that the agent is not ready any more was told before a pod went for that reason: a source joins
+    /// before another one leaves.
+    fn judge(&self, lines: &[Line]) {
+        let ready = self.merged.load(Ordering::Relaxed) && lines.iter().all(|line| line.indexed);
+        self.ready.send_if_modified(|before| std::mem::replace(before, ready) != ready);
+    }
+
+    /// Waits until the first set of every source is in the index.
+    pub(super) async fn ready(&self) {
+        // Fails only when the sender is gone, and that is in `self`.
+        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    /// How the sources are doing now. `seen` is said of those whose pods are in the index.
+    pub(super) fn sources(&self) -> Vec<SourceStatus> {
+        let status = |line: &Line| {
+            let mut status = line.status.borrow().clone();
+            status.seen = line.indexed;
+            status.problems.extend_from_slice(&line.passed_over);
+            status
+        };
+        self.lock().iter().map(status).collect()
+    }
+
+    /// What keeps the agent from being ready: each source that is not in the index, and what is wrong with it.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let describe = |status: SourceStatus| {
+            let problem = status.problems.iter().find(|problem| is_grave(problem));
+            let problem = problem.map(|problem| format!(": {}", problem.message())).unwrap_or_default();
+            format!("{} ({}){problem}", status.source, status.origin)
+        };
+        self.sources().into_iter().filter(|status| !status.seen).map(describe).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether it may hide a pod, so that somebody ought to do something about it.
+pub(super) fn is_grave(problem: &Problem) -> bool {
+    !matches!(problem.kind(), ProblemKind::Skipped | ProblemKind::Unhinted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_index_kubelet::sources::{NodeName, file::FileSource};
+
+    #[test]
+    fn pods_that_were_passed_over_are_problems_of_their_source_and_said_once() {
+        let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
+        let board = Board::new();
+        board.join(Source::Http, FileSource::new("/nonexistent", NodeName::new("n")).status());
+        let shown = || board.sources()[0].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
+        assert_eq!(board.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
+        assert_eq!(board.passed_over(Source::Http, true, vec![problem("b"), problem("c")]), [problem("c")]);
+        assert_eq!(shown(), "bc");
+        assert_eq!(board.passed_over(Source::Http, false, vec![problem("c"), problem("d")]), [problem("d")]);
+        assert_eq!(shown(), "bcd");
+        let many = (0..1_000).map(|i| problem(&i.to_string())).collect();
+        assert_eq!(board.passed_over(Source::Http, false, many).len(), 1_000);
+        assert_eq!(
+            board.sources()[0].problems.len(),
+            PASSED_OVER,
+            "a source that goes on like this fills no memory"
+        );
+        assert_eq!(board.passed_over(Source::Http, true, Vec::new()), []);
+        assert_eq!(shown(), "");
+    }
+
+    #[test]
+    fn a_source_that_was_started_again_is_still_in_the_index() {
+        let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let board = Board::new();
+        board.join(Source::File, status());
+        board.join(Source::Http, status());
+        board.indexed([Source::File]);
+        board.join(Source::File, status());
+        assert_eq!(board.sources().iter().map(|status| status.seen).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn a_source_that_is_configured_later_is_waited_for_again_until_it_is_read_or_configured_no_more() {
+        let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let board = Board::new();
+        let seen = board.seen();
+        board.join(Source::File, status());
+        board.indexed([Source::File]);
+        assert!(!*seen.borrow(), "the merge has not let go of what was restored");
+        board.all_indexed();
+        assert!(*seen.borrow());
+        for read in [true, false] {
+            board.join(Source::Http, status());
+            assert!(!*seen.borrow(), "before anybody speaks");
+            board.indexed([Source::File]);
+            board.all_indexed();
+            assert_eq!(
+                (*seen.borrow(), board.is_ready()),
+                (false, false),
+                "another source speaks, not this one"
+            );
+            if read {
+                board.indexed([Source::Http]);
+                assert!(*seen.borrow());
+            }
+            board.leave(Source::Http);
+            assert!(*seen.borrow());
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A log line for each pod that came, changed or went.
+//!
+//! Said once it is true: after the publication that readers see it in.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use tracing::{Level, debug, enabled, info};
+
+use pod_index::PodMeta;
+use pod_index_kubelet::sources::{Merged, Source};
+
+/// What is to be said once the batch is published.
+#[derive(Debug, Default)]
+pub(super) struct Events(Vec<(&'static str, Source, Arc<Pod>)>);
+
+/// The one kind of event that comes with every heartbeat of a pod.
+const STATUS: &str = "status";
+
+impl Events {
+    /// Takes down what one source brought about.
+    pub(super) fn note(&mut self, source: Source, merged: &Merged<Pod>) {
+        if !enabled!(Level::INFO) {
+            return;
+        }
+        for (event, pods) in [
+            ("removed", &merged.removed),
+            ("added", &merged.added),
+            ("updated", &merged.updated),
+            ("terminating", &merged.deleted),
+            (STATUS, &merged.reconciled),
+        ] {
+            self.0.extend(pods.iter().map(|pod| (event, source, Arc::clone(pod))));
+        }
+    }
+
+    /// Says it.
+    pub(super) fn tell(self, generation: u64) {
+        for (event, source, pod) in self.0 {
+            let (source, namespace, name, uid) = (source.as_str(), pod.namespace(), pod.name(), pod.uid());
+            if event == STATUS {
+                debug!(event, namespace, name, uid, source, generation, "pod {event}");
+            } else {
+                info!(event, namespace, name, uid, source, generation, "pod {event}");
+            }
+        }
+    }
+}

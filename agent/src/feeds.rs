@@ -1,0 +1,266 @@
+//! Runs the configured sources, each as a task of its own, and passes on what they say.
+//!
+//! No source may take the agent down: one that panics is logged and started again.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, TrySendError};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::board::{self, Board};
+use super::exit::Failure;
+use super::index::Report;
+use super::settings::{ApiSettings, FileSettings, Settings};
+use pod_index_kubelet::sources::api_server::{ApiServer, connect};
+use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::http::HttpSource;
+use pod_index_kubelet::sources::{Problem, Source, SourceStatus, SourceUpdate};
+
+/// How long a source that panicked stays down.
+const AFTER_A_PANIC: Duration = Duration::from_secs(10);
+
+/// The sources that `settings` names.
+pub(super) fn configured(settings: &Settings) -> Vec<Source> {
+    let file = settings.file.as_ref().map(|_| Source::File);
+    let http = settings.http.as_ref().map(|_| Source::Http);
+    let api = settings.api.as_ref().map(|_| Source::Api);
+    file.into_iter().chain(http).chain(api).collect()
+}
+
+/// The sources that run.
+#[derive(Debug)]
+pub(super) struct Feeds {
+    board: Arc<Board>,
+    reports: Sender<Report>,
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    source: Source,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// A source that is ready to run.
+struct Prepared {
+    source: Source,
+    stop: watch::Sender<bool>,
+    work: BoxFuture<'static, ()>,
+}
+
+impl Feeds {
+    /// None so far; what they will say goes to `reports`.
+    pub(super) fn new(board: &Arc<Board>, reports: Sender<Report>) -> Self {
+        Self { board: Arc::clone(board), reports, running: Vec::new() }
+    }
+
+    /// Runs every source that `settings` names, and none other. A source that runs already is started anew; what it said
+    /// before stands until it has spoken again. The pods of one that is no longer named go.
+    ///
+    /// If it fails, all is as it was.
+    pub(super) async fn follow(
+        &mut self,
+        settings: &Settings,
+        client: Option<Client>,
+    ) -> Result<(), Failure> {
+        let prepared = self.prepare(settings, client)?;
+        // One after the other: else the last words of the old might come after the first of the new.
+        for Running { source, stop, task } in self.running.drain(..) {
+            stop.send_replace(true);
+            let _ = task.await;
+            if prepared.iter().all(|prepared| prepared.source != source) {
+                // Whoever wants it no longer means it.
+                let update = Some(SourceUpdate::Set(Vec::new()));
+                let report = Report { source, update, sound: true };
+                let _ = say(&self.reports, report);
+                self.board.leave(source);
+            }
+        }
+        self.running = prepared.into_iter().map(Prepared::run).collect();
+        Ok(())
+    }
+
+    fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
+        let mut prepared = Vec::new();
+        if let Some(FileSettings { path, period }) = settings.file.clone() {
+            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = FileSource::with_period(&path, node.clone(), period);
+                let status = source.status();
+                board.join(Source::File, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        if let Some(config) = settings.http.clone() {
+            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = HttpSource::new(config.clone(), node.clone())?;
+                let status = source.status();
+                board.join(Source::Http, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        if let (Some(api), Some(client)) = (settings.api.clone(), client) {
+            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
+                let server = api.selection.of(ApiServer::new(client.clone()));
+                let source = if api.all_nodes { server } else { server.node(&node) }.pods();
+                let status = source.status();
+                board.join(Source::Api, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        Ok(prepared)
+    }
+}
+
+impl Prepared {
+    fn run(self) -> Running {
+        Running { source: self.source, stop: self.stop, task: tokio::spawn(self.work) }
+    }
+}
+
+/// A client of the API server, if `settings` names one; it has not been spoken to yet.
+pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
+    let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
+    let client = connect(kubeconfig.as_deref()).await;
+    client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
+}
+
+/// To run the streams that `open` gives with their statuses, one after the other, until one ends by itself or it is told
+/// to stop. The first is opened now, another one `pause` after a panic.
+fn keep_running<S>(
+    source: Source,
+    reports: Sender<Report>,
+    pause: Duration,
+    open: impl Fn() -> Result<(S, watch::Receiver<SourceStatus>), Problem> + Send + 'static,
+) -> Result<Prepared, Failure>
+where
+    S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
+{
+    let (mut stream, mut status) = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
+    let (stop, stopped) = watch::channel(false);
+    let work = async move {
+        while tokio::spawn(pass_on(source, stream, status, reports.clone(), stopped.clone()))
+            .await
+            .is_err_and(|error| error.is_panic())
+        {
+            tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
+            (stream, status) = loop {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = told(stopped.clone()) => return,
+                }
+                match open() {
+                    Ok(opened) => break opened,
+                    Err(problem) => tracing::error!(source = source.as_str(), "cannot be started: {problem}"),
+                }
+            };
+        }
+    };
+    Ok(Prepared { source, stop, work: work.boxed() })
+}
+
+/// A source that runs goes on only when it is asked for its next update, so that its status is that of the update which
+/// it gave last, or of a look that brought none.
+async fn pass_on(
+    source: Source,
+    mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
+    mut status: watch::Receiver<SourceStatus>,
+    reports: Sender<Report>,
+    stopped: watch::Receiver<bool>,
+) {
+    let mut stopped = pin!(told(stopped));
+    let mut was_sound = false;
+    loop {
+        let update = tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            update = updates.next() => match update {
+                Some(update) => Some(update),
+                None => return,
+            },
+            Ok(()) = status.changed() => None,
+        };
+        let sound = is_sound(&status.borrow_and_update());
+        if update.is_none() && (was_sound || !sound) {
+            continue;
+        }
+        was_sound = sound;
+        if say(&reports, Report { source, update, sound }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits while the writer is behind, and with it the source, which then has fewer and newer things to say. Another thread
+/// takes over meanwhile, so that there would be one for each change if it were not asked first whether there is anything
+/// to wait for.
+fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
+    match reports.try_send(report) {
+        Ok(()) => Ok(()),
+        Err(TrySendError::Full(report)) => tokio::task::block_in_place(|| reports.send(report)).map_err(drop),
+        Err(TrySendError::Disconnected(_)) => Err(()),
+    }
+}
+
+/// Whether the source has said what its pods are, and nothing hides a pod from it. A list of the API server is whole or none;
+/// that its watch broke since is no reason to doubt it.
+fn is_sound(status: &SourceStatus) -> bool {
+    let is_whole = || !status.problems.iter().any(board::is_grave);
+    status.seen && (status.source == Source::Api || is_whole())
+}
+
+/// Waits until a source is told to stop, which it is as well when nobody is left who could.
+async fn told(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crossbeam_channel::bounded;
+    use futures_util::stream;
+
+    use super::*;
+    use pod_index_kubelet::sources::NodeName;
+
+    /// To wait takes another thread, and this runtime has none: it would panic.
+    #[tokio::test]
+    async fn a_report_for_which_there_is_room_takes_no_other_thread() {
+        let (reports, received) = bounded(1);
+        let report = || Report { source: Source::File, update: None, sound: true };
+        assert_eq!(say(&reports, report()), Ok(()));
+        assert_eq!(received.len(), 1);
+        drop(received);
+        assert_eq!(say(&reports, report()), Err(()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_source_that_panics_is_started_again() {
+        let (reports, received) = bounded(1);
+        let opened = AtomicUsize::new(0);
+        let open = move || {
+            let first = opened.fetch_add(1, Ordering::Relaxed) == 0;
+            let update = async move {
+                assert!(!first, "a panic that the test wants");
+                SourceUpdate::Set(Vec::new())
+            };
+            let status = FileSource::new("/nonexistent", NodeName::new("n")).status();
+            Ok((stream::once(update).boxed(), status))
+        };
+        let running = keep_running(Source::File, reports, Duration::ZERO, open).map(Prepared::run);
+        assert!(running.is_ok());
+        let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
+        assert_eq!(report.await.unwrap().unwrap().source, Source::File);
+    }
+}

@@ -1,0 +1,190 @@
+//! The one writer thread: drains what is waiting, merges it, publishes once, frees what readers have let go of.
+//!
+//! This room knows the channel, the merge and the writer. It must not know what a source reads or who asks.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, iter};
+
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::registry::Registry;
+use tokio::sync::oneshot;
+
+use super::board::Board;
+use super::checkpoints::Unclaimed;
+use super::events::Events;
+use super::metrics::Writing;
+use pod_index::{Operation, Writer};
+use pod_index_kubelet::checkpoint::{self, Restored};
+use pod_index_kubelet::sources::{Merge, Source, SourceUpdate};
+
+/// How many reports may wait. A source that is faster than the writer waits: its own list is the better queue.
+const WAITING: usize = 64;
+
+/// How long the writer stays idle before it frees replaced snapshots that a reader had kept it from freeing.
+const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a source has to say.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) source: Source,
+    /// `None` if it is as it was said last.
+    pub(super) update: Option<SourceUpdate<Pod>>,
+    /// Nothing was wrong when it looked last: what it did not name then is not there.
+    pub(super) sound: bool,
+}
+
+/// The writer thread. Dropping it leaves the thread to itself; [`stop`](Self::stop) ends it.
+#[derive(Debug)]
+pub(super) struct Index {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Index {
+    /// Starts the thread; the sender is how it hears of pods. The restored pods are in the index when this returns.
+    pub(super) fn start(
+        writer: Writer<Pod>,
+        restored: Option<Restored>,
+        sources: &[Source],
+        board: Arc<Board>,
+        metrics: &mut Registry,
+    ) -> io::Result<(Self, Sender<Report>)> {
+        let merge = Merge::new(sources.iter().copied());
+        let (reports, received) = bounded(WAITING);
+        let counts = Writing::register(metrics, reports.clone());
+        let (stop, stopped) = bounded(1);
+        let (end, ended) = oneshot::channel();
+        let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
+        let mut work = Work { writer, merge, board, counts, restored };
+        work.restore();
+        let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
+            // Dropped, and thereby told, however the thread ends.
+            let _end = end;
+            work.until(&stopped, &received);
+        })?;
+        Ok((Self { stop, thread, ended }, reports))
+    }
+
+    /// Waits until the thread has ended, which without [`stop`](Self::stop) only a bug can bring about.
+    pub(super) async fn ended(&mut self) {
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Ends the thread after the batch it is at, and waits for that.
+    pub(super) fn stop(self) {
+        // A thread that has ended needs no telling.
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
+}
+
+/// What the thread works with.
+struct Work {
+    writer: Writer<Pod>,
+    merge: Merge<Pod>,
+    board: Arc<Board>,
+    counts: Writing,
+    /// The pods of the last run, until their sources were heard.
+    restored: Option<Unclaimed>,
+}
+
+impl Work {
+    fn until(mut self, stop: &Receiver<()>, reports: &Receiver<Report>) {
+        loop {
+            let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
+            select! {
+                recv(reports) -> report => match report {
+                    Ok(report) => self.publish(iter::once(report).chain(reports.try_iter()).take(WAITING)),
+                    Err(_) => return,
+                },
+                recv(stop) -> _ => return,
+                recv(idle) -> _ => { self.writer.reclaim(); }
+            }
+            self.counts.retired(self.writer.retired_snapshots());
+        }
+    }
+
+    /// Applies the reports in one publication, and only then tells of it.
+    fn publish(&mut self, reports: impl Iterator<Item = Report>) {
+        let started = Instant::now();
+        let mut batch = Vec::new();
+        let mut sources = Vec::new();
+        let mut sound = Vec::new();
+        let mut events = Events::default();
+        for Report { source, update, sound: is_sound } in reports {
+            if is_sound && !sound.contains(&source) {
+                sound.push(source);
+            }
+            let Some(update) = update else { continue };
+            let whole = matches!(update, SourceUpdate::Set(_));
+            let mut merged = self.merge.update(source, update);
+            // Nobody but a checkpoint says that a pod is of one.
+            merged.pods_mut().for_each(checkpoint::unmark);
+            events.note(source, &merged);
+            for problem in self.board.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
+                let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
+                tracing::warn!(source, path, field, "{}", problem.message());
+            }
+            batch.extend(merged.into_operations());
+            if whole {
+                sources.push(source);
+            }
+        }
+        let operations = batch.len();
+        let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
+        let applied = self.writer.apply(batch);
+        self.counts.applied(operations, applied.refused.len(), applied.published, started.elapsed());
+        for refused in &applied.refused {
+            let (pod, field) = (refused.error.full_name(), refused.error.field());
+            tracing::warn!(pod, field, "{}", refused.error);
+        }
+        if applied.published {
+            let pods = self.writer.current().pods().len();
+            tracing::debug!(generation = applied.generation, operations, pods, "published");
+            self.board.published(applied.generation);
+        }
+        // First: who hears that a source is there must not find what it did not name.
+        self.let_go(&sound, concerned);
+        self.board.indexed(sources);
+        if self.merge.all_sources_seen() {
+            self.board.all_indexed();
+        }
+        events.tell(applied.generation);
+    }
+
+    /// Publishes the pods of the last run, before any source has spoken.
+    fn restore(&mut self) {
+        let Some(restored) = &mut self.restored else { return };
+        let applied = self.writer.apply(restored.operations());
+        for refused in &applied.refused {
+            tracing::warn!("a restored pod is left out: {}", refused.error);
+        }
+        restored.count(self.writer.current());
+        self.board.published(applied.generation);
+    }
+
+    /// What was restored and its source does not name is gone: the source was heard. `concerned`: what was written before may
+    /// have left fewer of them.
+    fn let_go(&mut self, sound: &[Source], concerned: bool) {
+        let Some(restored) = &mut self.restored else { return };
+        let gone = restored.without(sound, self.writer.current());
+        for uid in &gone {
+            tracing::info!(%uid, "a restored pod is removed, as its source does not name it");
+        }
+        let concerned = concerned || !gone.is_empty();
+        let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
+        if applied.published {
+            self.board.published(applied.generation);
+        }
+        if concerned {
+            restored.count(self.writer.current());
+        }
+        if restored.is_over() {
+            self.restored = None;
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How the checkpoints are doing, where this agent keeps them.
+
+use std::fmt;
+use std::time::UNIX_EPOCH;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{counter, gauge, number};
+use pod_index_kubelet::checkpoint::CheckpointStatus;
+
+/// Tells how they are doing when it is asked.
+pub(super) struct Checkpoints(pub(super) Box<dyn Fn() -> CheckpointStatus + Send + Sync>);
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Checkpoints").field(&(self.0)()).finish()
+    }
+}
+
+impl Collector for Checkpoints {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = (self.0)();
+        let encoder = &mut encoder;
+        gauge(encoder, "checkpoint_files", "Checkpoints that are on disk.", number(status.files))?;
+        gauge(
+            encoder,
+            "checkpoint_generation",
+            "The last generation of the index that is on disk with all that was before it.",
+            i64::try_from(status.generation.unwrap_or_default()).unwrap_or(i64::MAX),
+        )?;
+        gauge(
+            encoder,
+            "checkpoint_problems",
+            "Pods whose checkpoints are not as they should be.",
+            number(status.wrong),
+        )?;
+        gauge(
+            encoder,
+            "checkpoint_files_set_aside",
+            "Files that were unusable, or directories in their place, and were set aside.",
+            number(status.set_aside),
+        )?;
+        gauge(
+            encoder,
+            "checkpoint_files_unread",
+            "Files that could not be read at the start, and are there still.",
+            number(status.unread),
+        )?;
+        counter(encoder, "checkpoint_writes", "Checkpoints that were written.", status.written)?;
+        counter(encoder, "checkpoint_removals", "Checkpoints that were removed.", status.removed)?;
+        let help = "Attempts to write or remove a checkpoint that failed.";
+        counter(encoder, "checkpoint_failures", help, status.failures)?;
+        let last = status.last_failure.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        gauge(
+            encoder,
+            "checkpoint_last_failure_timestamp_seconds",
+            "When such an attempt failed last; 0 if none has.",
+            last.map_or(0.0, |last| last.as_secs_f64()),
+        )
+    }
+}

@@ -1,0 +1,62 @@
+//! How many pods there are, of which kind.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{gauge, gauges, number};
+use pod_index::Reader;
+
+/// What the kubelet tells of its pod manager, in its words and meanings.
+///
+/// Kubelet: `DesiredPodCount`, `MirrorPodCount`, `ManagedEphemeralContainers` (`pkg/kubelet/metrics/metrics.go`).
+#[derive(Debug)]
+pub(super) struct KubeletsOwn(pub(super) Reader<Pod>);
+
+impl Collector for KubeletsOwn {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = self.0.load();
+        let of_files = snapshot.static_pods().len();
+        let others = snapshot.pods().len().saturating_sub(of_files);
+        gauges(
+            &mut encoder,
+            "desired_pods",
+            "The number of pods the node is being instructed to run. static is true if the pod is not from the API server.",
+            // That the one is empty and not "false" is the kubelet's way.
+            [([("static", "")], number(others)), ([("static", "true")], number(of_files))],
+        )?;
+        let mirrors = snapshot.mirror_pods().len();
+        gauge(&mut encoder, "mirror_pods", "The number of mirror pods.", number(mirrors))?;
+        gauge(
+            &mut encoder,
+            "managed_ephemeral_containers",
+            "Current number of ephemeral containers in the pods.",
+            number(snapshot.ephemeral_container_count()),
+        )
+    }
+}
+
+/// What the kubelet does not tell.
+#[derive(Debug)]
+pub(super) struct Index(pub(super) Reader<Pod>);
+
+impl Collector for Index {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = self.0.load();
+        let orphans = snapshot.orphaned_mirror_pod_full_names().iter().count();
+        gauge(
+            &mut encoder,
+            "orphaned_mirror_pods",
+            "The number of names that mirror pods bear and no static pod.",
+            number(orphans),
+        )?;
+        gauge(
+            &mut encoder,
+            "generation",
+            "The generation of the current snapshot; 0 before the first publication.",
+            i64::try_from(snapshot.generation()).unwrap_or(i64::MAX),
+        )
+    }
+}

@@ -1,0 +1,68 @@
+//! How the node's mirror pods are doing, where this agent keeps them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{counter, gauge, gauges, number};
+use crate::mirrors::MirrorKeeper;
+use pod_index::Reader;
+use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, plan};
+
+/// The states, and how a label spells them.
+const STATES: [(MirrorState, &str); 6] = [
+    (MirrorState::InSync, "in_sync"),
+    (MirrorState::Missing, "missing"),
+    (MirrorState::WrongHash, "wrong_hash"),
+    (MirrorState::Terminating, "terminating"),
+    (MirrorState::Orphaned, "orphaned"),
+    (MirrorState::Finished, "finished"),
+];
+
+#[derive(Debug)]
+pub(super) struct Mirrors(pub(super) Arc<MirrorKeeper>, pub(super) Reader<Pod>);
+
+impl Collector for Mirrors {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(keeper, reader) = self;
+        let encoder = &mut encoder;
+        let planned = plan(&reader.load(), keeper.node().as_str());
+        gauges(
+            encoder,
+            "mirror_states",
+            "How many static pods and orphaned mirror pods stand so to each other.",
+            STATES.map(|(state, label)| {
+                let count = planned.iter().filter(|planned| planned.state == state).count();
+                ([("state", label)], number(count))
+            }),
+        )?;
+        let status = keeper.status();
+        gauge(
+            encoder,
+            "mirrors_kept",
+            "Whether mirror pods are being kept: no kubelet was found, and every source was seen.",
+            i64::from(status.passes > 0),
+        )?;
+        let is_contended = |failure: &MirrorFailure| failure.kind == MirrorErrorKind::Contended;
+        gauge(
+            encoder,
+            "mirrors_contended",
+            "Mirror pods that have to be set right again and again, as if somebody else kept them too.",
+            number(
+                status.pods.iter().filter(|pod| pod.last_failure.as_ref().is_some_and(is_contended)).count(),
+            ),
+        )?;
+        for (name, help, count) in [
+            ("mirror_creations", "Mirror pods that were created.", status.created),
+            ("mirror_deletions", "Mirror pods that were deleted.", status.deleted),
+            ("mirror_failures", "Attempts to create or delete a mirror pod that failed.", status.failed),
+            ("mirror_lease_failures", "Looks for a kubelet's lease that failed.", keeper.unread_leases()),
+        ] {
+            counter(encoder, name, help, count)?;
+        }
+        Ok(())
+    }
+}

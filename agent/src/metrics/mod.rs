@@ -1,0 +1,152 @@
+//! What `/metrics` says. Nobody counts pods for it: they are counted when it is asked, in one snapshot.
+//!
+//! A part of the agent that has something to tell registers it in [`Metrics::ours`] before the agent serves: either
+//! numbers that it keeps up to date, or a [`Collector`](prometheus_client::collector::Collector) that looks when asked.
+//!
+//! This room knows names and numbers. It must not change what it looks at.
+
+mod checkpoints;
+mod index;
+mod mirrors;
+mod process;
+mod references;
+mod sources;
+mod tls;
+mod writing;
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::encoding::text;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+
+use self::checkpoints::Checkpoints;
+use self::index::{Index, KubeletsOwn};
+use self::mirrors::Mirrors;
+use self::process::Process;
+use self::references::References;
+use self::sources::Sources;
+use self::tls::Certificate;
+pub(super) use self::writing::Writing;
+use super::board::Board;
+use super::mirrors::MirrorKeeper;
+use super::tls::Tls;
+use pod_index::Reader;
+use pod_index_kubelet::checkpoint::Checkpointing;
+
+/// The type of [`Metrics::text`].
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Everything there is to tell.
+#[derive(Debug, Default)]
+pub(super) struct Metrics(Registry);
+
+impl Metrics {
+    /// What every agent tells: of its index, of its sources, of its process.
+    pub(super) fn new(reader: &Reader<Pod>, board: &Arc<Board>) -> Self {
+        let mut metrics = Self::default();
+        metrics.0.register_collector(Box::new(Process));
+        metrics.ours().register_collector(Box::new(KubeletsOwn(reader.clone())));
+        metrics.ours().register_collector(Box::new(Index(reader.clone())));
+        metrics.ours().register_collector(Box::new(Sources(Arc::clone(board))));
+        metrics
+    }
+
+    /// The same under the kubelet's own names, where the kubelet has it too. On a node with a kubelet whoever adds both
+    /// up would count every pod twice.
+    pub(super) fn as_the_kubelet(&mut self, reader: &Reader<Pod>) {
+        let kubelet = self.0.sub_registry_with_prefix("kubelet");
+        kubelet.register_collector(Box::new(KubeletsOwn(reader.clone())));
+    }
+
+    /// What comes of keeping the node's mirror pods, if that is done.
+    pub(super) fn mirrors(&mut self, mirrors: &Arc<MirrorKeeper>, reader: &Reader<Pod>) {
+        if mirrors.is_asked_to_keep() {
+            self.ours().register_collector(Box::new(Mirrors(Arc::clone(mirrors), reader.clone())));
+        }
+    }
+
+    /// What comes of keeping pods on disk, if that is done.
+    pub(super) fn checkpoints(&mut self, checkpointing: &Checkpointing) {
+        self.ours().register_collector(Box::new(Checkpoints(Box::new(checkpointing.observer()))));
+    }
+
+    /// What comes of following what the pods name, if that is done.
+    pub(super) fn references(&mut self, references: &super::references::References) {
+        self.ours().register_collector(Box::new(References(references.clone())));
+    }
+
+    /// Whether the certificate is as it should be, where the agent speaks TLS.
+    pub(super) fn tls(&mut self, tls: &Arc<Tls>) {
+        self.ours().register_collector(Box::new(Certificate(Arc::clone(tls))));
+    }
+
+    /// How many connections are open; whoever serves them counts.
+    pub(super) fn connections(&mut self) -> Gauge {
+        let connections = Gauge::default();
+        self.ours().register("http_connections", "Open connections of clients", connections.clone());
+        connections
+    }
+
+    /// Where a part registers what it has to tell: each name there is prefixed with `pod_index_`.
+    pub(super) fn ours(&mut self) -> &mut Registry {
+        self.0.sub_registry_with_prefix("pod_index")
+    }
+
+    /// All of it, in the text form of `OpenMetrics`.
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.0)?;
+        Ok(text)
+    }
+}
+
+/// One number that goes up and down.
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: impl EncodeGaugeValue,
+) -> fmt::Result {
+    let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(encoder)
+}
+
+/// Several of them, told apart by their labels.
+fn gauges<V: EncodeGaugeValue>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    series: impl IntoIterator<Item = (impl EncodeLabelSet, V)>,
+) -> fmt::Result {
+    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    series.into_iter().try_for_each(|(labels, value)| encoder.encode_family(&labels)?.encode_gauge(&value))
+}
+
+/// One number that only goes up. The name is written with `_total` behind it.
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(value).encode(encoder)
+}
+
+/// Several numbers that only go up, told apart by their labels. The name is written with `_total` behind it.
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    series: impl IntoIterator<Item = (impl EncodeLabelSet, u64)>,
+) -> fmt::Result {
+    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let mut series = series.into_iter();
+    series.try_for_each(|(labels, value)| ConstCounter::new(value).encode(encoder.encode_family(&labels)?))
+}
+
+/// A count of things in memory, as gauges have it.
+pub(super) fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,49 @@
+//! How many Secrets and `ConfigMaps` are followed, where this agent does that: numbers, and no names.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{gauges, number};
+use crate::references;
+use pod_index_kubelet::references::ManagerStatus;
+
+#[derive(Debug)]
+pub(super) struct References(pub(super) references::References);
+
+impl Collector for References {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let counts = self.0.counts();
+        let kinds = [("secret", counts.secrets), ("configmap", counts.config_maps)];
+        let encoder = &mut encoder;
+        let each = |value: fn(&ManagerStatus) -> usize| {
+            kinds.iter().map(move |(kind, status)| ([("kind", *kind)], number(value(status))))
+        };
+        gauges(
+            encoder,
+            "referencing_pods",
+            "Pods that have not ended, and whose references are counted.",
+            each(|status| status.pods),
+        )?;
+        gauges(
+            encoder,
+            "referenced_objects",
+            "Secrets and ConfigMaps that these pods name.",
+            each(|status| status.objects),
+        )?;
+        gauges(
+            encoder,
+            "referenced_objects_synced",
+            "Those of them of which something is known, be it that there is none.",
+            each(|status| status.synced),
+        )?;
+        gauges(
+            encoder,
+            "referenced_objects_failing",
+            "Those of them that cannot be followed or fetched now.",
+            each(|status| status.failing),
+        )?;
+        gauges(encoder, "reference_watches", "Watches that run.", each(|status| status.watches))
+    }
+}

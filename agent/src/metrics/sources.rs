@@ -1,0 +1,82 @@
+//! How the sources are doing: what `/sources` says, as numbers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{counters, gauge, gauges, number};
+use crate::board::Board;
+use pod_index_kubelet::sources::SourceStatus;
+
+#[derive(Debug)]
+pub(super) struct Sources(pub(super) Arc<Board>);
+
+impl Collector for Sources {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let sources = self.0.sources();
+        let encoder = &mut encoder;
+        let ready = i64::from(self.0.is_ready());
+        gauge(encoder, "ready", "Whether the pods of every source have reached the index.", ready)?;
+        gauges(
+            encoder,
+            "source_seen",
+            "Whether the source's pods have reached the index.",
+            each(&sources, |status| i64::from(status.seen)),
+        )?;
+        let pods = each(&sources, |status| number(status.pods));
+        gauges(encoder, "source_pods", "How many pods the source names.", pods)?;
+        counters(
+            encoder,
+            "source_checks",
+            "How often the source has looked at its file, its URL or its server.",
+            each(&sources, |status| status.checks),
+        )?;
+        counters(
+            encoder,
+            "source_failed_checks",
+            "How many of these looks failed as a whole: no such path, no answer.",
+            each(&sources, |status| status.failed_checks),
+        )?;
+        let updates = each(&sources, |status| status.updates);
+        counters(encoder, "source_updates", "How often the source's pods have changed.", updates)?;
+        counters(
+            encoder,
+            "source_relists",
+            "How often the source had to ask the API server for all its pods anew.",
+            each(&sources, |status| status.relists),
+        )?;
+        gauges(
+            encoder,
+            "source_last_check_timestamp_seconds",
+            "When the source last looked, whatever came of it; 0 before the first time.",
+            each(&sources, |status| {
+                let since = status.last_check.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                since.map_or(0.0, |since| since.as_secs_f64())
+            }),
+        )?;
+        gauges(
+            encoder,
+            "source_problems",
+            "How much is wrong with what the source reads, by the kind of problem; what is not wrong is not listed.",
+            sources.iter().flat_map(|status| {
+                let mut kinds = BTreeMap::<_, i64>::new();
+                status.problems.iter().for_each(|problem| *kinds.entry(problem.kind()).or_default() += 1);
+                let source = status.source.as_str();
+                kinds
+                    .into_iter()
+                    .map(move |(kind, count)| ([("source", source), ("kind", kind.as_str())], count))
+            }),
+        )
+    }
+}
+
+fn each<V>(
+    sources: &[SourceStatus],
+    value: impl Fn(&SourceStatus) -> V,
+) -> impl Iterator<Item = ([(&'static str, &'static str); 1], V)> {
+    sources.iter().map(move |status| ([("source", status.source.as_str())], value(status)))
+}

@@ -1,0 +1,31 @@
+//! Whether the certificate that the agent presents is the one that it was given, and until when it is good.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::gauge;
+use crate::tls::Tls;
+
+#[derive(Debug)]
+pub(super) struct Certificate(pub(super) Arc<Tls>);
+
+impl Collector for Certificate {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        gauge(
+            &mut encoder,
+            "tls_certificate_current",
+            "Whether what is presented is what is in the files of the TLS certificate; 0 if they are no good.",
+            i64::from(self.0.is_current()),
+        )?;
+        let Some(end) = self.0.not_after() else { return Ok(()) };
+        gauge(
+            &mut encoder,
+            "tls_certificate_not_after_timestamp_seconds",
+            "When the certificate that is presented ends.",
+            i64::try_from(end).unwrap_or(i64::MAX),
+        )
+    }
+}

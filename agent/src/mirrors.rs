@@ -1,0 +1,226 @@
+//! Keeps the node's mirror pods, if the agent was asked to, and says how they are doing in any case.
+//!
+//! This file knows when to begin and when to give up. What a mirror should be, and how to make one, is `mirror`'s.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::stream;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time;
+
+use super::answers::{MirrorLine, MirrorPods, Waiting};
+use super::board::Board;
+use super::exit::Failure;
+use pod_index::{Reader, Snapshot};
+use pod_index_kubelet::backoff::Backoff;
+use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
+use pod_index_kubelet::sources::NodeName;
+
+/// Between two looks for a kubelet while mirrors are kept.
+const LOOK_AGAIN: Duration = Duration::from_secs(20);
+/// Between two looks that fail.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How long mirrors are not looked after when that has panicked.
+const AFTER_A_PANIC: Duration = Duration::from_secs(10);
+
+/// Whether this agent keeps the node's mirror pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Management {
+    /// Somebody else does: the kubelet.
+    Off,
+    /// Unless a kubelet runs on the node.
+    Careful,
+    /// Whatever runs there.
+    Forced,
+}
+
+/// The mirror pods of this node, and how far their keeping has come.
+#[derive(Debug)]
+pub(super) struct MirrorKeeper {
+    node: NodeName,
+    management: Management,
+    stage: Mutex<Stage>,
+    /// How often the node's lease could not be read.
+    unread_leases: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Stage {
+    /// What is known of the mirrors once they are kept. Before, it is not clear that no kubelet runs on the node.
+    keeping: Option<watch::Receiver<MirrorsStatus>>,
+    /// What is wrong with the look for a kubelet, or is to be waited for.
+    problem: Option<String>,
+}
+
+impl MirrorKeeper {
+    pub(super) fn new(node: NodeName, management: Management) -> Self {
+        let stage = Mutex::new(Stage { keeping: None, problem: None });
+        Self { node, management, stage, unread_leases: AtomicU64::new(0) }
+    }
+
+    pub(super) fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    pub(super) fn is_asked_to_keep(&self) -> bool {
+        self.management != Management::Off
+    }
+
+    /// What the last look found; nothing before the first.
+    pub(super) fn status(&self) -> MirrorsStatus {
+        self.lock().keeping.as_ref().map(|status| status.borrow().clone()).unwrap_or_default()
+    }
+
+    /// How often the node's lease could not be read, so that a kubelet would have gone unnoticed.
+    pub(super) fn unread_leases(&self) -> u64 {
+        self.unread_leases.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the mirrors, if it is asked to. Ends only because a kubelet runs on the node.
+    pub(super) async fn keep(&self, client: Option<Client>, reader: &Reader<Pod>, board: &Board) -> Failure {
+        let (Some(client), true) = (client, self.is_asked_to_keep()) else {
+            return std::future::pending().await;
+        };
+        let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
+        let careful = self.management == Management::Careful;
+        if careful && let Err(lease) = self.wait_until_there_is_no_kubelet(&mut watch).await {
+            return self.refuse(&lease);
+        }
+        tracing::info!(node = self.node.as_str(), "keeping the mirror pods of this node");
+        tokio::select! {
+            never = self.keep_for_ever(&client, reader, board) => never,
+            lease = self.wait_for_a_kubelet(&mut watch), if careful => self.refuse(&lease),
+        }
+    }
+
+    /// Fails if there is one, with its lease.
+    async fn wait_until_there_is_no_kubelet(&self, watch: &mut KubeletWatch) -> Result<(), Box<Lease>> {
+        let mut backoff = Backoff::new(WAITS.0, WAITS.1);
+        loop {
+            let (pause, problem) = match watch.look().await {
+                Ok(Kubelet::Absent) => {
+                    self.lock().problem = None;
+                    return Ok(());
+                }
+                Ok(Kubelet::Live(lease)) => return Err(lease),
+                Ok(Kubelet::Unclear(pause)) => {
+                    (pause, "it has a lease; will somebody renew it, before it is over?".to_owned())
+                }
+                Err(error) => (backoff.wait(Instant::now()), self.unread(&error)),
+            };
+            self.warn(format!("no mirror pod is touched yet, for a kubelet may run on this node: {problem}"));
+            time::sleep(pause).await;
+        }
+    }
+
+    /// Looks from time to time, for as long as nobody renews the lease. What cannot be asked now can be asked later.
+    async fn wait_for_a_kubelet(&self, watch: &mut KubeletWatch) -> Box<Lease> {
+        loop {
+            time::sleep(LOOK_AGAIN).await;
+            match watch.look().await {
+                Ok(Kubelet::Live(lease)) => return lease,
+                Ok(Kubelet::Absent | Kubelet::Unclear(_)) => self.lock().problem = None,
+                Err(error) => {
+                    let problem = self.unread(&error);
+                    self.warn(format!(
+                        "mirror pods are kept, and a kubelet on this node would go unnoticed: {problem}"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn unread(&self, error: &kube::Error) -> String {
+        self.unread_leases.fetch_add(1, Ordering::Relaxed);
+        format!("its lease in kube-node-lease cannot be read: {}", pod_index_kubelet::text::api_causes(error))
+    }
+
+    /// Says it once, and shows it for as long as it is so.
+    fn warn(&self, problem: String) {
+        let mut stage = self.lock();
+        if stage.problem.as_ref() != Some(&problem) {
+            tracing::warn!("{problem}");
+            stage.problem = Some(problem);
+        }
+    }
+
+    /// On a task of its own, so that a panic takes nothing else along, and is got over.
+    async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, board: &Board) -> Failure {
+        let node = self.node.as_str();
+        loop {
+            let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
+            self.lock().keeping = Some(mirrors.status());
+            let changes = stream::unfold(board.publications(), async |mut publications| {
+                publications.changed().await.ok()?;
+                Some(((), publications))
+            });
+            // Aborts its task when it is dropped.
+            let mut task = JoinSet::new();
+            task.spawn(mirrors.run(reader.clone(), board.seen(), changes));
+            if let Some(Err(error)) = task.join_next().await {
+                tracing::error!("the keeping of mirror pods goes on in {AFTER_A_PANIC:?}: {error}");
+            }
+            time::sleep(AFTER_A_PANIC).await;
+        }
+    }
+
+    fn refuse(&self, lease: &Lease) -> Failure {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let renewed = spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        Failure::Kubelet(format!(
+            "--manage-mirror-pods: a kubelet runs on the node {:?}: {holder:?} has renewed its lease in kube-node-lease \
+             while this agent watched, at {renewed} by its clock; two keepers would replace each other's mirror pods \
+             (--force-manage-mirror-pods, if that is no kubelet)",
+            self.node.as_str(),
+        ))
+    }
+
+    /// Every static pod and every orphaned mirror as `snapshot` has them, and what is being done about them.
+    pub(super) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> MirrorPods {
+        let managed = self.is_asked_to_keep();
+        let (keeps, problem) = {
+            let stage = self.lock();
+            (stage.keeping.is_some(), stage.problem.clone())
+        };
+        let status = self.status();
+        // What everything waits for before anything is done.
+        let all_wait = match (ready, keeps) {
+            _ if status.passes > 0 => None,
+            (false, _) => Some(Waiting::Sources),
+            (true, false) => Some(Waiting::KubeletCheck),
+            (true, true) => None,
+        };
+        let known: HashMap<&str, _> = status.pods.iter().map(|pod| (pod.full_name.as_str(), pod)).collect();
+        let lines = plan(snapshot, self.node.as_str()).into_iter().map(|planned| {
+            if !managed {
+                return MirrorLine::pair(&planned);
+            }
+            // What is known of another state is no news of this one.
+            let known = known.get(planned.full_name.as_str()).filter(|known| known.state == planned.state);
+            MirrorLine::managed(&planned, known.copied(), all_wait)
+        });
+        let (pods, orphans) = lines.partition(MirrorLine::has_pod);
+        MirrorPods {
+            managed,
+            problem,
+            passes: status.passes,
+            created: status.created,
+            deleted: status.deleted,
+            failed: status.failed,
+            pods,
+            orphans,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

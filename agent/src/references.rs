@@ -1,0 +1,78 @@
+//! The Secrets and `ConfigMaps` of this node's pods, if the agent was asked to follow them: who follows what, and how many.
+
+use std::time::Duration;
+
+use futures_util::stream;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use serde::Serialize;
+
+use super::board::Board;
+use super::settings::Settings;
+use pod_index::Reader;
+use pod_index_kubelet::references::{
+    ConfigMapManager, ManagerStatus, Options, SecretManager, Strategy, follow,
+};
+
+/// Both managers.
+#[derive(Clone, Debug)]
+pub(super) struct References {
+    secrets: SecretManager,
+    config_maps: ConfigMapManager,
+}
+
+/// The answer of `/references`: numbers, and no names.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    pub(super) secrets: ManagerStatus,
+    pub(super) config_maps: ManagerStatus,
+}
+
+impl References {
+    /// Follows what the pods of the index name, if that was asked for, on a task of its own.
+    pub(super) fn start(
+        settings: &Settings,
+        client: Option<&Client>,
+        reader: &Reader<Pod>,
+        board: &Board,
+    ) -> Option<Self> {
+        if !settings.references {
+            return None;
+        }
+        let (client, options) = (client?, options());
+        let secrets = SecretManager::new(client.clone(), options.clone());
+        let config_maps = ConfigMapManager::new(client.clone(), options);
+        let references = Self { secrets, config_maps };
+        let news = stream::unfold(board.publications(), async |mut publications| {
+            publications.changed().await.ok()?;
+            Some(((), publications))
+        });
+        let Self { secrets, config_maps } = references.clone();
+        tokio::spawn(follow(reader.clone(), news, move |changes| {
+            secrets.apply(changes);
+            config_maps.apply(changes);
+        }));
+        Some(references)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts { secrets: self.secrets.status(), config_maps: self.config_maps.status() }
+    }
+}
+
+/// Nobody asks the agent for an object: it is the pods' naming it that keeps a watch open, for as long as they do. By the
+/// other strategies nothing would ever be fetched.
+fn options() -> Options {
+    Options::default().strategy(Strategy::Watch).idle(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_watch_ends_because_nobody_asks() {
+        assert_eq!(options().idle_after(), Duration::MAX);
+    }
+}

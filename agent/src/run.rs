@@ -1,0 +1,216 @@
+//! The agent's life: start, be ready, serve, drain, end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::board::{Board, is_grave};
+use super::cli::Output;
+use super::exit::Failure;
+use super::feeds::Feeds;
+use super::index::Index;
+use super::log::Log;
+use super::metrics::Metrics;
+use super::mirrors::MirrorKeeper;
+use super::references::References;
+use super::reload::Reload;
+use super::serve::{self, App, Tags};
+use super::settings::{Given, Settings};
+use super::signals::{Hangups, Signals};
+use super::{checkpoints, feeds, format, systemd, table};
+use pod_index::{PodMeta, Reader, Snapshot};
+
+/// How many threads there may be for what blocks: one for each source that reads or waits for the writer, one for each
+/// name that is looked up. With the others they stay below what the unit allows (`TasksMax`); what finds none free waits
+/// for one.
+const BLOCKING: usize = 16;
+
+/// Runs the agent to its end. `given` is what is resolved anew when the agent is told to.
+pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
+    let log = Log::start(settings.log_level, settings.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let done = runtime.block_on(live(given, settings, log));
+    // A source may hang in a read of a file system that does not answer; it is not waited for.
+    runtime.shutdown_background();
+    done
+}
+
+async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure> {
+    let unheard = |error| Failure::unable("cannot listen for signals", error);
+    let signals = Signals::new().map_err(unheard)?;
+    // Heeded before anybody is told that the agent serves; until then, and with `--once`, SIGHUP ends it.
+    let serving =
+        if settings.once { None } else { Some((bind(&settings).await?, Hangups::new().map_err(unheard)?)) };
+
+    let (writer, reader) = pod_index::new();
+    let board = Arc::new(Board::new());
+    let mut metrics = Metrics::new(&reader, &board);
+    if settings.kubelet_metrics {
+        metrics.as_the_kubelet(&reader);
+    }
+    if let Some(tls) = &settings.tls {
+        metrics.tls(tls);
+    }
+    let (checkpoints, restored) = checkpoints::open(&settings)?.unzip();
+    let sources = feeds::configured(&settings);
+    let (mut index, reports) = Index::start(writer, restored, &sources, Arc::clone(&board), metrics.ours())
+        .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
+    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader, &board)).transpose()?;
+    let client = feeds::client(&settings).await?;
+    let references = References::start(&settings, client.as_ref(), &reader, &board);
+    let mut feeds = Feeds::new(&board, reports);
+    feeds.follow(&settings, client.clone()).await?;
+    if let Some(checkpoints) = &checkpoints {
+        metrics.checkpoints(checkpoints);
+    }
+    if let Some(references) = &references {
+        metrics.references(references);
+    }
+    let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
+    metrics.mirrors(&mirrors, &reader);
+    let debug = settings.debug_endpoints.then(|| log.clone());
+    let connections = metrics.connections();
+    let metrics = Arc::new(metrics);
+    let app = App { reader, board, mirrors, references, metrics, tags: Tags::new(), debug, connections };
+
+    let work = async {
+        let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };
+        let reload = Reload { given, settings: &settings, log, feeds, hangups };
+        serve(&settings, listener, &app, signals, reload).await
+    };
+    let done = tokio::select! {
+        () = index.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
+        failure = app.mirrors.keep(client, &app.reader, &app.board) => Err(failure),
+        done = work => done,
+    };
+    index.stop();
+    checkpoints.into_iter().for_each(checkpoints::finish);
+    done
+}
+
+/// Prints once all sources were read.
+async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<(), Failure> {
+    let ready = timeout(settings.once_timeout.unwrap_or(Duration::MAX), app.board.ready());
+    let ready = tokio::select! {
+        ready = ready => ready,
+        (signal, _) = signals.next() => return Err(Failure::No(Some(format!("{signal} before all sources were read")))),
+    };
+    if ready.is_err() {
+        return Err(late(settings, &app.board));
+    }
+    show(settings.output, &app.reader)?;
+    verdict(&app.board)
+}
+
+/// Serves until a signal comes, and prints once all sources were read.
+async fn serve(
+    settings: &Settings,
+    listener: TcpListener,
+    app: &App,
+    mut signals: Signals,
+    reload: Reload<'_>,
+) -> Result<(), Failure> {
+    let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    tracing::info!(node = settings.node.as_str(), "serving on {scheme}://{address}");
+    warn_of_strangers(settings, address);
+    systemd::serving();
+    let (stop, stopped) = watch::channel(false);
+    let server = tokio::spawn(serve::serve(listener, settings.tls.clone(), app.clone(), stopped));
+    if let Some(tls) = settings.tls.clone() {
+        tokio::spawn(tls.keep_current());
+    }
+
+    let greeting = async {
+        app.board.ready().await;
+        let pods = app.reader.load().pods().len();
+        tracing::info!(pods, "ready: the pods of every source are in the index");
+        systemd::status(&format!("ready, with {pods} pods at first"));
+        show(settings.output, &app.reader)?;
+        if settings.output == Output::Table {
+            format::print(&format!("\nServing {scheme}://{address}/pods until Ctrl-C.\n"))?;
+        }
+        std::future::pending().await
+    };
+    let (signal, _) = tokio::select! {
+        signal = signals.next() => signal,
+        failed = greeting => return failed,
+        never = reload.whenever_asked() => never,
+    };
+    tracing::info!(signal, "leaving once the requests under way are answered");
+    systemd::stopping();
+    tokio::spawn(signals.insist());
+    stop.send_replace(true);
+    server.await.map_err(|error| Failure::unable("the server", error))
+}
+
+/// Says so if anybody who can reach the agent can ask it.
+fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
+    let clients_are_known = settings.tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
+    if !(address.ip().is_loopback() || clients_are_known) {
+        tracing::warn!("whoever can reach {address} can read every pod: there is no --client-ca-file");
+    }
+}
+
+/// What `--once` ends with if it does not come to an end by itself.
+fn late(settings: &Settings, board: &Board) -> Failure {
+    let timeout = settings.once_timeout.unwrap_or_default();
+    let missing = board.missing().join("; ");
+    Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
+}
+
+async fn bind(settings: &Settings) -> Result<TcpListener, Failure> {
+    let address = settings.address;
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::unable(format_args!("cannot serve on {address} (--address, --port)"), error)
+    })
+}
+
+/// Prints what is in the index.
+fn show(output: Output, reader: &Reader<Pod>) -> Result<(), Failure> {
+    let snapshot = reader.snapshot();
+    if output == Output::Table {
+        return format::print(&summary(&snapshot));
+    }
+    let mut items: Vec<Pod> = snapshot.pods().iter().map(|pod| Pod::clone(pod)).collect();
+    items
+        .sort_unstable_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
+    format::answer(output, &List { items, ..List::default() }, |_| String::new())
+}
+
+/// The table, and a line that counts.
+fn summary(snapshot: &Snapshot<Pod>) -> String {
+    let (pods, mirrors) = (snapshot.pods(), snapshot.mirror_pods());
+    let all = pods.iter().chain(mirrors.iter()).map(|pod| &**pod);
+    let mirrored = snapshot.static_pods_with_mirrors().iter().filter(|(_, mirror)| mirror.is_some()).count();
+    format!(
+        "{}\n{} pods, {} of them static, {mirrored} of those with a mirror pod; generation {}\n",
+        table::pods(all),
+        pods.len(),
+        snapshot.static_pods().len(),
+        snapshot.generation(),
+    )
+}
+
+/// What `--once` ends with: whether every manifest could be used.
+fn verdict(board: &Board) -> Result<(), Failure> {
+    let sources = board.sources();
+    let unusable =
+        sources.iter().flat_map(|status| &status.problems).filter(|problem| is_grave(problem)).count();
+    match unusable {
+        0 => Ok(()),
+        1 => Err(Failure::No(Some("1 problem; see above".to_owned()))),
+        many => Err(Failure::No(Some(format!("{many} problems; see above")))),
+    }
+}

@@ -1,0 +1,167 @@
+//! Who asks what, and what is answered. Errors are `v1` `Status` objects, as the API server's.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+
+use super::gzip::{self, Gzip};
+use super::pod_list::{Form, Parts, PodList};
+use super::{App, Tags, debug, page, tag};
+use crate::answers::{MirrorPods, PodName, SourceLine, Sources, Translation};
+use crate::metrics::CONTENT_TYPE;
+
+/// How many pods a list has that is worth squeezing.
+const LARGE: usize = 64;
+
+pub(super) fn router(app: App) -> Router {
+    let debug = app.debug.clone().map(debug::router).unwrap_or_default();
+    Router::new()
+        .route("/pods", get(pods))
+        .route("/pods/{key}", get(pod_by_key))
+        .route("/pods/{namespace}/{name}", get(pod_by_name))
+        .route("/mirrors", get(mirrors))
+        .route("/mirrors/pods", get(mirror_pods))
+        .route("/translate/{uid}", get(translate))
+        .route("/references", get(references))
+        .route("/sources", get(sources))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok"))
+        .route("/livez", get(async || "ok"))
+        .route("/readyz", get(readyz))
+        .fallback(nothing_here)
+        .with_state(app)
+        .merge(debug)
+        .merge(page::router())
+}
+
+/// All pods, mirrors excluded, as the kubelet's `/pods`.
+async fn pods(State(app): State<App>, headers: HeaderMap) -> Response {
+    let snapshot = app.reader.load();
+    list(&app.tags, snapshot.generation(), &headers, snapshot.pods())
+}
+
+/// Every static pod and its mirror, whether they are in sync, and why not; the mirrors that have no static pod.
+async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
+    Json(app.mirrors.view(&app.reader.load(), app.board.is_ready()))
+}
+
+/// All mirror pods themselves.
+async fn mirror_pods(State(app): State<App>, headers: HeaderMap) -> Response {
+    let snapshot = app.reader.load();
+    list(&app.tags, snapshot.generation(), &headers, snapshot.mirror_pods())
+}
+
+/// A list, in the form that the client asks for, unless it has that already.
+fn list<'a>(
+    tags: &Tags,
+    generation: u64,
+    headers: &HeaderMap,
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+) -> Response {
+    let form = Form::asked(headers);
+    let tag = &*tags.tag(generation, form);
+    let common = [(header::ETAG, tag), (header::VARY, "accept, accept-encoding")];
+    if tag::is_known(headers, tag) {
+        return (StatusCode::NOT_MODIFIED, common).into_response();
+    }
+    let list = PodList::new(form, generation, pods);
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    if list.len() >= LARGE && gzip::is_accepted(headers) {
+        let body = Body::new(Parts::new(Gzip::new(list)));
+        return (common, json, [(header::CONTENT_ENCODING, "gzip")], body).into_response();
+    }
+    (common, json, Body::new(Parts::new(list))).into_response()
+}
+
+/// A pod by its UID or by its full name.
+async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
+    let snapshot = app.reader.load();
+    if let Some(pod) = snapshot.pod_by_uid(&*key).or_else(|| snapshot.pod_by_full_name(&key)) {
+        return Json(&**pod).into_response();
+    }
+    let hint = match snapshot.mirror_pod_by_uid(&*key) {
+        Some(_) => {
+            format!("; it is the UID of a mirror pod and translates to {}", snapshot.translate_pod_uid(&*key))
+        }
+        None => String::new(),
+    };
+    not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
+}
+
+async fn pod_by_name(State(app): State<App>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    match app.reader.pod_by_name(&namespace, &name) {
+        Some(pod) => Json(&*pod).into_response(),
+        None => not_found(format!("no pod {name:?} in namespace {namespace:?}")),
+    }
+}
+
+/// What a UID translates to. Every UID translates to something, at the least to itself.
+async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Translation> {
+    let snapshot = app.reader.load();
+    let pod_uid = snapshot.translate_pod_uid(&*uid);
+    let pod = snapshot.pod_by_uid(&pod_uid).map(|pod| PodName::of(&**pod));
+    let is_mirror_pod = snapshot.mirror_pod_by_uid(&*uid).is_some();
+    Json(Translation { pod_uid: pod_uid.to_string(), uid, is_mirror_pod, pod })
+}
+
+/// How many Secrets and `ConfigMaps` the pods name, and how many watches that takes.
+async fn references(State(app): State<App>) -> Response {
+    match &app.references {
+        Some(references) => Json(references.counts()).into_response(),
+        None => not_found(
+            "Secrets and ConfigMaps are not followed (--config-map-and-secret-change-detection-strategy)"
+                .to_owned(),
+        ),
+    }
+}
+
+async fn sources(State(app): State<App>) -> Json<Sources> {
+    let sources = app.board.sources().into_iter().map(SourceLine::from).collect();
+    Json(Sources { node: app.mirrors.node().to_string(), ready: app.board.is_ready(), sources })
+}
+
+/// Ready once every configured source was seen; until then the body names those that were not, and why.
+async fn readyz(State(app): State<App>) -> Response {
+    let missing = app.board.missing();
+    if missing.is_empty() {
+        return "ok".into_response();
+    }
+    let missing = format!("not seen yet: {}\n", missing.join("\nnot seen yet: "));
+    (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
+}
+
+async fn metrics(State(app): State<App>) -> Response {
+    match app.metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        // Writing to a string does not fail.
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn nothing_here(uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(128).collect();
+    not_found(format!("nothing is served at {path:?}"))
+}
+
+fn not_found(message: String) -> Response {
+    refused(StatusCode::NOT_FOUND, "NotFound", message)
+}
+
+/// The answer to what cannot be done.
+pub(super) fn refused(code: StatusCode, reason: &str, message: String) -> Response {
+    let status = Status {
+        code: Some(code.as_u16().into()),
+        message: Some(message),
+        reason: Some(reason.to_owned()),
+        status: Some("Failure".to_owned()),
+        ..Status::default()
+    };
+    (code, Json(status)).into_response()
+}

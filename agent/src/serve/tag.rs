@@ -1,0 +1,56 @@
+//! `ETag`s: the generation of the index that an answer is of, so that whoever has it need not fetch it again.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::HeaderMap;
+use hyper::header::IF_NONE_MATCH;
+
+use super::pod_list::Form;
+
+/// Makes the tags of one run of the agent. Generations begin anew with each.
+#[derive(Clone, Debug)]
+pub(crate) struct Tags(u128);
+
+impl Tags {
+    pub(crate) fn new() -> Self {
+        Self(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
+    }
+
+    /// Weak, as squeezed and unsqueezed answers bear the same; what is told otherwise bears another.
+    pub(super) fn tag(&self, generation: u64, form: Form) -> String {
+        let form = if form == Form::Table { "-table" } else { "" };
+        format!("W/\"{:x}-{generation}{form}\"", self.0)
+    }
+}
+
+/// Whether the client says that it has what bears this tag.
+pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let tag = opaque(tag);
+    values.flat_map(|value| value.split(',')).any(|known| known.trim() == "*" || opaque(known) == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_known_by_its_generation_and_its_run() {
+        let (tags, before) = (Tags(7), Tags(6));
+        for (header, known) in [
+            (tags.tag(3, Form::Whole), true),
+            (format!("\"other\", {}", tags.tag(3, Form::Whole).trim_start_matches("W/")), true),
+            ("*".to_owned(), true),
+            (tags.tag(4, Form::Whole), false),
+            (tags.tag(3, Form::Table), false),
+            (before.tag(3, Form::Whole), false),
+            ("3".to_owned(), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(IF_NONE_MATCH, header.parse().unwrap());
+            assert_eq!(is_known(&headers, &tags.tag(3, Form::Whole)), known, "{header}");
+        }
+        assert!(!is_known(&HeaderMap::new(), &tags.tag(3, Form::Whole)));
+    }
+}

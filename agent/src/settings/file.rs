@@ -1,0 +1,168 @@
+//! The configuration file: YAML, with the kubelet's own keys where the kubelet has them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+
+use super::duration::GoDuration;
+use crate::cli::{LogFormat, LogLevel};
+use crate::exit::Failure;
+use pod_index_kubelet::references::Strategy;
+
+/// What a configuration file may say. A key that is not among these is an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a key of its own")]
+pub(super) struct ConfigFile {
+    pub(super) static_pod_path: Option<PathBuf>,
+    #[serde(rename = "staticPodURL")]
+    pub(super) static_pod_url: Option<String>,
+    #[serde(rename = "staticPodURLHeader")]
+    pub(super) static_pod_url_header: BTreeMap<String, Vec<String>>,
+    pub(super) manifest_url_ca: Option<PathBuf>,
+    pub(super) file_check_frequency: Option<GoDuration>,
+    pub(super) http_check_frequency: Option<GoDuration>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) api_server: bool,
+    pub(super) all_nodes: bool,
+    pub(super) namespace: Option<String>,
+    pub(super) pod_selector: Option<String>,
+    pub(super) pod_field_selector: Option<String>,
+    #[serde(alias = "nodeName")]
+    pub(super) hostname_override: Option<String>,
+    pub(super) manage_mirror_pods: bool,
+    pub(super) force_manage_mirror_pods: bool,
+    pub(super) checkpoint_dir: Option<PathBuf>,
+    pub(super) checkpoint_all_pods: bool,
+    pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
+    pub(super) address: Option<IpAddr>,
+    pub(super) port: Option<u16>,
+    pub(super) kubelet_metrics: bool,
+    pub(super) allow_remote_clients: bool,
+    pub(super) tls_cert_file: Option<PathBuf>,
+    pub(super) tls_private_key_file: Option<PathBuf>,
+    pub(super) authentication: Authentication,
+    pub(super) debug_endpoints: bool,
+    pub(super) log_level: Option<LogLevel>,
+    pub(super) log_format: Option<LogFormat>,
+}
+
+/// Who may ask, where the kubelet has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Authentication {
+    pub(super) x509: X509,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct X509 {
+    #[serde(rename = "clientCAFile")]
+    pub(super) client_ca_file: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// Reads a configuration file. Relative paths in it are relative to its directory, as in the kubelet's.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
+        let mut config = Self::parse(&text).map_err(|(line, message)| {
+            let line = line.map(|line| format!("{line}:")).unwrap_or_default();
+            Failure::Usage(format!("{}:{line} {message}", path.display()))
+        })?;
+        if let Some(directory) = path.parent() {
+            let paths = [
+                &mut config.static_pod_path,
+                &mut config.manifest_url_ca,
+                &mut config.kubeconfig,
+                &mut config.checkpoint_dir,
+                &mut config.tls_cert_file,
+                &mut config.tls_private_key_file,
+                &mut config.authentication.x509.client_ca_file,
+            ];
+            for relative in paths.into_iter().flatten() {
+                // An empty one is none, and not the directory.
+                if !relative.as_os_str().is_empty() {
+                    *relative = directory.join(&*relative);
+                }
+            }
+        }
+        Ok(config)
+    }
+
+    /// The configuration, or the line of the problem and what it is.
+    fn parse(text: &str) -> Result<Self, (Option<u64>, String)> {
+        // A file of comments alone configures nothing, and `from_str` would ask for a document.
+        let config = serde_saphyr::from_str::<Option<Self>>(text);
+        config.map(Option::unwrap_or_default).map_err(|error| {
+            let error = error.without_snippet();
+            let line = error.location().map(|location| location.line());
+            let message = UserMessageFormatter.format_message(error);
+            let key =
+                line.and_then(|line| key(text, line)).filter(|key| !message.contains(&format!("`{key}`")));
+            (line, key.map_or_else(|| message.to_string(), |key| format!("{key}: {message}")))
+        })
+    }
+}
+
+/// The key in a line of `text`, counted from 1, if the line begins with one.
+fn key(text: &str, line: u64) -> Option<&str> {
+    let line = text.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
+    let (key, _) = line.split_once(':')?;
+    (!key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_kubelets_keys_are_understood() {
+        let config = ConfigFile::parse(
+            "staticPodPath: /etc/kubernetes/manifests\n\
+             staticPodURL: https://example.org/pods\n\
+             staticPodURLHeader: {X-Token: [a, b]}\n\
+             fileCheckFrequency: 1m\n\
+             httpCheckFrequency: 500ms\n\
+             tlsCertFile: /pki/node.crt\n\
+             tlsPrivateKeyFile: /pki/node.key\n\
+             authentication: {x509: {clientCAFile: /pki/ca.crt}}\n",
+        )
+        .unwrap();
+        assert_eq!(config.static_pod_path.unwrap(), Path::new("/etc/kubernetes/manifests"));
+        assert_eq!(config.static_pod_url_header["X-Token"], ["a", "b"]);
+        assert_eq!(config.http_check_frequency, Some(GoDuration(Duration::from_millis(500))));
+        assert_eq!(config.tls_cert_file.unwrap(), Path::new("/pki/node.crt"));
+        assert_eq!(config.tls_private_key_file.unwrap(), Path::new("/pki/node.key"));
+        assert_eq!(config.authentication.x509.client_ca_file.unwrap(), Path::new("/pki/ca.crt"));
+    }
+
+    #[test]
+    fn a_wrong_key_or_value_is_an_error_with_its_line() {
+        for (text, line, word) in [
+            ("staticPodPath: /x\nstaticPodPaht: /y\n", 2, "staticPodPaht"),
+            ("\nfileCheckFrequency: 20\n", 2, "such as 20s"),
+            ("port: 70000\n", 1, "port: "),
+            ("logLevel: loud\n", 1, "loud"),
+            ("address: nowhere\n", 1, "address: "),
+            ("port: 1\nport: 2\n", 2, "port"),
+            ("authentication: {x509: {clientCaFile: /x}}\n", 1, "clientCaFile"),
+        ] {
+            let (at, message) = ConfigFile::parse(text).unwrap_err();
+            assert_eq!(at, Some(line), "{text}: {message}");
+            assert!(message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_configures_nothing() {
+        for text in ["", "# nothing\n", "---\n", "{}"] {
+            assert!(ConfigFile::parse(text).unwrap().static_pod_path.is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! What the agent is to do: the command line, over the environment, over the configuration file, over the defaults; and
+//! found to make sense.
+
+#[cfg(test)]
+mod documented;
+mod duration;
+mod file;
+mod selection;
+
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
+use super::exit::Failure;
+use super::mirrors::Management;
+use super::table;
+use super::tls::{Tls, TlsFiles};
+use pod_index_kubelet::checkpoint::Which;
+use pod_index_kubelet::references::Strategy;
+use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
+use pod_index_kubelet::sources::{NodeName, Problem};
+
+pub(super) use self::duration::GoDuration;
+use self::file::ConfigFile;
+use self::selection::Selection;
+
+/// How often the file and http sources look, unless told otherwise. Zero means this too, as in the kubelet.
+const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
+
+/// Where the agent serves, unless told otherwise.
+pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Near the ports of the other components of a node, and none of theirs.
+pub(super) const DEFAULT_PORT: u16 = 10_270;
+
+/// What the agent is to do.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
+pub(super) struct Settings {
+    pub(super) node: NodeName,
+    pub(super) file: Option<FileSettings>,
+    pub(super) http: Option<HttpConfig>,
+    pub(super) api: Option<ApiSettings>,
+    pub(super) mirrors: Management,
+    /// Where pods are kept on disk, and which.
+    pub(super) checkpoints: Option<(PathBuf, Which)>,
+    /// Whether the Secrets and `ConfigMaps` of the pods are followed.
+    pub(super) references: bool,
+    pub(super) address: SocketAddr,
+    /// `None` for plain HTTP.
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) kubelet_metrics: bool,
+    pub(super) debug_endpoints: bool,
+    pub(super) once: bool,
+    /// How long that may take; nothing: for ever.
+    pub(super) once_timeout: Option<Duration>,
+    pub(super) output: Output,
+    pub(super) log_level: LogLevel,
+    pub(super) log_format: LogFormat,
+    /// For people: what was configured, as rows of a table.
+    summary: Vec<[String; 2]>,
+}
+
+/// What the user gave on the command line and in the environment; the configuration file may say more.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) run: RunArgs,
+    pub(super) server: ServerArgs,
+    pub(super) output: Output,
+}
+
+impl Given {
+    /// What that comes to, with the configuration file as it is now.
+    pub(super) fn resolve(&self) -> Result<Settings, Failure> {
+        Settings::resolve(self.run.clone(), &self.server, self.output)
+    }
+}
+
+/// The file source.
+#[derive(Clone, Debug)]
+pub(super) struct FileSettings {
+    pub(super) path: PathBuf,
+    pub(super) period: Duration,
+}
+
+/// The API server as a source.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct ApiSettings {
+    /// `None` if it is to be found out from the surroundings.
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) all_nodes: bool,
+    pub(super) selection: Selection,
+}
+
+impl ApiSettings {
+    /// What makes a client another one, and what it may see.
+    fn server(&self) -> (Option<&Path>, bool) {
+        (self.kubeconfig.as_deref(), self.all_nodes)
+    }
+
+    /// For people: which server, and which of its pods.
+    fn words(&self) -> String {
+        let Self { kubeconfig, all_nodes, selection } = self;
+        let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
+        let nodes = if *all_nodes { "all nodes" } else { "this node" };
+        format!("{server}, pods of {nodes}{}", selection.words())
+    }
+}
+
+impl Settings {
+    fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
+        let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+        let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
+        let tls = tls(
+            args.tls_cert_file.or(config.tls_cert_file),
+            args.tls_private_key_file.or(config.tls_private_key_file),
+            args.client_ca_file.or(config.authentication.x509.client_ca_file),
+        )?;
+        let remote_allowed = args.allow_remote_clients || config.allow_remote_clients;
+        if !(tls.is_some() || remote_allowed) {
+            within_the_node(address)?;
+        }
+        let address = SocketAddr::new(address, server.port.or(config.port).unwrap_or(DEFAULT_PORT));
+
+        let period = |arg: Option<GoDuration>, config: Option<GoDuration>| match arg.or(config) {
+            Some(GoDuration(period)) if !period.is_zero() => period,
+            _ => CHECK_FREQUENCY,
+        };
+        let file_period = period(args.file_check_frequency, config.file_check_frequency);
+        let http_period = period(args.http_check_frequency, config.http_check_frequency);
+        let file =
+            args.pod_manifest_path.or(config.static_pod_path).filter(|path| !path.as_os_str().is_empty());
+        let file = file.map(|path| FileSettings { path, period: file_period });
+        let url = args.manifest_url.or(config.static_pod_url).filter(|url| !url.is_empty());
+        let headers: Vec<(String, String)> = if args.manifest_url_header.is_empty() {
+            let headers = config.static_pod_url_header.into_iter();
+            headers
+                .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)))
+                .collect()
+        } else {
+            args.manifest_url_header
+        };
+        let given_name = args.hostname_override.or(config.hostname_override);
+        let is_named = given_name.is_some();
+        let node = node_name(given_name)?;
+        let ca = args.manifest_url_ca.or(config.manifest_url_ca);
+        let http =
+            url.as_deref().map(|url| http(url, &headers, ca.as_deref(), http_period, &node)).transpose()?;
+        let selection = Selection::new(
+            args.namespace.or(config.namespace),
+            args.pod_selector.or(config.pod_selector),
+            args.pod_field_selector.or(config.pod_field_selector),
+        )?;
+        let kubeconfig = args.kubeconfig.or(config.kubeconfig);
+        let is_asked_for = kubeconfig.is_some() || args.api_server || config.api_server;
+        let all_nodes = args.all_nodes || config.all_nodes;
+        let api = api(is_asked_for, ApiSettings { kubeconfig, all_nodes, selection })?;
+        if file.is_none() && http.is_none() && api.is_none() {
+            let message =
+                "no pods to read: give --pod-manifest-path, --manifest-url, --kubeconfig or --api-server";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let has_static_pods = file.is_some() || http.is_some();
+        let mirrors = match management(
+            args.manage_mirror_pods || config.manage_mirror_pods,
+            args.force_manage_mirror_pods || config.force_manage_mirror_pods,
+        )? {
+            // Prints and writes nothing.
+            _ if args.once => Management::Off,
+            Management::Off => Management::Off,
+            asked => manageable(is_named, has_static_pods, api.as_ref()).map(|()| asked)?,
+        };
+
+        let all_pods = args.checkpoint_all_pods || config.checkpoint_all_pods;
+        let checkpoints = checkpoints(args.checkpoint_dir.or(config.checkpoint_dir), all_pods);
+        let strategy = args
+            .config_map_and_secret_change_detection_strategy
+            .or(config.config_map_and_secret_change_detection_strategy);
+        let references = strategy.map(|strategy| followed(strategy, api.as_ref())).transpose()?.is_some();
+
+        let mut summary = vec![["node".to_owned(), node.to_string()]];
+        if let Some(FileSettings { path, period }) = &file {
+            summary.push(["file".to_owned(), format!("{} every {period:?}", path.display())]);
+        }
+        if let Some(url) = url {
+            let headers = headers.len();
+            summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
+        }
+        summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
+        if mirrors != Management::Off {
+            let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
+            summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
+        }
+        summary.extend(kept(checkpoints.as_ref(), references));
+        summary.push(["address".to_owned(), served(address, tls.as_ref())]);
+        Ok(Self {
+            node,
+            file,
+            http,
+            api,
+            mirrors,
+            // Prints and keeps nothing.
+            checkpoints: checkpoints.filter(|_| !args.once),
+            references: references && !args.once,
+            address,
+            tls: tls.map(Arc::new),
+            kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
+            debug_endpoints: args.debug_endpoints || config.debug_endpoints,
+            once: args.once,
+            once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
+            output,
+            log_level: args.log_level.or(config.log_level).unwrap_or(LogLevel::Info),
+            log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
+            summary,
+        })
+    }
+
+    /// The first setting that differs in `new` and that cannot change while the agent runs.
+    pub(super) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
+        [
+            ("hostnameOverride", self.node != new.node),
+            ("address or port", self.address != new.address),
+            ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls_files() != new.tls_files()),
+            ("manageMirrorPods", self.mirrors != new.mirrors),
+            // What writes to the API server, or follows what pods name, keeps the client it began with.
+            (
+                "kubeconfig",
+                (self.mirrors != Management::Off || self.references) && self.api_server() != new.api_server(),
+            ),
+            ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
+            ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
+            ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
+            ("debugEndpoints", self.debug_endpoints != new.debug_endpoints),
+            ("logFormat", self.log_format != new.log_format),
+        ]
+        .into_iter()
+        .find_map(|(name, differs)| differs.then_some(name))
+    }
+
+    fn api_server(&self) -> Option<(Option<&Path>, bool)> {
+        self.api.as_ref().map(ApiSettings::server)
+    }
+
+    fn tls_files(&self) -> Option<&TlsFiles> {
+        self.tls.as_deref().map(Tls::files)
+    }
+
+    /// What was configured, as a table.
+    pub(super) fn summary(&self) -> String {
+        table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
+    }
+}
+
+/// Who wants more than loopback must say how it is meant.
+fn within_the_node(address: IpAddr) -> Result<(), Failure> {
+    if address.is_loopback() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "address {address}: whoever can reach it could read every pod; give --tls-cert-file and --tls-private-key-file \
+         (and --client-ca-file), or if it is wanted, --allow-remote-clients"
+    )))
+}
+
+/// TLS, if it is asked for; the files are read, and found to be good.
+fn tls(
+    cert: Option<PathBuf>,
+    private_key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Result<Option<Tls>, Failure> {
+    let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    let (cert, private_key) = match (given(cert), given(private_key)) {
+        (Some(cert), Some(private_key)) => (cert, private_key),
+        (Some(_), None) => return Err(Failure::Usage("tlsCertFile needs a tlsPrivateKeyFile".to_owned())),
+        (None, Some(_)) => return Err(Failure::Usage("tlsPrivateKeyFile needs a tlsCertFile".to_owned())),
+        (None, None) if given(client_ca).is_some() => {
+            let message = "clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        (None, None) => return Ok(None),
+    };
+    if client_ca.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+        // Whoever names no authority by mistake must not let everybody in.
+        return Err(Failure::Usage("clientCAFile is empty".to_owned()));
+    }
+    let files = TlsFiles { cert, private_key, client_ca };
+    Tls::load(files).map(Some).map_err(Failure::Usage)
+}
+
+/// Where the agent serves, how, and whom.
+fn served(address: SocketAddr, tls: Option<&Tls>) -> String {
+    match tls.map(Tls::files) {
+        None => address.to_string(),
+        Some(TlsFiles { cert, client_ca: None, .. }) => format!("{address}, TLS by {}", cert.display()),
+        Some(TlsFiles { cert, client_ca: Some(ca), .. }) => {
+            format!("{address}, TLS by {}, for clients of {}", cert.display(), ca.display())
+        }
+    }
+}
+
+fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)> {
+    let which = if all_pods { Which::All } else { Which::Annotated };
+    Some((path.filter(|path| !path.as_os_str().is_empty())?, which))
+}
+
+/// What is kept besides the index, as rows of the summary.
+fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterator<Item = [String; 2]> {
+    let checkpoints = checkpoints.map(|(path, which)| {
+        let which = if *which == Which::All { "all pods" } else { "pods that ask for it" };
+        ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
+    });
+    let references = references.then(|| ["references".to_owned(), "watched".to_owned()]);
+    checkpoints.into_iter().chain(references)
+}
+
+/// The API server, if it is asked for. What selects among its pods is of no use without.
+fn api(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>, Failure> {
+    match settings.selection.flag() {
+        Some(flag) if !is_asked_for => {
+            let message = format!("{flag} needs an API server: --kubeconfig or --api-server");
+            Err(Failure::Usage(message))
+        }
+        _ => Ok(is_asked_for.then_some(settings)),
+    }
+}
+
+/// Whether what the pods name can be followed. A node may read what its own pods name, and nothing else; and the Secrets of a
+/// whole cluster belong on no node.
+fn followed(strategy: Strategy, api: Option<&ApiSettings>) -> Result<(), Failure> {
+    let why = match (strategy, api) {
+        (Strategy::Watch, Some(ApiSettings { all_nodes: false, .. })) => return Ok(()),
+        (Strategy::Watch, Some(_)) => "is for the pods of this node, not of --all-nodes".to_owned(),
+        (Strategy::Watch, None) => "needs an API server: --kubeconfig or --api-server".to_owned(),
+        (Strategy::Cache | Strategy::Get, _) => format!(
+            "{strategy:?}: an object would be fetched when somebody asks for it, and nobody can ask the agent for one; \
+             it follows them by Watch"
+        ),
+    };
+    Err(Failure::Usage(format!("--config-map-and-secret-change-detection-strategy {why}")))
+}
+
+fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
+    match (managed, forced) {
+        (false, false) => Ok(Management::Off),
+        (true, false) => Ok(Management::Careful),
+        (true, true) => Ok(Management::Forced),
+        (false, true) => Err(Failure::Usage(
+            "--force-manage-mirror-pods is of no use without --manage-mirror-pods".to_owned(),
+        )),
+    }
+}
+
+/// Whether mirror pods can be managed. Without static pods every mirror would be an orphan, a guessed node may be another
+/// one's, and of mirrors that are left out it would be taken that there are none.
+fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) -> Result<(), Failure> {
+    if let Some(flag) = api.and_then(|api| api.selection.flag()) {
+        let message =
+            format!("--manage-mirror-pods has to see all pods of the node, and {flag} leaves some out");
+        return Err(Failure::Usage(message));
+    }
+    let missing = match (is_named, has_static_pods, api.is_some()) {
+        (false, ..) => "the node's name: give --node-name",
+        (_, false, _) => "static pods: give --pod-manifest-path or --manifest-url",
+        (.., false) => "an API server: give --kubeconfig or --api-server",
+        (true, true, true) => return Ok(()),
+    };
+    Err(Failure::Usage(format!("--manage-mirror-pods needs {missing}")))
+}
+
+/// The http source, and that one can be made of it.
+fn http(
+    url: &str,
+    headers: &[(String, String)],
+    ca: Option<&Path>,
+    period: Duration,
+    node: &NodeName,
+) -> Result<HttpConfig, Failure> {
+    let wrong = |problem: Problem| Failure::Usage(problem.to_string());
+    let mut config = HttpConfig::new(url).map_err(wrong)?.period(period);
+    for (name, value) in headers {
+        config = config.header(name, value).map_err(wrong)?;
+    }
+    if let Some(ca) = ca {
+        let wrong = |error: &dyn Display| Failure::Usage(format!("manifestUrlCa {}: {error}", ca.display()));
+        let pem = std::fs::read(ca).map_err(|error| wrong(&error))?;
+        config = config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))?;
+    }
+    drop(HttpSource::new(config.clone(), node.clone()).map_err(wrong)?);
+    Ok(config)
+}
+
+/// The host's name or the one given, trimmed and in lower case.
+///
+/// Kubelet: `GetHostname` (`pkg/util/node/node.go`).
+fn node_name(given: Option<String>) -> Result<NodeName, Failure> {
+    let (from, name) = match given {
+        Some(name) => ("the node's name that was given", name),
+        None => ("the host's name", gethostname::gethostname().to_string_lossy().into_owned()),
+    };
+    let name = name.trim().to_lowercase();
+    if name.is_empty() {
+        return Err(Failure::Usage(format!("{from} is empty, and the node needs one")));
+    }
+    Ok(NodeName::new(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node_name;
+
+    #[test]
+    fn a_node_name_is_trimmed_and_in_lower_case() {
+        assert_eq!(node_name(Some(" Node-1 \n".to_owned())).unwrap().as_str(), "node-1");
+        assert!(node_name(Some("  ".to_owned())).is_err());
+        assert!(!node_name(None).unwrap().as_str().is_empty());
+    }
+}

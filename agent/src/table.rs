@@ -1,0 +1,131 @@
+//! Pods as a table that a person likes to read.
+
+use std::fmt::Write;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, is_mirror_pod, is_static_pod};
+
+/// A line for each pod, by namespace and name, under headings.
+pub(super) fn pods<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
+    let mut pods: Vec<&Pod> = pods.into_iter().collect();
+    pods.sort_unstable_by_key(|pod| (pod.namespace(), pod.name(), pod.uid()));
+    table(["NAMESPACE", "NAME", "UID", "SOURCE", "KIND", "PHASE"], pods.into_iter().map(row))
+}
+
+/// What a person wants to see of a pod: namespace, name, UID, source, kind and phase.
+pub(super) fn row(pod: &Pod) -> [&str; 6] {
+    [
+        pod.namespace(),
+        pod.name(),
+        pod.uid(),
+        // A pod of the API server carries the annotation only once a kubelet has seen it.
+        pod.annotation(CONFIG_SOURCE_ANNOTATION).unwrap_or(pod_index::API_SERVER_SOURCE),
+        kind(pod),
+        phase(pod),
+    ]
+}
+
+fn kind(pod: &Pod) -> &'static str {
+    match (is_mirror_pod(pod), is_static_pod(pod)) {
+        (true, _) => "mirror",
+        (false, true) => "static",
+        (false, false) => "pod",
+    }
+}
+
+fn phase(pod: &Pod) -> &str {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return "Terminating";
+    }
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Unknown")
+}
+
+/// Columns as wide as their widest cell, two spaces apart.
+pub(super) fn table<'a, const N: usize>(
+    headings: [&'a str; N],
+    rows: impl IntoIterator<Item = [&'a str; N]>,
+) -> String {
+    let rows: Vec<[String; N]> =
+        std::iter::once(headings).chain(rows).map(|row| row.map(printable)).collect();
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            // Writing to a string does not fail.
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A cell as it may be printed; an empty one is seen to be empty.
+fn printable(cell: &str) -> String {
+    if cell.is_empty() { "-".to_owned() } else { harmless(cell) }
+}
+
+/// The same text without anything that could drive a terminal or deceive who reads it: control characters, what turns the
+/// direction of writing, what cannot be seen.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Unicode's format characters and line separators, as far as a terminal may heed them.
+fn is_deceptive(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lines_do_not_end_in_spaces() {
+        let text = table(["A", "LONG HEADING"], [["longer", "x"], ["ä", ""]]);
+        assert_eq!(text, "A       LONG HEADING\nlonger  x\nä       -\n");
+    }
+
+    #[test]
+    fn a_name_cannot_drive_the_terminal() {
+        assert_eq!(table(["A"], [["\x1b[2Jx\ny\0"]]), "A\n\u{fffd}[2Jx\u{fffd}y\u{fffd}\n");
+        assert_eq!(
+            harmless("a\u{202e}b\u{9b}31m\u{200b}\u{2028}ä日"),
+            "a\u{fffd}b\u{fffd}31m\u{fffd}\u{fffd}ä日"
+        );
+    }
+
+    #[test]
+    fn pods_are_sorted_and_told_apart() {
+        let pod = |namespace: &str, name: &str, annotations: &[(&str, &str)]| {
+            let mut pod = Pod::default();
+            pod.metadata.namespace = Some(namespace.to_owned());
+            pod.metadata.name = Some(name.to_owned());
+            pod.metadata.uid = Some(format!("uid-{name}"));
+            pod.metadata.annotations =
+                Some(annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
+            pod
+        };
+        let all = [
+            pod("b", "plain", &[]),
+            pod("a", "z", &[("kubernetes.io/config.mirror", "h"), ("kubernetes.io/config.source", "api")]),
+            pod("a", "y", &[("kubernetes.io/config.source", "file")]),
+        ];
+        let text = pods(&all);
+        let expected = "\
+NAMESPACE  NAME   UID        SOURCE  KIND    PHASE
+a          y      uid-y      file    static  Unknown
+a          z      uid-z      api     mirror  Unknown
+b          plain  uid-plain  api     pod     Unknown
+";
+        assert_eq!(text, expected);
+    }
+}

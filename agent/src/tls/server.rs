@@ -1,0 +1,296 @@
+//! The agent's side: what it presents, how it takes new files, and what it does with a new connection.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::pem::Pem;
+use super::provider;
+
+/// How often the files are looked at.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The first byte of every TLS connection, and of no HTTP request.
+const HANDSHAKE: u8 = 0x16;
+
+/// Where the certificate, its key and the authorities of clients are, by the kubelet's names for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) cert: PathBuf,
+    pub(crate) private_key: PathBuf,
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
+/// What a set of files came to.
+#[derive(Clone)]
+struct Loaded {
+    /// What was in them: what differs from it is news.
+    contents: Vec<Vec<u8>>,
+    config: Arc<ServerConfig>,
+    /// When the certificate ends, in seconds since 1970, if that can be told.
+    not_after: Option<u64>,
+}
+
+impl TlsFiles {
+    /// What is in them now, or what is wrong with them.
+    fn load(&self) -> Result<Loaded, String> {
+        let cert = Pem::read("tlsCertFile", &self.cert)?;
+        let key = Pem::read("tlsPrivateKeyFile", &self.private_key)?;
+        let client_ca = self.client_ca.as_ref().map(|path| Pem::read("clientCAFile", path)).transpose()?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| cert.wrong(error))?;
+        let builder = match &client_ca {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let authorities = Arc::new(pem.authorities()?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider()).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| pem.wrong(error))?)
+            }
+        };
+        let chain = cert.chain()?;
+        let not_after = chain.first().and_then(end_of);
+        // Fails if the key is not the certificate's.
+        let mut config = builder
+            .with_single_cert(chain, key.key()?)
+            .map_err(|error| cert.wrong(format_args!("with {}: {error}", self.private_key.display())))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if client_ca.is_some() {
+            // A session that is taken up again is not asked for its certificate, which may be over by then.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        let contents = [Some(cert), Some(key), client_ca].into_iter().flatten().map(Pem::into_bytes);
+        Ok(Loaded { contents: contents.collect(), config: Arc::new(config), not_after })
+    }
+}
+
+/// When a certificate ends, in seconds since 1970. At the end of time each one has, and whoever verifies it then says since
+/// when, before they ask who vouches for it.
+fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    let nobody = RootCertStore::empty();
+    match verify_server_cert_signed_by_trust_anchor(&certificate, &nobody, &[], end_of_time, &[]) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        _ => None,
+    }
+}
+
+/// TLS on the agent's port. What is presented is that of the files when they were last good.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    /// Held from the reading of the files until what was in them is taken: of two readings at once the older might be taken
+    /// last, and stay.
+    reading: Mutex<()>,
+    /// Apart from it: whoever connects does not wait for a file system.
+    state: Mutex<State>,
+}
+
+struct State {
+    current: Loaded,
+    /// What is wrong with what is in the files, if it is.
+    trouble: Option<String>,
+}
+
+impl Tls {
+    /// What is in these files, which must be good.
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
+        let current = files.load()?;
+        Ok(Self { files, reading: Mutex::new(()), state: Mutex::new(State { current, trouble: None }) })
+    }
+
+    pub(crate) fn files(&self) -> &TlsFiles {
+        &self.files
+    }
+
+    /// Whether what is in the files is what is presented.
+    pub(crate) fn is_current(&self) -> bool {
+        self.lock().trouble.is_none()
+    }
+
+    /// When the certificate that is presented ends, in seconds since 1970, if that can be told.
+    pub(crate) fn not_after(&self) -> Option<u64> {
+        self.lock().current.not_after
+    }
+
+    /// Takes what is in the files now. Waits for a file system that hangs.
+    pub(crate) async fn renew(self: &Arc<Self>) {
+        let tls = Arc::clone(self);
+        // A reading that panics has been told of, and changes nothing.
+        let _ = tokio::task::spawn_blocking(move || tls.read()).await;
+    }
+
+    /// Takes what is in the files whenever it has changed.
+    pub(crate) async fn keep_current(self: Arc<Self>) -> Infallible {
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            self.renew().await;
+        }
+    }
+
+    fn read(&self) {
+        let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take(self.files.load());
+    }
+
+    /// Says what is new, once.
+    fn take(&self, loaded: Result<Loaded, String>) {
+        let mut state = self.lock();
+        match loaded {
+            Ok(loaded) => {
+                state.trouble = None;
+                if loaded.contents != state.current.contents {
+                    state.current = loaded;
+                    tracing::info!(path = %self.files.cert.display(), "new connections meet the new TLS certificate");
+                }
+            }
+            Err(trouble) if state.trouble.as_ref() != Some(&trouble) => {
+                tracing::error!("the TLS certificate stays as it was: {trouble}");
+                state.trouble = Some(trouble);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Shakes hands.
+    pub(crate) async fn accept<S>(&self, client: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = Arc::clone(&self.lock().current.config);
+        TlsAcceptor::from(config).accept(client).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The files alone: what is in them is nobody's to see.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+/// Whether what the client says first is the beginning of TLS. Waits for it, and leaves it to be read.
+pub(crate) async fn speaks_tls(client: &TcpStream) -> io::Result<bool> {
+    let mut first = [HANDSHAKE];
+    client.peek(&mut first).await?;
+    Ok(first == [HANDSHAKE])
+}
+
+/// Answers a client that speaks plain HTTP in its own words.
+pub(crate) async fn turn_away(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &str,
+) -> io::Result<()> {
+    // What is left unread when a connection is closed takes the answer along.
+    let mut asked = vec![0; 16 * 1024];
+    let _ = client.read(&mut asked).await?;
+    client.write_all(answer.as_bytes()).await?;
+    client.shutdown().await?;
+    while client.read(&mut asked).await? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A certificate that is good in these years, and its key.
+    fn certificate(from: i32, to: i32) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        (params.self_signed(&key).unwrap(), key)
+    }
+
+    /// One who reads has seen the old certificate, and waits for its key; the next finds the new files.
+    #[cfg(unix)]
+    #[test]
+    fn who_began_to_read_before_the_files_were_renewed_does_not_bring_the_old_certificate_back() {
+        use std::fs;
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        use std::process::Command;
+        use std::thread;
+        use std::time::Instant;
+
+        let directory = std::env::temp_dir().join(format!("pod-index-tls-renewal-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let [cert, key, slow] = ["tls.crt", "tls.key", "slow.key"].map(|name| directory.join(name));
+        let (old, new) = (certificate(2020, 2100), certificate(2020, 2200));
+        fs::write(&cert, old.0.pem()).unwrap();
+        fs::write(&key, old.1.serialize_pem()).unwrap();
+        let files = TlsFiles { cert: cert.clone(), private_key: key.clone(), client_ca: None };
+        let tls = Tls::load(files).unwrap();
+        assert_eq!(tls.not_after(), end_of(old.0.der()));
+
+        // A key that comes when this test writes it.
+        assert!(Command::new("mkfifo").arg(&slow).status().unwrap().success());
+        fs::rename(&slow, &key).unwrap();
+        fs::hard_link(&key, &slow).unwrap();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| tls.read());
+            let deadline = Instant::now() + Duration::from_secs(60);
+            // Fails until somebody reads.
+            let mut pipe = loop {
+                match fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&slow) {
+                    Ok(pipe) => break pipe,
+                    Err(error) => assert!(Instant::now() < deadline && !first.is_finished(), "{error}"),
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            for (path, text) in [(&cert, new.0.pem()), (&key, new.1.serialize_pem())] {
+                fs::write(slow.with_extension("new"), text).unwrap();
+                fs::rename(slow.with_extension("new"), path).unwrap();
+            }
+            let second = scope.spawn(|| tls.read());
+            // Time enough to be first, if it does not wait.
+            let deadline = Instant::now() + Duration::from_millis(500);
+            while Instant::now() < deadline && !second.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            pipe.write_all(old.1.serialize_pem().as_bytes()).unwrap();
+        });
+        assert_eq!(tls.not_after(), end_of(new.0.der()));
+        assert!(tls.is_current());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_told_be_it_over_far_away_or_before_its_beginning_is_there() {
+        // Years are written in another way from 2050 on.
+        for (from, to, end) in [
+            (1980, 2000, 946_684_800),
+            (2020, 2030, 1_893_456_000),
+            (2020, 2049, 2_493_072_000),
+            (2020, 2051, 2_556_144_000),
+            (2090, 2100, 4_102_444_800),
+            (1975, 9999, 253_370_764_800),
+        ] {
+            assert_eq!(end_of(certificate(from, to).0.der()), Some(end), "{to}");
+        }
+        assert_eq!(end_of(&CertificateDer::from(b"no certificate".as_slice())), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! Asks the agent, round after round, and tells what came of it.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::seen::{Answer, Counts};
+use crate::client::{Connection, Server};
+use crate::exit::Failure;
+
+/// How long a round may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A round that takes long is followed by a pause that is so many times as long, so that watching costs an agent little.
+const REST: u32 = 4;
+/// No pause is shorter.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// The pods in a form that has what is shown of them, and nothing else.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// Tells `heard` what the agent says, or why it says nothing, until nobody listens.
+pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<Result<Answer, String>>) {
+    let mut tag = None;
+    loop {
+        let started = Instant::now();
+        let answer = match timeout(TIMEOUT, round(&server, &mut tag)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("no answer within {TIMEOUT:?}")),
+        };
+        if heard.send(answer).await.is_err() {
+            return;
+        }
+        sleep(every.max(SHORTEST).max(started.elapsed() * REST)).await;
+    }
+}
+
+/// Asks for everything once. `tag` is that of the pods that were told before.
+async fn round(server: &Server, tag: &mut Option<String>) -> Result<Answer, String> {
+    let told = |failure: Failure| failure.message().unwrap_or_default().to_owned();
+    let mut agent = Connection::open(server).await.map_err(told)?;
+    let mut headers = vec![("accept", TABLE)];
+    headers.extend(tag.as_deref().map(|tag| ("if-none-match", tag)));
+    let table = agent.get_unless_known("/pods", &headers).await.map_err(told)?;
+    let mirrors = agent.get_json("/mirrors").await.map_err(told)?;
+    let sources = agent.get_json("/sources").await.map_err(told)?;
+    let metrics = agent.get("/metrics", &[]).await.map_err(told)?;
+    let pods = match table {
+        Some(body) => {
+            let table = serde_json::from_slice(&body.bytes)
+                .map_err(|error| format!("cannot read its pods: {error}"))?;
+            *tag = body.tag;
+            Some(table)
+        }
+        None => None,
+    };
+    let counts = Counts::read(&String::from_utf8_lossy(&metrics.bytes));
+    Ok(Answer { pods, mirrors, sources, counts })
+}

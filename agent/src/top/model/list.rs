@@ -1,0 +1,133 @@
+//! Rows under headings, of which a filter shows some, in an order.
+
+use crate::top::text;
+
+/// Beside a heading, the arrow that tells of the order.
+const MARK: usize = 1;
+
+/// A heading.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::top) struct Column {
+    pub(in crate::top) name: &'static str,
+    /// Where there is no room for all, those with the most come first, after those without, which always come.
+    pub(in crate::top) weight: Option<u8>,
+}
+
+impl Column {
+    pub(super) const fn always(name: &'static str) -> Self {
+        Self { name, weight: None }
+    }
+
+    pub(super) const fn until(name: &'static str, weight: u8) -> Self {
+        Self { name, weight: Some(weight) }
+    }
+}
+
+/// One row.
+#[derive(Debug)]
+pub(in crate::top) struct Row {
+    pub(in crate::top) cells: Vec<String>,
+    /// The cell that tells of good or bad, and which of the two, if it is known.
+    pub(in crate::top) verdict: (usize, Option<bool>),
+    /// What the filter looks at.
+    words: String,
+}
+
+impl Row {
+    pub(super) fn new<const N: usize>(cells: [&str; N], verdict: (usize, Option<bool>)) -> Self {
+        let words = cells.join(" ").to_lowercase();
+        Self { cells: cells.into_iter().map(str::to_owned).collect(), verdict, words }
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(in crate::top) struct List {
+    pub(in crate::top) columns: &'static [Column],
+    pub(in crate::top) sorted_by: usize,
+    pub(in crate::top) reversed: bool,
+    rows: Vec<Row>,
+    /// Those that are shown, in their order.
+    shown: Vec<usize>,
+    /// How wide each column is with all that it holds.
+    widths: Vec<usize>,
+}
+
+impl List {
+    pub(super) fn new(columns: &'static [Column]) -> Self {
+        Self {
+            columns,
+            sorted_by: 0,
+            reversed: false,
+            rows: Vec::new(),
+            shown: Vec::new(),
+            widths: columns.iter().map(|column| text::width(column.name) + MARK).collect(),
+        }
+    }
+
+    /// How many there are in all.
+    pub(in crate::top) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many are shown.
+    pub(in crate::top) fn matching(&self) -> usize {
+        self.shown.len()
+    }
+
+    /// Those that are shown, from `first` on.
+    pub(in crate::top) fn from(&self, first: usize) -> impl Iterator<Item = &Row> {
+        self.shown.iter().skip(first).filter_map(|row| self.rows.get(*row))
+    }
+
+    pub(in crate::top) fn widths(&self) -> &[usize] {
+        &self.widths
+    }
+
+    pub(super) fn set(&mut self, rows: Vec<Row>, filter: &str) {
+        self.rows = rows;
+        let cells = |i: usize| self.rows.iter().filter_map(move |row| row.cells.get(i));
+        self.widths = (0..)
+            .zip(self.columns)
+            .map(|(i, column)| {
+                cells(i).map(|cell| text::width(cell)).fold(text::width(column.name) + MARK, usize::max)
+            })
+            .collect();
+        self.select(filter);
+    }
+
+    /// Shows those that hold all words of the filter.
+    pub(super) fn select(&mut self, filter: &str) {
+        let filter = filter.to_lowercase();
+        let words: Vec<_> = filter.split_whitespace().collect();
+        let rows = &self.rows;
+        self.shown.clear();
+        self.shown.extend(
+            (0..)
+                .zip(rows)
+                .filter(|(_, row)| words.iter().all(|word| row.words.contains(word)))
+                .map(|(i, _)| i),
+        );
+        let by = self.sorted_by;
+        let key = |row: &usize| {
+            let cells = rows.get(*row).map(|row| row.cells.as_slice()).unwrap_or_default();
+            let cell = |i: usize| cells.get(i).map(String::as_str);
+            (cell(by), cell(0), cell(1), *row)
+        };
+        self.shown.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        if self.reversed {
+            self.shown.reverse();
+        }
+    }
+
+    pub(super) fn sort_by_next(&mut self, filter: &str) {
+        self.sorted_by = (self.sorted_by + 1) % self.columns.len().max(1);
+        self.reversed = false;
+        self.select(filter);
+    }
+
+    pub(super) fn reverse(&mut self, filter: &str) {
+        self.reversed = !self.reversed;
+        self.select(filter);
+    }
+}

@@ -1,0 +1,210 @@
+//! What the agent says, as far as it is shown. What is new in an answer and not known here does no harm.
+#![allow(clippy::struct_field_names, reason = "the fields bear the names that they have in the answers")]
+
+use std::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// The pods as the API server's `Table` has them, as far as it is read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Table {
+    metadata: TableMeta,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One pod of it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Row {
+    #[serde(deserialize_with = "known_cells")]
+    pub(super) cells: Cells,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TableMeta {
+    resource_version: String,
+}
+
+impl Table {
+    /// The generation of the index that it is of.
+    pub(super) fn generation(&self) -> Option<u64> {
+        self.metadata.resource_version.parse().ok()
+    }
+}
+
+/// What was told of a pod, in the order of [`TABLE_COLUMNS`](crate::answers::TABLE_COLUMNS).
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(super) struct Cells {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) source: String,
+    pub(super) kind: String,
+    pub(super) phase: String,
+    pub(super) node: String,
+}
+
+/// Those that are known; a newer agent may have more columns.
+fn known_cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cells, D::Error> {
+    struct Known;
+    impl<'de> Visitor<'de> for Known {
+        type Value = Cells;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the cells of a row")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<Cells, A::Error> {
+            let known = Cells::deserialize(SeqAccessDeserializer::new(&mut cells))?;
+            while cells.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(known)
+        }
+    }
+    deserializer.deserialize_seq(Known)
+}
+
+/// The answer of `/mirrors`.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Mirrors {
+    pub(super) problem: Option<String>,
+    pub(super) pods: Vec<Pair>,
+    pub(super) orphans: Vec<Pair>,
+}
+
+/// A static pod and its mirror, or one of them.
+#[derive(Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pair {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    #[serde(rename = "podUID")]
+    pub(super) pod_uid: Option<String>,
+    #[serde(rename = "mirrorUID")]
+    pub(super) mirror_uid: Option<String>,
+    state: Option<String>,
+    waits_for: Option<String>,
+    last_error: Option<PairError>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct PairError {
+    kind: String,
+    message: String,
+}
+
+impl Pair {
+    /// How the two stand to each other, in words.
+    pub(super) fn state(&self) -> &str {
+        match (self.state.as_deref(), &self.pod_uid, &self.mirror_uid) {
+            (Some("inSync"), ..) => "in sync",
+            (Some("wrongHash"), ..) => "other version",
+            (Some("finished"), ..) => "not needed",
+            (Some(state), ..) => state,
+            (None, None, _) => "orphaned",
+            // Somebody else keeps them, or nobody: what there should be is not known here.
+            (None, Some(_), Some(_)) => "has one",
+            (None, Some(_), None) => "none",
+        }
+    }
+
+    /// Whether that is as it should be; `None` where that is not known.
+    pub(super) fn is_good(&self) -> Option<bool> {
+        match self.state() {
+            "in sync" | "not needed" | "has one" => Some(true),
+            "none" => None,
+            _ => Some(false),
+        }
+    }
+
+    /// What is waited for, and what went wrong.
+    pub(super) fn doing(&self) -> String {
+        let waits = self.waits_for.as_deref().map(|waits| match waits {
+            "sources" => "waits for the sources",
+            "kubeletCheck" => "waits: is there a kubelet?",
+            "turn" => "waits for other requests",
+            "answer" => "waits for the answer",
+            "backOff" => "waits after a failure",
+            "contention" => "waits: somebody undoes it",
+            "index" => "done; the index has yet to show it",
+            "endOfPod" => "waits for the pod's end",
+            other => other,
+        });
+        let failed = self.last_error.as_ref().map(|error| format!("{}: {}", error.kind, error.message));
+        waits.map(str::to_owned).into_iter().chain(failed).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The answer of `/sources`.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Sources {
+    #[serde(default)]
+    pub(super) node: String,
+    pub(super) ready: bool,
+    pub(super) sources: Vec<Source>,
+}
+
+/// How one source is doing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Source {
+    pub(super) source: String,
+    pub(super) origin: String,
+    pub(super) seen: bool,
+    pub(super) pods: u64,
+    pub(super) checks: u64,
+    pub(super) failed_checks: u64,
+    pub(super) updates: u64,
+    pub(super) last_check: Option<String>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// What it could not use.
+#[derive(Debug, Deserialize)]
+pub(super) struct Problem {
+    pub(super) kind: String,
+    pub(super) origin: String,
+    pub(super) line: Option<u64>,
+    pub(super) field: Option<String>,
+    pub(super) message: String,
+}
+
+impl Problem {
+    /// Whether it may hide a pod, so that somebody ought to do something about it.
+    pub(super) fn is_grave(&self) -> bool {
+        !["skipped", "unhinted"].contains(&&*self.kind)
+    }
+}
+
+/// What `/metrics` counts that rates are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counts {
+    /// Snapshots.
+    pub(super) publications: f64,
+    /// Operations on pods.
+    pub(super) changes: f64,
+}
+
+impl Counts {
+    pub(super) fn read(metrics: &str) -> Option<Self> {
+        let value = |name: &str| {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.split(' ').next()?.parse().ok()
+        };
+        Some(Self {
+            publications: value("pod_index_publications_total")?,
+            changes: value("pod_index_batch_operations_sum")?,
+        })
+    }
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// `None` if they are the same as before.
+    pub(super) pods: Option<Table>,
+    pub(super) mirrors: Mirrors,
+    pub(super) sources: Sources,
+    pub(super) counts: Option<Counts>,
+}

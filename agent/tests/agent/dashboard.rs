@@ -1,0 +1,157 @@
+//! The dashboard and the alerts in `deploy/`: they ask for metrics that there are, and for all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::metrics::{OF_TLS, agent_with_everything, families};
+use crate::support::Directory;
+
+/// Families that the dashboard leaves out: the kubelet's, which are the same numbers under other names.
+const NOT_SHOWN: [&str; 3] =
+    ["kubelet_desired_pods", "kubelet_managed_ephemeral_containers", "kubelet_mirror_pods"];
+
+fn deployed(path: &str) -> String {
+    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("deploy").join(path))
+        .unwrap()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&deployed("grafana/pod-index.json")).unwrap()
+}
+
+fn panels(dashboard: &Value) -> &Vec<Value> {
+    dashboard["panels"].as_array().unwrap()
+}
+
+fn targets(dashboard: &Value) -> Vec<&Value> {
+    panels(dashboard).iter().filter_map(|panel| panel["targets"].as_array()).flatten().collect()
+}
+
+/// The alerts, one map each.
+fn alerts() -> Vec<Value> {
+    let rules: Value = serde_saphyr::from_str(&deployed("prometheus/rules.yaml")).unwrap();
+    let groups = rules["groups"].as_array().unwrap().iter();
+    groups.flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+/// The names of metrics in an expression.
+fn metrics(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| ["pod_index_", "process_", "kubelet_"].iter().any(|prefix| word.starts_with(prefix)))
+}
+
+/// The family that a sample's name belongs to, by the family's type.
+fn family<'a>(families: &BTreeMap<&'a str, &str>, sample: &str) -> Option<&'a str> {
+    let endings = |kind: &str| match kind {
+        "counter" => &["_total"][..],
+        "histogram" => &["_bucket", "_sum", "_count"],
+        _ => &[""],
+    };
+    let is = |name: &str, kind: &str| endings(kind).iter().any(|ending| sample == format!("{name}{ending}"));
+    families.iter().find(|(name, kind)| is(name, kind)).map(|(name, _)| *name)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_metric_that_is_asked_for_is_there_and_every_one_that_is_there_is_shown() {
+    let directory = Directory::new();
+    let (agent, _server) = agent_with_everything(&directory).await;
+    let text = agent.get("/metrics").body;
+    let mut families = families(&text);
+    families.extend(OF_TLS.map(|name| (name, "gauge")));
+
+    let dashboard = dashboard();
+    let shown = targets(&dashboard).into_iter().map(|target| target["expr"].as_str().unwrap().to_owned());
+    let shown: Vec<String> = shown.collect();
+    let alerted: Vec<String> =
+        alerts().iter().map(|rule| rule["expr"].as_str().unwrap().to_owned()).collect();
+    for expression in shown.iter().chain(&alerted) {
+        assert!(metrics(expression).count() > 0, "{expression}");
+        for metric in metrics(expression) {
+            assert!(family(&families, metric).is_some(), "there is no {metric}: {expression}");
+        }
+    }
+    let shown: BTreeSet<_> = shown
+        .iter()
+        .flat_map(|expression| metrics(expression))
+        .filter_map(|metric| family(&families, metric))
+        .collect();
+    let left_out: Vec<_> = families.keys().copied().filter(|name| !shown.contains(name)).collect();
+    assert_eq!(left_out, NOT_SHOWN, "what the dashboard does not show");
+}
+
+#[test]
+fn the_dashboard_is_one_that_grafana_can_draw() {
+    let dashboard = dashboard();
+    assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 41);
+    assert_eq!((&dashboard["uid"], &dashboard["title"]), (&"pod-index".into(), &"pod-index".into()));
+    assert_eq!(dashboard.get("id"), None, "whoever imports it gives it one");
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables: Vec<_> = variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+    assert_eq!(variables, ["datasource", "job", "instance"]);
+
+    let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+    for panel in panels(&dashboard) {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: its number is another's");
+        let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{title} sticks out");
+        for cell in
+            (at("y")..at("y") + at("h")).flat_map(|y| (at("x")..at("x") + at("w")).map(move |x| (x, y)))
+        {
+            assert!(cells.insert(cell), "{title} lies on another");
+        }
+        let kind = panel["type"].as_str().unwrap();
+        assert!(["row", "stat", "timeseries"].contains(&kind), "{title}: {kind}");
+        let asks = panel["targets"].as_array().map_or(0, Vec::len);
+        assert_eq!(asks == 0, kind == "row", "{title}");
+    }
+    for target in targets(&dashboard) {
+        assert_eq!(target["datasource"]["uid"], "${datasource}", "{target}");
+        let expression = target["expr"].as_str().unwrap();
+        assert!(
+            expression.contains(r#"{job=~"$job",instance=~"$instance""#),
+            "{expression}: of whichever agent"
+        );
+    }
+}
+
+#[test]
+fn every_alert_says_how_grave_it_is_and_what_to_do() {
+    let mut names = BTreeSet::new();
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(name.starts_with("PodIndex") && names.insert(name.to_owned()), "{name}");
+        assert!(["warning", "critical"].contains(&alert["labels"]["severity"].as_str().unwrap()), "{name}");
+        for annotation in ["summary", "runbook"] {
+            assert!(
+                alert["annotations"][annotation].as_str().is_some_and(|text| text.len() > 10),
+                "{name}: {annotation}"
+            );
+        }
+    }
+    assert!(names.len() > 10);
+}
+
+#[test]
+fn operators_are_told_of_every_alert_as_it_is() {
+    let rules = alerts().into_iter().map(|alert| {
+        let said = |value: &Value, otherwise: &str| value.as_str().unwrap_or(otherwise).to_owned();
+        let expression = said(&alert["expr"], "").split_whitespace().collect::<Vec<_>>().join(" ");
+        let [name, severity] = [&alert["alert"], &alert["labels"]["severity"]].map(|value| said(value, ""));
+        [format!("`{name}`"), format!("`{expression}`"), said(&alert["for"], "at once"), severity]
+    });
+    let operators = include_str!("../../../docs/operators.md");
+    let table =
+        operators.split("| alert | expression | for | severity |").nth(1).expect("the table of alerts");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).map(|row| {
+        // What is no border between cells has a backslash before it.
+        let row = row.replace("\\|", "\0");
+        let cells: Vec<_> = row.split('|').map(|cell| cell.trim().replace('\0', "|")).collect();
+        assert!(cells[5].len() > 10, "{cells:?}");
+        [1, 2, 3, 4].map(|cell| cells[cell].clone())
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), rules.collect::<Vec<_>>());
+}

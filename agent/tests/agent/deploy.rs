@@ -1,0 +1,240 @@
+//! What `deploy/` holds: of the shape that a cluster knows, with no more rights than are used, and started with flags and
+//! keys that this very binary understands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Container, Namespace, PodSpec, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api_server::{ApiServer, shipped};
+use crate::support::{Agent, Directory, binary, stderr, stdout};
+use crate::tls::Authority;
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("deploy").join(path)
+}
+
+fn objects(path: &Path) -> Vec<Value> {
+    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn daemonset() -> DaemonSet {
+    serde_json::from_value(objects(&deploy("kubernetes/daemonset.yaml")).remove(0)).unwrap()
+}
+
+/// The `DaemonSet` as `kubectl patch --local` makes it of a patch.
+fn patched(patch: &str) -> DaemonSet {
+    let mut object = objects(&deploy("kubernetes/daemonset.yaml")).remove(0);
+    merge(&mut object, &objects(&deploy("kubernetes/patches").join(patch)).remove(0));
+    assert_eq!(known::<DaemonSet>(&object), object, "{patch}");
+    serde_json::from_value(object).unwrap()
+}
+
+/// As much of a strategic merge as the patches use: null removes; of lists, items with one name or port are one.
+fn merge(object: &mut Value, patch: &Value) {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => {
+            for (key, value) in patch {
+                if value.is_null() {
+                    object.remove(key);
+                } else {
+                    merge(object.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(patches)) => {
+            for patch in patches {
+                let key = ["name", "containerPort"].into_iter().find(|key| !patch[key].is_null()).unwrap();
+                match items.iter_mut().find(|item| item[key] == patch[key]) {
+                    Some(item) => merge(item, patch),
+                    None => items.push(patch.clone()),
+                }
+            }
+        }
+        (object, patch) => *object = patch.clone(),
+    }
+}
+
+fn pod(daemonset: DaemonSet) -> PodSpec {
+    daemonset.spec.template.spec.unwrap()
+}
+
+/// The container's environment on the node `node-7`, with what is mounted `at` a path in this directory.
+fn environment(container: &Container, at: &str, directory: &Directory) -> BTreeMap<String, String> {
+    let here = directory.0.display().to_string();
+    let variables = container.env.clone().unwrap().into_iter();
+    variables
+        .map(|variable| {
+            let is_node = variable.name == "POD_INDEX_HOSTNAME_OVERRIDE";
+            assert_eq!(variable.value_from.is_some(), is_node, "{}", variable.name);
+            (variable.name, variable.value.map_or("node-7".to_owned(), |value| value.replace(at, &here)))
+        })
+        .collect()
+}
+
+/// Read as its type and written again; what the type does not know is lost on the way.
+fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
+    serde_json::to_value(serde_json::from_value::<T>(object.clone()).unwrap()).unwrap()
+}
+
+#[test]
+fn every_shipped_manifest_is_of_the_shape_that_the_api_server_knows() {
+    let mut kinds = BTreeSet::new();
+    for file in std::fs::read_dir(deploy("kubernetes")).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        for object in objects(&path) {
+            let kind = object["kind"].as_str().unwrap();
+            let known = match kind {
+                "Namespace" => known::<Namespace>(&object),
+                "ServiceAccount" => known::<ServiceAccount>(&object),
+                "ClusterRole" => known::<ClusterRole>(&object),
+                "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
+                "Role" => known::<Role>(&object),
+                "RoleBinding" => known::<RoleBinding>(&object),
+                "DaemonSet" => known::<DaemonSet>(&object),
+                other => panic!("{}: {other}: add it here", path.display()),
+            };
+            assert_eq!(known, object, "{}: {kind}", path.display());
+            kinds.insert(kind.to_owned());
+        }
+    }
+    assert_eq!(kinds.len(), 7);
+}
+
+#[test]
+fn the_daemonset_runs_with_no_more_than_it_needs() {
+    let rights = shipped("pod-index", &["read-only.yaml", "mirror-pods.yaml"]);
+    let rights: Vec<_> = rights.iter().map(|right| (&*right.group, &*right.resource, &*right.verb)).collect();
+    assert_eq!(rights, [("", "pods", "list"), ("", "pods", "watch")]);
+
+    let pod = daemonset().spec.template.spec.unwrap();
+    assert_eq!(pod.service_account_name.as_deref(), Some("pod-index"));
+    assert_eq!(pod.volumes, None, "nothing of the host's");
+    let security = serde_json::to_value(pod.security_context).unwrap();
+    assert_eq!(
+        (&security["runAsNonRoot"], &security["seccompProfile"]["type"]),
+        (&json!(true), &json!("RuntimeDefault"))
+    );
+    let [container] = pod.containers.as_slice() else { panic!("one container") };
+    let restricted = json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
+    });
+    assert_eq!(serde_json::to_value(&container.security_context).unwrap(), restricted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    let kubeconfig = crate::api::kubeconfig(&directory, &server);
+    let container = pod(daemonset()).containers.remove(0);
+    let args = container.args.as_ref().unwrap();
+    let mut command = binary(&args.iter().map(String::as_str).chain(["--check"]).collect::<Vec<_>>());
+    command.envs(environment(&container, "", &directory)).env("KUBECONFIG", &kubeconfig);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("node-7") && stdout(&output).contains("pods of this node"),
+        "{}",
+        stdout(&output)
+    );
+
+    // As /etc/pod-index would have it, but for the directory of manifests, which this machine need not have.
+    let config = directory.0.join("config.yaml");
+    std::fs::copy(deploy("systemd/config.yaml"), &config).unwrap();
+    std::fs::copy(&kubeconfig, directory.0.join("kubeconfig")).unwrap();
+    let manifests = directory.0.to_str().unwrap();
+    let args = ["--config", config.to_str().unwrap(), "--check", "--pod-manifest-path", manifests];
+    let output = binary(&args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
+    let unit = std::fs::read_to_string(deploy("systemd/pod-index.service")).unwrap();
+    assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
+
+    // And with the checkpoints that it suggests, in the one directory that the unit may write to.
+    let text = std::fs::read_to_string(&config).unwrap();
+    let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));
+    assert!(text.contains(suggested) && unit.contains("\nStateDirectory=pod-index\n"));
+    let text = text.replace(suggested, &format!("checkpointDir: {}\n", kept.display()));
+    std::fs::write(&config, text).unwrap();
+    let output = binary(&args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains(kept.to_str().unwrap()), "{}", stdout(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_and_nobody_else() {
+    let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["read-only.yaml"]));
+    let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
+    let mut pod = pod(patched("tls.yaml"));
+    let container = pod.containers.remove(0);
+    let mounted = &container.volume_mounts.as_ref().unwrap()[0];
+    let volumes = pod.volumes.unwrap();
+    assert!(volumes.len() == 1 && volumes[0].secret.is_some() && volumes[0].name == mounted.name);
+    for probe in [&container.liveness_probe, &container.readiness_probe] {
+        let probe = probe.as_ref().unwrap();
+        let asks = probe.tcp_socket.as_ref().expect("the kubelet has no certificate to show");
+        assert!(probe.http_get.is_none() && asks.host.is_none(), "it asks for the node's own address");
+    }
+
+    let scrape = objects(&deploy("prometheus/scrape.yaml")).remove(0);
+    let name = scrape["scrape_configs"][0]["tls_config"]["server_name"].as_str().unwrap();
+    let (certificate, key) = ours.sign(name);
+    let me = clients.sign("me");
+    for (file, text) in [
+        ("tls.crt", &certificate),
+        ("tls.key", &key),
+        ("ca.crt", &clients.pem),
+        ("ours.crt", &ours.pem),
+        ("me.crt", &me.0),
+        ("me.key", &me.1),
+    ] {
+        directory.write(file, text);
+    }
+    let environment = environment(&container, &mounted.mount_path, &directory);
+    let args = container.args.as_ref().unwrap();
+    let mut command = binary(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    command.envs(&environment).env("KUBECONFIG", crate::api::kubeconfig(&directory, &server));
+    let agent = Agent::spawn(command);
+    assert!(agent.address.ip().is_unspecified(), "{}", agent.address);
+
+    // In the container, and from a port that `kubectl port-forward` has opened.
+    let port = agent.address.port().to_string();
+    let at = |file: &str| directory.0.join(file).display().to_string();
+    let trust = ["translate", "u", "--port", &port, "--certificate-authority", &at("ours.crt")];
+    let trust = [&trust[..], &["--tls-server-name", name]].concat();
+    let (certificate, key) = (at("me.crt"), at("me.key"));
+    let show = ["--client-certificate", &*certificate, "--client-key", &key];
+    for environment in [environment, BTreeMap::new()] {
+        let ask = |args: &[&str]| binary(args).envs(&environment).output().unwrap();
+        let output = ask(&[&trust[..], &show].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(ask(&trust).status.code(), Some(3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_patch_for_checkpoints_the_daemonset_keeps_them_in_a_directory_of_the_node() {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    let mut pod = pod(patched("checkpoints.yaml"));
+    let container = pod.containers.remove(0);
+    let mounted = &container.volume_mounts.as_ref().unwrap()[0];
+    let volume = pod.volumes.unwrap().remove(0);
+    assert_eq!((&mounted.name, mounted.read_only), (&volume.name, None));
+    assert_eq!(volume.host_path.unwrap().path, mounted.mount_path);
+    let mut command = binary(&["--api-server", "--check"]);
+    command.envs(environment(&container, &mounted.mount_path, &directory));
+    let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains(directory.0.to_str().unwrap()), "{}", stdout(&output));
+}

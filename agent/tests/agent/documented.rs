@@ -1,0 +1,87 @@
+//! That the agent does what the README and the operators' document show.
+
+use std::path::Path;
+use std::process::Command;
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+
+use crate::support::{Agent, Directory, binary, shipped};
+
+#[test]
+fn everything_is_served_that_the_readme_names() {
+    let manifests = shipped();
+    let args =
+        ["--pod-manifest-path", manifests.to_str().unwrap(), "--node-name", "node-1", "--debug-endpoints"];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
+
+    let readme = include_str!("../../../README.md");
+    let table = readme.split("| path | answer |").nth(1).expect("the table of paths");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let paths: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(paths.len() > 10, "{paths:?}");
+    for path in paths {
+        let asked = path
+            .trim_start_matches("PUT ")
+            .replace("{full name}", "etcd-node-1_kube-system")
+            .replace("{uid}", etcd.uid())
+            .replace("{namespace}", "kube-system")
+            .replace("{name}", "etcd-node-1");
+        let answer = agent.get(&asked);
+        // One of them answers that nothing is followed; none that nothing is served.
+        assert!(!answer.body.contains("nothing is served"), "{path}: {}", answer.body);
+        assert!(answer.code == 200 || path == "/references", "{path}: {}", answer.code);
+    }
+}
+
+/// What a shell prints that is given these commands, one after the other, each as a person would see it.
+fn transcript(directory: &Path, commands: &[&str]) -> String {
+    let agent = Path::new(env!("CARGO_BIN_EXE_pod-index")).parent().unwrap();
+    let path = format!("{}:{}", agent.display(), std::env::var("PATH").unwrap());
+    let mut printed = String::new();
+    for command in commands {
+        // The environment that `binary` gives, which has nothing that the agent would heed.
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("exec 2>&1; {command}")]).current_dir(directory).env("PATH", &path);
+        for (name, _) in binary(&[]).get_envs() {
+            shell.env_remove(name);
+        }
+        let output = shell.output().unwrap();
+        printed.extend(["$ ", command, "\n", str::from_utf8(&output.stdout).unwrap()]);
+    }
+    printed
+}
+
+#[test]
+fn what_the_consoles_of_the_operators_document_show_is_what_is_printed() {
+    let directory = Directory::new();
+    let shipped = shipped();
+    std::os::unix::fs::symlink(shipped.parent().unwrap(), directory.0.join("examples")).unwrap();
+    let manifests = directory.0.join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(manifests.join(name), text).unwrap();
+    write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
+    write(
+        "robot.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: robot}\nspec:\n  containers: [{name: c, image: i}]\n  serviceAccountName: r\n",
+    );
+
+    let operators = include_str!("../../../docs/operators.md");
+    let mut consoles = 0;
+    for block in operators.split("```console\n").skip(1) {
+        let (block, rest) = block.split_once("```").unwrap();
+        // In a list, the block is indented as its end is.
+        let indent = block.rsplit('\n').next().unwrap_or_default();
+        assert!(!rest.is_empty());
+        let shown: String =
+            block.lines().map(|line| line.strip_prefix(indent).unwrap_or(line).to_owned() + "\n").collect();
+        let shown = shown.trim_end();
+        let commands: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+        assert_eq!(transcript(&directory.0, &commands).trim_end(), shown);
+        consoles += 1;
+    }
+    assert!(consoles >= 5, "{consoles} consoles");
+}

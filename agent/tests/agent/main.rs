@@ -1,0 +1,232 @@
+//! The agent as its users meet it: the real binary, real files, real sockets.
+
+mod api;
+use pod_index_test_support::api_server;
+mod browser;
+mod config;
+mod dashboard;
+mod deploy;
+mod documented;
+mod hostile;
+mod http;
+mod life;
+mod lives;
+mod load;
+mod log;
+mod metrics;
+mod mirrors;
+mod page;
+mod profile;
+mod references;
+mod reload;
+mod restart;
+mod soak;
+mod support;
+mod terminal;
+mod tls;
+mod top;
+mod watched;
+
+use std::path::Path;
+
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use pod_index::PodMeta;
+use serde_json::Value;
+
+use support::{Agent, Directory, binary, manifest, run, shipped, stderr, stdout};
+
+const SHIPPED: [(&str, &str); 5] = [
+    ("default", "static-web-node-1"),
+    ("kube-system", "etcd-node-1"),
+    ("kube-system", "kube-apiserver-node-1"),
+    ("kube-system", "kube-controller-manager-node-1"),
+    ("kube-system", "kube-scheduler-node-1"),
+];
+
+fn once(path: &str) -> [&str; 5] {
+    ["--once", "--hostname-override", "Node-1", "--pod-manifest-path", path]
+}
+
+#[test]
+fn once_prints_the_shipped_manifests_as_a_table_and_ends() {
+    let output = run(&once(shipped().to_str().unwrap()));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines: Vec<Vec<&str>> =
+        stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAMESPACE", "NAME", "UID", "SOURCE", "KIND", "PHASE"]);
+    for (line, (namespace, name)) in lines[1..].iter().zip(SHIPPED) {
+        assert_eq!(line[..2], [namespace, name]);
+        assert_eq!(line[2].len(), 32);
+        assert_eq!(line[3..], ["file", "static", "Pending"]);
+    }
+    assert!(stdout(&output).contains("\n5 pods, 5 of them static"));
+}
+
+#[test]
+fn once_prints_a_pod_list_for_programs() {
+    for (format, parse) in [
+        ("json", (|text: &str| serde_json::from_str(text).unwrap()) as fn(&str) -> List<Pod>),
+        ("yaml", |text: &str| serde_saphyr::from_str(text).unwrap()),
+    ] {
+        let path = shipped();
+        let output = run(&[&once(path.to_str().unwrap())[..], &["-o", format]].concat());
+        let list = parse(stdout(&output));
+        let names: Vec<_> = list.items.iter().map(|pod| (pod.namespace(), pod.name())).collect();
+        assert_eq!(names, SHIPPED);
+    }
+}
+
+#[test]
+fn once_serves_the_good_manifests_and_says_no_because_of_the_bad_one() {
+    let directory = Directory::new();
+    directory.write("good.yaml", &manifest("good"));
+    directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
+    directory.write("leftover.yaml~", "not looked at, and nobody's fault");
+    let output = run(&once(directory.0.to_str().unwrap()));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("good-node-1"));
+    assert!(stderr(&output).contains("bad.yaml"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("spec.containers"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("pod-index: 1 problem"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_the_agent_serves_is_read_back_as_a_pod_list() {
+    let agent = Agent::on(&shipped());
+    let list: List<Pod> = agent.get("/pods").json();
+    let mut names: Vec<_> = list.items.iter().map(|pod| (pod.namespace(), pod.name())).collect();
+    names.sort_unstable();
+    assert_eq!(names, SHIPPED);
+    for pod in &list.items {
+        assert!(pod_index::is_static_pod(pod));
+        assert_eq!(pod.annotation("kubernetes.io/config.hash"), Some(pod.uid()));
+        assert_eq!(pod.spec.as_ref().unwrap().node_name.as_deref(), Some("node-1"));
+    }
+}
+
+#[test]
+fn a_pod_is_found_by_uid_by_full_name_and_by_namespace_and_name() {
+    let agent = Agent::on(&shipped());
+    let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
+    assert_eq!(agent.get("/pods/etcd-node-1_kube-system").json::<Pod>(), etcd);
+    assert_eq!(agent.get(&format!("/pods/{}", etcd.uid())).json::<Pod>(), etcd);
+
+    for key in ["kube-system/etcd-node-1", "etcd-node-1_kube-system", etcd.uid()] {
+        let output = agent.ask(&["get", key, "-o", "json"]);
+        assert_eq!(serde_json::from_slice::<Pod>(&output.stdout).unwrap(), etcd);
+        let output = agent.ask(&["get", key, "-o", "yaml"]);
+        assert_eq!(serde_saphyr::from_str::<Pod>(stdout(&output)).unwrap(), etcd);
+        let output = agent.ask(&["get", key]);
+        assert!(stdout(&output).lines().nth(1).unwrap().starts_with("kube-system  etcd-node-1  "));
+    }
+}
+
+#[test]
+fn a_uid_translates_and_an_unknown_one_stays() {
+    let agent = Agent::on(&shipped());
+    let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
+    let answer: Value = agent.get(&format!("/translate/{}", etcd.uid())).json();
+    assert_eq!(answer["podUID"], etcd.uid());
+    assert_eq!(answer["isMirrorPod"], false);
+    assert_eq!(answer["pod"]["name"], "etcd-node-1");
+
+    let output = agent.ask(&["translate", "not known/anywhere?", "-o", "json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["podUID"], "not known/anywhere?");
+    assert_eq!(answer.get("pod"), None);
+}
+
+#[test]
+fn what_is_not_there_is_a_status_and_exit_code_1() {
+    let agent = Agent::on(&shipped());
+    for path in ["/pods/nothing", "/pods/default/nothing", "/nowhere", "/pods/%F0%9F%A6%80"] {
+        let answer = agent.get(path);
+        let status: Value = answer.json();
+        assert_eq!((answer.code, &status["reason"]), (404, &"NotFound".into()), "{path}");
+    }
+    let output = agent.ask(&["get", "default/nothing"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "pod-index: no pod \"nothing\" in namespace \"default\"\n");
+}
+
+#[test]
+fn pods_come_change_and_go_with_their_manifests() {
+    let directory = Directory::new();
+    directory.write("stays.yaml", &manifest("stays"));
+    let agent = Agent::on(&directory.0);
+    let names = |list: List<Pod>| {
+        let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+
+    directory.write("web.yaml", &manifest("web"));
+    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+    directory.write("web.yaml", &manifest("web").replace("nginx", "httpd"));
+    agent.until("/pods/default/web-node-1", |answer| answer.body.contains("httpd"));
+    directory.write("web.yaml", &manifest("renamed"));
+    agent.until("/pods/default/renamed-node-1", |answer| answer.code == 200);
+    assert_eq!(names(agent.get("/pods").json()), ["renamed-node-1", "stays-node-1"]);
+    std::fs::remove_file(directory.0.join("web.yaml")).unwrap();
+    agent.until("/pods/default/renamed-node-1", |answer| answer.code == 404);
+    assert_eq!(names(agent.get("/pods").json()), ["stays-node-1"]);
+}
+
+#[test]
+fn sources_say_what_they_could_not_use_and_where() {
+    let directory = Directory::new();
+    directory.write("good.yaml", &manifest("good"));
+    directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
+    let agent = Agent::on(&directory.0);
+    let answer: Value = agent.get("/sources").json();
+    assert_eq!(answer["ready"], true);
+    let file = &answer["sources"][0];
+    assert_eq!((&file["source"], &file["seen"], &file["pods"]), (&"file".into(), &true.into(), &1.into()));
+    let problem = &file["problems"][0];
+    assert!(problem["origin"].as_str().unwrap().ends_with("bad.yaml"));
+    assert_eq!((&problem["line"], &problem["field"]), (&4.into(), &"spec.containers".into()));
+
+    directory.write("bad.yaml", &manifest("mended"));
+    agent.until("/pods/default/mended-node-1", |answer| answer.code == 200);
+    let answer: Value = agent.get("/sources").json();
+    assert_eq!(answer["sources"][0]["problems"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_directory_that_is_not_there_yet_keeps_nobody_waiting() {
+    let directory = Directory::new();
+    let later = directory.0.join("later");
+    let agent = Agent::on(&later);
+    assert!(agent.get("/pods").json::<List<Pod>>().items.is_empty());
+    std::fs::create_dir(&later).unwrap();
+    std::fs::write(later.join("web.yaml"), manifest("web")).unwrap();
+    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+}
+
+/// Whoever reads `/pods` reads this: every field of the shipped manifests' pods, as it is served.
+#[test]
+fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
+    // By a path and on a node of the same name everywhere, as UIDs are hashed over both.
+    let mut command = binary(&["--pod-manifest-path", "examples/manifests", "--hostname-override", "node-1"]);
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let agent = Agent::spawn(command);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mut served: Value = agent.get("/pods").json();
+    for pod in served["items"].as_array_mut().unwrap() {
+        // The time at which this agent saw it first is all that may differ.
+        let seen = pod["metadata"]["annotations"]["kubernetes.io/config.seen"].as_str().unwrap();
+        assert!(seen.parse::<Timestamp>().is_ok(), "{seen}");
+        pod["metadata"]["annotations"]["kubernetes.io/config.seen"] = "SEEN".into();
+    }
+    let sort_key = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
+    served["items"].as_array_mut().unwrap().sort_by_key(sort_key);
+    let agreed: Value = serde_json::from_str(include_str!("pods.json")).unwrap();
+    if served != agreed {
+        // To agree to this: copy it over agent/tests/agent/pods.json.
+        let now = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pods.json");
+        std::fs::write(&now, serde_json::to_string_pretty(&served).unwrap() + "\n").unwrap();
+        panic!("agent/tests/agent/pods.json has it otherwise than {}", now.display());
+    }
+}

@@ -1,0 +1,229 @@
+//! `/metrics`: the names that dashboards and alerts rely on, and that the numbers are true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Directory, binary, manifest, shipped};
+
+const REFERENCES: &str = "--config-map-and-secret-change-detection-strategy";
+
+/// Gauges that are there with TLS alone, which `tls` has.
+pub const OF_TLS: [&str; 2] =
+    ["pod_index_tls_certificate_current", "pod_index_tls_certificate_not_after_timestamp_seconds"];
+
+/// The value of a series, given as it is written; a whole number in these tests.
+fn value(metrics: &str, series: &str) -> u64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
+}
+
+/// Every family with its type, and every series with its labels; no numbers, and of a histogram's buckets no bounds.
+fn names(metrics: &str) -> String {
+    let lines: BTreeSet<_> = metrics
+        .lines()
+        .filter(|line| !line.starts_with("# HELP ") && *line != "# EOF")
+        .map(|line| {
+            let name =
+                line.rsplit_once(' ').filter(|_| !line.starts_with('#')).map_or(line, |(name, _)| name);
+            name.split("{le=").next().unwrap_or_default().to_owned() + "\n"
+        })
+        .collect();
+    lines.into_iter().collect::<String>().replace(env!("CARGO_PKG_VERSION"), "VERSION")
+}
+
+/// An agent with all sources, something wrong in one of them, and the server that it follows.
+async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
+    let server = ApiServer::start().await;
+    let mut plain = pod("plain", "node-1", &json!({}));
+    plain["spec"]["ephemeralContainers"] = json!([{ "name": "debug", "image": "i" }]);
+    server.put("pods", &plain);
+    for name in ["web-node-1", "orphan"] {
+        server.put("pods", &pod(name, "node-1", &json!({ "kubernetes.io/config.mirror": "x" })));
+    }
+    directory.write("web.yaml", &manifest("web"));
+    directory.write("bad.yaml", "kind: Pod");
+    let path = directory.0.to_str().unwrap();
+    let kubeconfig = kubeconfig(directory, &server);
+    let given = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
+    let agent = Agent::start(&[&given[..], args].concat());
+    agent.until("/readyz", |answer| answer.code == 200);
+    (agent, server)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_names_are_those_that_were_agreed_upon() {
+    let directory = Directory::new();
+    let checkpoints = Directory::new();
+    let args =
+        ["--kubelet-metrics", "--checkpoint-dir", checkpoints.0.to_str().unwrap(), REFERENCES, "Watch"];
+    let (agent, _server) = agent(&directory, &args).await;
+    let answer = agent.get("/metrics");
+    assert!(answer.body.ends_with("# EOF\n"));
+    let names = names(&answer.body);
+    let agreed = include_str!("metrics.txt");
+    assert!(names == agreed, "agent/tests/agent/metrics.txt has it otherwise:\n{names}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_are_those_of_the_index_and_its_sources() {
+    let directory = Directory::new();
+    let (agent, server) = agent(&directory, &[]).await;
+    let metrics = agent.get("/metrics").body;
+    for (series, expected) in [
+        (r#"desired_pods{static=""}"#, 1),
+        (r#"desired_pods{static="true"}"#, 1),
+        ("mirror_pods", 2),
+        ("orphaned_mirror_pods", 1),
+        ("managed_ephemeral_containers", 1),
+        ("ready", 1),
+        ("channel_depth", 0),
+        ("refused_pods_total", 0),
+        (r#"source_pods{source="api"}"#, 3),
+        (r#"source_pods{source="file"}"#, 1),
+        (r#"source_relists_total{source="api"}"#, 0),
+        (r#"source_problems{source="file",kind="syntax"}"#, 1),
+    ] {
+        assert_eq!(value(&metrics, &format!("pod_index_{series}")), expected, "{series}");
+    }
+    assert!(!metrics.contains("kubelet_"), "nobody asked for the kubelet's names");
+
+    let published = value(&metrics, "pod_index_publications_total");
+    assert_eq!(value(&metrics, "pod_index_generation"), published);
+    server.put("pods", &pod("other", "node-1", &json!({})));
+    agent.until("/pods/default/other", |answer| answer.code == 200);
+    let metrics = agent.get("/metrics").body;
+    assert_eq!(value(&metrics, r#"pod_index_desired_pods{static=""}"#), 2);
+    assert_eq!(value(&metrics, "pod_index_publications_total"), published + 1);
+}
+
+#[test]
+fn the_connections_are_counted_and_so_are_the_descriptors_that_there_may_be() {
+    let manifests = shipped();
+    let agent = binary(&["--pod-manifest-path", manifests.to_str().unwrap()]);
+    let mut limited = Command::new("bash");
+    limited.args(["-c", r#"ulimit -n 700; exec "$0" "$@""#]).arg(agent.get_program()).args(agent.get_args());
+    for (name, _) in agent.get_envs() {
+        limited.env_remove(name);
+    }
+    let agent = Agent::spawn(limited);
+    let open = |connections| {
+        agent.until("/metrics", |answer| value(&answer.body, "pod_index_http_connections") == connections)
+    };
+    // The one that asks.
+    let metrics = open(1).body;
+    assert_eq!(value(&metrics, "process_max_fds"), 700);
+    let held: Vec<_> = (0..50).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
+    let metrics = open(51).body;
+    assert!(value(&metrics, "process_open_fds") > 50, "{metrics}");
+    drop(held);
+    open(1);
+}
+
+/// One that does all there is to be told of, but for TLS.
+pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) {
+    let checkpoints = directory.0.join(".checkpoints").display().to_string();
+    let all = [
+        "--kubelet-metrics",
+        "--manage-mirror-pods",
+        "--force-manage-mirror-pods",
+        "--config-map-and-secret-change-detection-strategy",
+        "Watch",
+        "--checkpoint-all-pods",
+        "--checkpoint-dir",
+        &checkpoints,
+    ];
+    agent(directory, &all).await
+}
+
+/// The families that `/metrics` has, with their types.
+pub fn families(metrics: &str) -> BTreeMap<&str, &str> {
+    metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
+    let directory = Directory::new();
+    let (agent, _server) = agent_with_everything(&directory).await;
+    let metrics = agent.get("/metrics").body;
+
+    let operators = include_str!("../../../docs/operators.md");
+    let table = operators.split("| metric | type | labels |").nth(1).expect("the table of metrics");
+    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split('|').skip(1).map(str::trim).collect()).collect();
+    let documented: BTreeMap<_, _> = rows.iter().map(|row| (row[0].trim_matches('`'), row[1])).collect();
+    assert_eq!(documented.len(), rows.len(), "a metric is there twice");
+    let mut families = families(&metrics);
+    for name in OF_TLS {
+        assert_eq!(families.insert(name, "gauge"), None);
+    }
+    assert_eq!(documented, families, "docs/operators.md, and what /metrics has");
+
+    for row in &rows {
+        let name = row[0].trim_matches('`');
+        let series =
+            metrics.lines().filter_map(|line| line.strip_prefix(name)?.split_once('{')?.1.split_once('}'));
+        let labels: BTreeSet<_> = series
+            .flat_map(|(labels, _)| labels.split("\",").filter_map(|label| label.split('=').next()))
+            .filter(|label| *label != "le")
+            .collect();
+        let told: BTreeSet<_> = row[2].split('`').skip(1).step_by(2).collect();
+        assert_eq!(told, labels, "the labels of {name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_are_those_of_the_checkpoints_and_of_what_the_pods_name() {
+    let (directory, checkpoints) = (Directory::new(), Directory::new());
+    std::fs::write(checkpoints.0.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
+    // In the way of a checkpoint, and no name to set it aside as: it cannot be written.
+    std::fs::create_dir(checkpoints.0.join("Pod_in-the-way.yaml")).unwrap();
+    let numbered = (1..100).map(|number| format!(".{number}"));
+    for number in std::iter::once(String::new()).chain(numbered) {
+        std::fs::write(checkpoints.0.join(format!("Pod_in-the-way.yaml.unusable{number}")), "").unwrap();
+    }
+    let path = checkpoints.0.to_str().unwrap();
+    let args = ["--checkpoint-dir", path, "--checkpoint-all-pods", REFERENCES, "Watch"];
+    let (agent, server) = agent(&directory, &args).await;
+    let is = |expected: &[(&str, u64)]| {
+        let is = |body: &str| {
+            expected.iter().all(|(series, expected)| value(body, &format!("pod_index_{series}")) == *expected)
+        };
+        agent.until("/metrics", |answer| is(&answer.body)).body
+    };
+    let metrics = is(&[
+        ("checkpoint_files", 4),
+        ("checkpoint_files_set_aside", 1),
+        ("checkpoint_files_unread", 0),
+        ("checkpoint_writes_total", 4),
+        ("checkpoint_problems", 0),
+        ("checkpoint_failures_total", 0),
+        ("restored_pods", 0),
+        (r#"referenced_objects{kind="secret"}"#, 0),
+        (r#"referencing_pods{kind="secret"}"#, 4),
+    ]);
+    assert!(metrics.contains("\npod_index_checkpoint_last_failure_timestamp_seconds 0.0\n"), "{metrics}");
+    let mut naming = pod("naming", "node-1", &json!({}));
+    naming["metadata"]["uid"] = json!("in-the-way");
+    naming["spec"]["imagePullSecrets"] = json!([{ "name": "a" }, { "name": "b" }]);
+    naming["spec"]["volumes"] = json!([{ "name": "v", "configMap": { "name": "c" } }]);
+    server.put("pods", &naming);
+    server.remove("pods", "default", "plain");
+    let metrics = is(&[
+        ("checkpoint_files", 3),
+        ("checkpoint_removals_total", 1),
+        ("checkpoint_problems", 1),
+        (r#"referenced_objects{kind="secret"}"#, 2),
+        (r#"referenced_objects_synced{kind="secret"}"#, 2),
+        (r#"referenced_objects_failing{kind="secret"}"#, 0),
+        (r#"reference_watches{kind="secret"}"#, 2),
+        (r#"reference_watches{kind="configmap"}"#, 1),
+    ]);
+    assert!(value(&metrics, "pod_index_checkpoint_failures_total") > 0);
+    assert!(value(&metrics, "pod_index_checkpoint_generation") < value(&metrics, "pod_index_generation"));
+    assert!(!metrics.contains("\npod_index_checkpoint_last_failure_timestamp_seconds 0.0\n"), "{metrics}");
+}

@@ -1,0 +1,352 @@
+//! The real binary as a process, and an HTTP client that is simple enough to misbehave.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+
+/// How long anything may take on a machine that is busy with other things.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary, with nothing of this process's environment that it would heed. `POD_INDEX_AGENT` names another one than that
+/// which was built with the tests.
+pub fn binary(args: &[&str]) -> Command {
+    let program =
+        std::env::var_os("POD_INDEX_AGENT").unwrap_or_else(|| env!("CARGO_BIN_EXE_pod-index").into());
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("POD_INDEX_"))
+    {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn run(args: &[&str]) -> Output {
+    binary(args).output().unwrap()
+}
+
+/// As [`run`], for what may never end: that fails the test.
+pub fn run_within(patience: Duration, args: &[&str]) -> Output {
+    let mut child = binary(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + patience;
+    // What it says is little, and fits into the pipes.
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            panic!("{args:?}: no end within {patience:?}: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// A running agent; killed when dropped.
+pub struct Agent {
+    child: Child,
+    pub address: SocketAddr,
+    log: Mutex<mpsc::Receiver<String>>,
+}
+
+impl Agent {
+    /// Starts it on a free port and waits until it serves.
+    pub fn start(args: &[&str]) -> Self {
+        Self::spawn(binary(args))
+    }
+
+    /// As [`start`](Self::start), with what else the command was told.
+    pub fn spawn(mut command: Command) -> Self {
+        command.args(["--port", "0"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, log) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        // Read to the end, so that the agent never waits for this test to read its log.
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log: Mutex::new(log) };
+        let line = agent.wait_for_log("serving on http");
+        let address = line.split("://").nth(1).unwrap().split([' ', '"']).next().unwrap();
+        agent.address = address.parse().unwrap();
+        agent
+    }
+
+    /// As [`start`](Self::start) on a directory of manifests, and waits until it is ready.
+    pub fn on(path: &Path) -> Self {
+        let agent =
+            Self::start(&["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"]);
+        agent.until("/readyz", |answer| answer.code == 200);
+        agent
+    }
+
+    /// Waits for a log line that contains `text`.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self
+                .log
+                .lock()
+                .unwrap()
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("no log line with {text:?}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// What was logged that no wait has consumed.
+    pub fn logged(&self) -> Vec<String> {
+        self.log.lock().unwrap().try_iter().collect()
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        get(self.address, path)
+    }
+
+    /// Sends a request with further header lines, and a body.
+    pub fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        Answer::read(stream)
+    }
+
+    /// Asks again and again until the answer is as it should be.
+    pub fn until(&self, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
+        self.until_within(PATIENCE, path, good)
+    }
+
+    /// As [`until`](Self::until), for what takes longer.
+    pub fn until_within(&self, patience: Duration, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
+        let deadline = Instant::now() + patience;
+        loop {
+            let answer = self.get(path);
+            if good(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "{path} still answers {} {}", answer.code, answer.body);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it accepts no more connections.
+    pub fn wait_until_nobody_listens(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(self.address).is_ok() {
+            assert!(Instant::now() < deadline, "the agent goes on listening");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Runs `pod-index` as a client of this agent.
+    pub fn ask(&self, args: &[&str]) -> Output {
+        let port = self.address.port().to_string();
+        run(&[args, &["--port", &port]].concat())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Fails the test if it has ended.
+    pub fn must_live(&mut self) {
+        let status = self.child.try_wait().unwrap();
+        assert!(
+            status.is_none(),
+            "the agent has ended: {status:?}; its last words: {:?}",
+            self.logged().last()
+        );
+    }
+
+    /// Waits for its end; the exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "the agent does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Tells those who work beside a test, on threads that it waits for, to stop.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Says so when it is dropped, by a panic as well: a test that fails would else wait for ever for those who go on. To be
+    /// made in the scope of the threads.
+    pub fn at_the_end(&self) -> AtTheEnd<'_> {
+        AtTheEnd(self)
+    }
+}
+
+#[must_use = "dropped at once, it stops everybody"]
+pub struct AtTheEnd<'a>(&'a Stop);
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn those_who_work_beside_a_test_stop_when_it_fails() {
+    let (ended, end) = mpsc::channel();
+    // Not waited for, if it should never end.
+    std::thread::spawn(move || {
+        let stop = Stop::default();
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            std::thread::scope(|scope| {
+                let _end = stop.at_the_end();
+                scope.spawn(|| {
+                    while !stop.is_set() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                panic!("a panic that the test wants");
+            });
+        }));
+        ended.send(failed.is_err())
+    });
+    assert_eq!(end.recv_timeout(PATIENCE), Ok(true));
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks the agent that serves there.
+pub fn get(address: SocketAddr, path: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    Answer::read(stream)
+}
+
+/// What the agent answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    /// Names in lower case, as the agent writes them.
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn read(mut stream: impl Read) -> Self {
+        let mut bytes = Vec::new();
+        // An agent that has had enough may reset the connection after its answer.
+        let _ = stream.read_to_end(&mut bytes);
+        let (head, body) = parted(&bytes);
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let head = head.to_owned();
+        let body = if head.contains("transfer-encoding: chunked") { unchunk(body) } else { body.to_vec() };
+        let body = if head.contains("content-encoding: gzip") { unzip(&body) } else { body };
+        Self { code, head, body: String::from_utf8(body).unwrap() }
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    pub fn json<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.body))
+    }
+}
+
+/// What is before and what is after the first empty line.
+fn parted(bytes: &[u8]) -> (&str, &[u8]) {
+    let end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap_or(bytes.len());
+    (std::str::from_utf8(&bytes[..end]).unwrap(), bytes.get(end + 4..).unwrap_or_default())
+}
+
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = body.windows(2).position(|bytes| bytes == b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        whole.extend_from_slice(&body[end + 2..][..size]);
+        body = &body[end + 2 + size + 2..];
+    }
+    whole
+}
+
+fn unzip(body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    flate2::read::GzDecoder::new(body).read_to_end(&mut whole).unwrap();
+    whole
+}
+
+/// A directory of manifests that goes away with the test.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("agent-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Writes a file as careful programs do: beside, then in place.
+    pub fn write(&self, name: &str, text: &str) {
+        let beside = self.0.join(format!(".{name}"));
+        std::fs::write(&beside, text).unwrap();
+        std::fs::rename(beside, self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A small good manifest.
+pub fn manifest(name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: nginx}}]}}\n"
+    )
+}
+
+pub fn shipped() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("examples/manifests")
+}

@@ -1,0 +1,84 @@
+//! How long to wait after a failure: for everything that talks to an API server.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+/// After so long without a failure, the next one counts as the first, as in client-go's reflector, if nothing else is said.
+const FORGET: Duration = Duration::from_secs(120);
+
+/// A hundred years.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Waits that double from the least to the most, each shortened at random by up to a half.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    least: Duration,
+    most: Duration,
+    forget: Duration,
+    next: Duration,
+    last: Option<Instant>,
+}
+
+impl Backoff {
+    pub fn new(least: Duration, most: Duration) -> Self {
+        // Longer ones could not be added to a moment.
+        let (least, most) = (least.min(FOREVER), most.min(FOREVER));
+        Self { least, most: most.max(least), forget: FORGET, next: least, last: None }
+    }
+
+    /// After so long without a failure, the next one counts as the first.
+    pub fn forget_after(mut self, forget: Duration) -> Self {
+        self.forget = forget;
+        self
+    }
+
+    /// The wait that a failure at `now` is answered with.
+    pub fn wait(&mut self, now: Instant) -> Duration {
+        // A success in between is not enough: a server that lists and cannot watch would be listed without a pause.
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) > self.forget) {
+            self.next = self.least;
+        }
+        let wait = self.next;
+        self.next = (wait * 2).min(self.most);
+        self.last = Some(now + wait);
+        wait.mul_f64(jitter())
+    }
+}
+
+/// A random number from 0.5 to 1. The keys of a hash map need no dependency, and are random enough to spread agents.
+fn jitter() -> f64 {
+    let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
+    0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn within(wait: Duration, whole: Duration) -> bool {
+        whole / 2 <= wait && wait <= whole
+    }
+
+    #[test]
+    fn waits_double_up_to_the_most_and_start_afresh_after_a_long_peace() {
+        let mut backoff = Backoff::new(SECOND, 10 * SECOND);
+        let mut now = Instant::now();
+        for whole in [1, 2, 4, 8, 10, 10] {
+            let wait = backoff.wait(now);
+            assert!(within(wait, whole * SECOND), "{wait:?} of {whole} s");
+            now += wait + SECOND;
+        }
+        assert!(within(backoff.wait(now + FORGET + 20 * SECOND), SECOND));
+    }
+
+    #[test]
+    fn two_agents_do_not_wait_alike() {
+        let waits = || {
+            let mut backoff = Backoff::new(SECOND, 30 * SECOND);
+            [(); 8].map(|()| backoff.wait(Instant::now()))
+        };
+        assert_ne!(waits(), waits());
+    }
+}

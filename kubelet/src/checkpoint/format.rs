@@ -1,0 +1,216 @@
+//! The bytes of a checkpoint, and its name. Pure: no file is touched here.
+
+use std::fmt::Write;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{CheckpointErrorKind, RESTORED_ANNOTATION};
+use crate::fnv::{Fnv128a, fnv1a_64};
+use pod_index::PodMeta;
+
+const HEADER: &str = "# pod-index checkpoint ";
+const VERSION: u32 = 1;
+const PREFIX: &str = "Pod_";
+const SUFFIX: &str = ".yaml";
+/// The longest UID that fits into a file name as hex digits, with room for `.unusable.99`. Of a longer one the name has a
+/// hash.
+const LONGEST_UID: usize = 110;
+
+/// Why bytes are no checkpoint.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unusable {
+    pub(super) kind: CheckpointErrorKind,
+    pub(super) message: String,
+}
+
+fn unusable<T>(kind: CheckpointErrorKind, message: impl Into<String>) -> Result<T, Unusable> {
+    Err(Unusable { kind, message: message.into() })
+}
+
+/// The file name for a pod, whatever its UID.
+pub(super) fn file_name(uid: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if uid.len() > LONGEST_UID {
+        let mut hasher = Fnv128a::new();
+        hasher.update(uid.as_bytes());
+        return format!("{PREFIX}%%{:032x}{SUFFIX}", hasher.digest());
+    }
+    if uid.bytes().all(plain) {
+        return format!("{PREFIX}{uid}{SUFFIX}");
+    }
+    let mut name = format!("{PREFIX}%");
+    for byte in uid.bytes() {
+        // Writing to a string does not fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name.push_str(SUFFIX);
+    name
+}
+
+/// Whether a file of this name would be taken for a checkpoint.
+pub(super) fn is_file_name(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// The bytes, and their hash.
+pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
+    let body = if pod.annotation(RESTORED_ANNOTATION).is_some() {
+        let mut pod = pod.clone();
+        pod.metadata
+            .annotations
+            .iter_mut()
+            .for_each(|annotations| drop(annotations.remove(RESTORED_ANNOTATION)));
+        serde_json::to_vec(&pod)?
+    } else {
+        serde_json::to_vec(pod)?
+    };
+    let hash = fnv1a_64(&body);
+    let mut bytes = format!("{HEADER}{VERSION} {hash:016x}\n").into_bytes();
+    bytes.extend_from_slice(&body);
+    bytes.push(b'\n');
+    Ok((bytes, hash))
+}
+
+/// The pod in a file of this name, and the hash of its bytes.
+pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
+    use CheckpointErrorKind::{Foreign, Newer, Torn};
+    let header = HEADER.as_bytes();
+    let Some(rest) = bytes.strip_prefix(header) else {
+        if header.starts_with(bytes) {
+            return unusable(Torn, "it was cut off");
+        }
+        return unusable(Foreign, "it is no checkpoint of this program");
+    };
+    let mut lines = rest.splitn(2, |byte| *byte == b'\n');
+    let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+    let Some((version, hash)) = line.split_once(' ') else { return unusable(Torn, "it was cut off") };
+    match version.parse::<u32>() {
+        Ok(VERSION) => {}
+        Ok(newer) if newer > VERSION => {
+            return unusable(
+                Newer,
+                format!("it is of version {newer}, and this program knows {VERSION} only"),
+            );
+        }
+        _ => return unusable(Torn, "its first line is damaged"),
+    }
+    let body = lines.next().unwrap_or_default();
+    let body = body.strip_suffix(b"\n").unwrap_or(body);
+    let found = fnv1a_64(body);
+    if hash != format!("{found:016x}") {
+        return unusable(Torn, "its bytes are not those that were written");
+    }
+    // Not the error itself, which may quote a value.
+    let Ok(pod) = serde_json::from_slice::<Pod>(body) else {
+        return unusable(Torn, "there is no pod in it");
+    };
+    if pod.uid().is_empty() {
+        return unusable(Foreign, "its pod has no UID");
+    }
+    if file_name(pod.uid()) != name {
+        return unusable(Foreign, "it holds a pod of another UID than its name says");
+    }
+    Ok((pod, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use CheckpointErrorKind::{Foreign, Newer, Torn};
+
+    use super::*;
+
+    fn pod(uid: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        pod.metadata.name = Some("web".to_owned());
+        pod.metadata.namespace = Some("default".to_owned());
+        pod.metadata.annotations = Some([("a".to_owned(), "b\nc".to_owned())].into());
+        pod
+    }
+
+    #[test]
+    fn a_pod_comes_back_as_it_was_but_for_the_mark() {
+        let mut marked = pod("u1");
+        let (bytes, hash) = encode(&marked).unwrap();
+        assert_eq!(decode("Pod_u1.yaml", &bytes).unwrap(), (pod("u1"), hash));
+        marked
+            .metadata
+            .annotations
+            .as_mut()
+            .unwrap()
+            .insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
+        assert_eq!(encode(&marked).unwrap(), (bytes, hash), "a restored pod is no other pod");
+    }
+
+    #[test]
+    fn the_whole_is_a_manifest_in_yaml() {
+        let (bytes, _) = encode(&pod("u1")).unwrap();
+        let text = std::str::from_utf8(&bytes).unwrap();
+        assert_eq!(serde_saphyr::from_str::<Pod>(text).unwrap(), pod("u1"));
+    }
+
+    #[test]
+    fn a_file_cut_off_at_any_byte_is_torn_and_one_with_any_byte_changed_is_not_taken_for_good() {
+        let (bytes, _) = encode(&pod("u1")).unwrap();
+        for end in 0..bytes.len() - 1 {
+            let error = decode("Pod_u1.yaml", &bytes[..end]).unwrap_err();
+            assert_eq!(error.kind, Torn, "cut off after {end} bytes: {}", error.message);
+        }
+        assert!(
+            decode("Pod_u1.yaml", &bytes[..bytes.len() - 1]).is_ok(),
+            "only the last line's end is missing"
+        );
+        for at in 0..bytes.len() - 1 {
+            for flip in [1, 0x20, 0x80] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                assert!(decode("Pod_u1.yaml", &damaged).is_err(), "byte {at} changed by {flip:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_this_program_did_not_write_is_foreign_and_what_a_newer_one_did_is_newer() {
+        let kind = |name: &str, bytes: &[u8]| decode(name, bytes).unwrap_err().kind;
+        let (bytes, _) = encode(&pod("u1")).unwrap();
+        assert_eq!(kind("Pod_u2.yaml", &bytes), Foreign);
+        for foreign in [
+            &b"{\"Data\":{\"Pod\":{}},\"Checksum\":1}"[..],
+            b"\0\0\0\0",
+            b"apiVersion: v1\nkind: Pod\n",
+            b"#",
+        ] {
+            let expected = if foreign == b"#" { Torn } else { Foreign };
+            assert_eq!(kind("Pod_u1.yaml", foreign), expected);
+        }
+        assert_eq!(kind("Pod_u1.yaml", b"# pod-index checkpoint 2 sha256:0\n{}\n"), Newer);
+        assert_eq!(kind("Pod_u1.yaml", b"# pod-index checkpoint x y\n{}\n"), Torn);
+    }
+
+    #[test]
+    fn no_uid_leads_out_of_the_directory_and_no_two_share_a_name() {
+        assert_eq!(file_name("0f1e-2d"), "Pod_0f1e-2d.yaml");
+        let odd = ["../../etc/passwd", "a/b", "a.b", "%61", "A b", "ä", "\0", ".", "%"];
+        let long = ["u".repeat(111), "ä".repeat(56), "ä".repeat(55), "../".repeat(5000), "u".repeat(112)];
+        let names: std::collections::BTreeSet<_> =
+            odd.into_iter().chain(long.iter().map(String::as_str)).map(file_name).collect();
+        assert_eq!(names.len(), odd.len() + long.len());
+        for name in &names {
+            assert!(
+                name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_%.".contains(&byte)),
+                "{name}"
+            );
+            assert!(name.len() < 240 && is_file_name(name));
+        }
+    }
+
+    #[test]
+    fn a_pod_with_a_uid_of_any_length_comes_back_and_one_without_does_not() {
+        for uid in ["u".repeat(110), "u".repeat(111), "u".repeat(100_000)] {
+            let (bytes, _) = encode(&pod(&uid)).unwrap();
+            assert_eq!(decode(&file_name(&uid), &bytes).unwrap().0, pod(&uid));
+        }
+        let (bytes, _) = encode(&pod("")).unwrap();
+        assert_eq!(decode(&file_name(""), &bytes).unwrap_err().kind, Foreign);
+    }
+}

@@ -1,0 +1,407 @@
+//! The start: opens the directory, reads what is there, and sets aside what cannot be used. What cannot be read stays
+//! where it is: nothing is known of it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::disk::{Directory, Disk, Seen, WRITING, set_aside};
+use super::error::{CheckpointError, CheckpointErrorKind};
+use super::format::{self, Unusable};
+use super::keep::{Found, Keeper};
+use super::thread::Checkpointing;
+use super::{LARGEST, RESTORED_ANNOTATION, Which};
+use pod_index::{CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Snapshot};
+
+/// A directory of checkpoints, open and locked, whose pods have been read.
+#[derive(Debug)]
+#[must_use = "without `keep`, nothing is written"]
+pub struct Checkpoints {
+    directory: Directory,
+    which: Which,
+    found: Found,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+#[must_use = "the pods are to be put into the index"]
+pub struct Restored {
+    /// The pods, marked with [`RESTORED_ANNOTATION`], in the order of their files' names.
+    pub pods: Vec<Arc<Pod>>,
+    /// What could not be used, in the same order; each has been set aside, or says why not.
+    pub errors: Vec<CheckpointError>,
+}
+
+impl Checkpoints {
+    /// Opens the directory, which is made if it is not there, and reads the checkpoints in it.
+    ///
+    /// # Errors
+    /// If it cannot be made or listed, or if another process uses it. One bad file is no such error; see
+    /// [`Restored::errors`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use pod_index_kubelet::checkpoint::{Checkpoints, Which, is_restored};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("pod-index-doc-{}", std::process::id()));
+    /// let mut pod = Pod::default();
+    /// pod.metadata.uid = Some("u1".into());
+    /// pod.metadata.name = Some("web".into());
+    /// pod.metadata.namespace = Some("default".into());
+    ///
+    /// let (checkpoints, _) = Checkpoints::open(&directory, Which::All)?;
+    /// let (mut writer, reader) = pod_index::new();
+    /// let checkpointing = checkpoints.keep(reader)?;
+    /// writer.add_pod(pod)?;
+    /// checkpointing.published();
+    /// checkpointing.wait_for(writer.current().generation(), Duration::from_secs(60))?;
+    /// # checkpointing.finish(Duration::from_secs(60));
+    ///
+    /// // Another run.
+    /// let (checkpoints, restored) = Checkpoints::open(&directory, Which::All)?;
+    /// let (mut writer, reader) = pod_index::new();
+    /// let _ = writer.apply(restored.operations());
+    /// assert!(is_restored(&**reader.load().pod_by_uid("u1").unwrap()));
+    /// # drop(checkpoints);
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(directory: impl AsRef<Path>, which: Which) -> Result<(Self, Restored), CheckpointError> {
+        let path = directory.as_ref();
+        let failed = |error: &io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                CheckpointError::new(CheckpointErrorKind::Locked, path, "another process uses the directory")
+            }
+            _ => {
+                CheckpointError::new(CheckpointErrorKind::Directory, path, format!("cannot be used: {error}"))
+            }
+        };
+        let mut directory = Directory::open(path).map_err(|error| failed(&error))?;
+        let names = directory.names().map_err(|error| failed(&error))?;
+        let (found, restored) = Loading::new(&mut directory).run(&names);
+        Ok((Self { directory, which, found }, restored))
+    }
+
+    /// Starts the thread that keeps the files as the index is. **Put the restored pods into the index before**: a file
+    /// whose pod is not there goes.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn keep(self, reader: Reader<Pod>) -> io::Result<Checkpointing> {
+        Checkpointing::start(Keeper::new(self.directory, self.which, self.found), reader)
+    }
+}
+
+impl Restored {
+    /// What puts the pods into an index.
+    pub fn operations(&self) -> impl Iterator<Item = Operation<Pod>> {
+        self.pods.iter().map(|pod| Operation::Add(Arc::clone(pod)))
+    }
+
+    /// The restored pods of which no source has told: those that are in the index still as they were restored. Once all
+    /// sources have been seen, they are gone from the cluster and the node, and to be removed.
+    ///
+    /// A pod is told from one that only says of itself that it was restored: what counts is the very object.
+    #[must_use]
+    pub fn unclaimed(&self, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
+        self.unclaimed_if(snapshot, |_| true)
+    }
+
+    /// Those of them that once came from this source (`file`, `http` or `api`, as their annotation
+    /// `kubernetes.io/config.source` has it). They are gone once this source was heard, whatever the others have to say.
+    ///
+    /// **Heard means more than seen.** A source whose directory is not mounted yet, or that cannot read a part of what it
+    /// has, names fewer pods than there are; let its pods go after its first look that nothing was wrong with.
+    #[must_use]
+    pub fn unclaimed_from(&self, source: &str, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
+        self.unclaimed_if(snapshot, |pod| pod.annotation(CONFIG_SOURCE_ANNOTATION) == Some(source))
+    }
+
+    fn unclaimed_if(&self, snapshot: &Snapshot<Pod>, counts: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
+        let still = |pod: &&Arc<Pod>| {
+            let held = snapshot.pod_by_uid(pod.uid()).or_else(|| snapshot.mirror_pod_by_uid(pod.uid()));
+            counts(pod) && held.is_some_and(|held| Arc::ptr_eq(held, pod))
+        };
+        self.pods.iter().filter(still).map(|pod| PodUid::from(pod.uid())).collect()
+    }
+}
+
+/// The waits before what could not be read is read again: a process that is short of descriptors or of memory may have more
+/// of them soon.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
+
+/// What was found so far, by the names of the files.
+struct Loading<'a, D> {
+    disk: &'a mut D,
+    found: Found,
+    pods: BTreeMap<String, Arc<Pod>>,
+    errors: BTreeMap<String, CheckpointError>,
+}
+
+impl<'a, D: Disk> Loading<'a, D> {
+    fn new(disk: &'a mut D) -> Self {
+        Self { disk, found: Found::default(), pods: BTreeMap::new(), errors: BTreeMap::new() }
+    }
+
+    /// Reads what is named like a checkpoint.
+    fn run(mut self, names: &[String]) -> (Found, Restored) {
+        if names.iter().any(|name| name == WRITING) {
+            // Of a run that ended while it wrote: nothing of it was acknowledged. If it stays, it is overwritten.
+            let _ = self.disk.remove(WRITING);
+        }
+        let names = names.iter().filter(|name| format::is_file_name(name)).cloned();
+        let mut unread = self.load_each(names);
+        for wait in WAITS {
+            if unread.is_empty() {
+                break;
+            }
+            thread::sleep(wait);
+            unread = self.load_each(unread.into_keys());
+        }
+        for (name, error) in unread {
+            // Nothing is known of what is in it, so it is neither bad nor too much.
+            let message = format!("cannot be read: {error}; it is left in place");
+            let error =
+                CheckpointError::new(CheckpointErrorKind::Unreadable, &self.disk.path(&name), message);
+            self.errors.insert(name.clone(), error);
+            self.found.unread.insert(name);
+        }
+        let (pods, errors) = (self.pods.into_values().collect(), self.errors.into_values().collect());
+        (self.found, Restored { pods, errors })
+    }
+
+    /// Those that could not be read, and why not.
+    fn load_each(&mut self, names: impl Iterator<Item = String>) -> BTreeMap<String, io::Error> {
+        names.filter_map(|name| self.load(&name).err().map(|error| (name, error))).collect()
+    }
+
+    /// An error: what is in the file is not known.
+    fn load(&mut self, name: &str) -> io::Result<()> {
+        let bad = match self.disk.read(name, LARGEST)? {
+            Seen::Nothing => return Ok(()),
+            // It was put there by somebody else.
+            Seen::Other => {
+                let message = "it is no regular file; left alone";
+                let error =
+                    CheckpointError::new(CheckpointErrorKind::Foreign, &self.disk.path(name), message);
+                self.errors.insert(name.to_owned(), error);
+                return Ok(());
+            }
+            Seen::Larger => {
+                let message = format!("it is larger than {} MiB", LARGEST >> 20);
+                Unusable { kind: CheckpointErrorKind::Foreign, message }
+            }
+            Seen::Bytes(bytes) => match format::decode(name, &bytes) {
+                Ok((mut pod, hash)) => {
+                    self.found.files.insert(name.to_owned(), hash);
+                    let annotations = pod.metadata.annotations.get_or_insert_default();
+                    annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
+                    self.pods.insert(name.to_owned(), Arc::new(pod));
+                    return Ok(());
+                }
+                Err(bad) => bad,
+            },
+        };
+        let error = CheckpointError::new(bad.kind, &self.disk.path(name), bad.message);
+        let error = match set_aside(self.disk, name) {
+            Ok(aside) => {
+                self.found.set_aside += 1;
+                error.and(&format!("; it is set aside as {aside}"))
+            }
+            Err(failure) => error.and(&format!("; it cannot be set aside: {failure}")),
+        };
+        self.errors.insert(name.to_owned(), error);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::{self, File};
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::checkpoint::CHECKPOINT_ANNOTATION;
+
+    /// A directory in which one file cannot be read so many times.
+    struct Failing {
+        directory: Directory,
+        name: &'static str,
+        times: Cell<usize>,
+        /// What the system says.
+        code: i32,
+    }
+
+    impl Disk for Failing {
+        type File = File;
+
+        fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+            let times = self.times.get();
+            if name == self.name && times > 0 {
+                self.times.set(times - 1);
+                return Err(io::Error::from_raw_os_error(self.code));
+            }
+            self.directory.read(name, most)
+        }
+        fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
+            self.directory.write(name, bytes)
+        }
+        fn sync(&mut self, file: File) -> io::Result<()> {
+            self.directory.sync(file)
+        }
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+            self.directory.rename(from, to)
+        }
+        fn remove(&mut self, name: &str) -> io::Result<()> {
+            self.directory.remove(name)
+        }
+        fn sync_directory(&mut self) -> io::Result<()> {
+            self.directory.sync_directory()
+        }
+        fn is_free(&self, name: &str) -> io::Result<bool> {
+            self.directory.is_free(name)
+        }
+        fn path(&self, name: &str) -> PathBuf {
+            self.directory.path(name)
+        }
+    }
+
+    fn pod(uid: &str, kept: bool) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        pod.metadata.name = Some(uid.to_owned());
+        pod.metadata.namespace = Some("ns".to_owned());
+        pod.metadata.annotations = Some([(CHECKPOINT_ANNOTATION.to_owned(), kept.to_string())].into());
+        pod
+    }
+
+    /// A directory with checkpoints of `a`, `b` and `c`, gone when dropped.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("pod-index-load-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            for uid in ["a", "b", "c"] {
+                fs::write(path.join(format::file_name(uid)), format::encode(&pod(uid, true)).unwrap().0)
+                    .unwrap();
+            }
+            Self(path)
+        }
+
+        /// In which `b` cannot be read so many times.
+        fn failing(&self, times: usize, code: i32) -> Failing {
+            let directory = Directory::open(&self.0).unwrap();
+            Failing { directory, name: "Pod_b.yaml", times: Cell::new(times), code }
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort_unstable();
+            names
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn load(disk: &mut Failing) -> (Found, Restored) {
+        let names = disk.directory.names().unwrap();
+        Loading::new(disk).run(&names)
+    }
+
+    fn uids(restored: &Restored) -> Vec<&str> {
+        restored.pods.iter().map(PodMeta::uid).collect()
+    }
+
+    const ALL: [&str; 3] = ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"];
+    // EIO, ENOMEM, ENFILE, EMFILE.
+    const PASSING: [i32; 4] = [5, 12, 23, 24];
+
+    #[test]
+    fn what_cannot_be_read_for_a_moment_is_restored_in_its_place() {
+        let place = Place::new("moment");
+        for code in PASSING {
+            let (found, restored) = load(&mut place.failing(WAITS.len(), code));
+            assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "c"], &[][..]), "{code}");
+            assert_eq!((found.files.len(), found.unread.len(), found.set_aside), (3, 0, 0));
+            assert_eq!(place.names(), ALL);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_whoever_else_comes_and_goes_and_is_read_at_the_next_start() {
+        for code in PASSING {
+            let place = Place::new("stays");
+            let before = fs::read(place.0.join("Pod_b.yaml")).unwrap();
+            let mut disk = place.failing(usize::MAX, code);
+            let (found, restored) = load(&mut disk);
+            assert_eq!(uids(&restored), ["a", "c"]);
+            let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
+            assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
+            assert!(error.to_string().contains("Pod_b.yaml: cannot be read: "), "{error}");
+            assert!(error.to_string().ends_with("; it is left in place"), "{error}");
+
+            let (mut writer, reader) = pod_index::new();
+            let mut keeper = Keeper::new(disk, Which::Annotated, found);
+            let _ = writer.apply(restored.operations());
+            assert_eq!(keeper.pass(reader.snapshot(), false), []);
+            writer.remove_pod_by_uid("c");
+            writer.add_pod(pod("d", true)).unwrap();
+            assert_eq!(keeper.pass(reader.snapshot(), true), []);
+            assert!(!keeper.has_failed(), "nobody waits for it");
+            assert_eq!((keeper.files(), keeper.unread()), (2, 1));
+            assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
+            assert_eq!(fs::read(place.0.join("Pod_b.yaml")).unwrap(), before);
+            drop(keeper);
+
+            let (_, restored) = load(&mut place.failing(0, 0));
+            assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "d"], &[][..]));
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_replaced_or_goes_once_something_is_heard_of_its_pod() {
+        for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
+            let place = Place::new("heard");
+            let mut disk = place.failing(usize::MAX, PASSING[0]);
+            let (found, restored) = load(&mut disk);
+            let (mut writer, reader) = pod_index::new();
+            let mut keeper = Keeper::new(disk, Which::Annotated, found);
+            let _ = writer.apply(restored.operations());
+            let mut told = pod("b", kept);
+            told.metadata.labels = Some([("new".to_owned(), "x".to_owned())].into());
+            writer.add_pod(told).unwrap();
+            assert_eq!(keeper.pass(reader.snapshot(), false), []);
+            assert_eq!(
+                (place.names(), keeper.files(), keeper.unread()),
+                (names.iter().map(ToString::to_string).collect(), files, 0)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_gone_between_the_listing_and_the_reading_is_no_error() {
+        let place = Place::new("gone");
+        let mut disk = place.failing(0, 0);
+        let names = disk.directory.names().unwrap();
+        fs::remove_file(place.0.join("Pod_b.yaml")).unwrap();
+        let (found, restored) = Loading::new(&mut disk).run(&names);
+        assert_eq!((uids(&restored), restored.errors.len(), found.unread.len()), (vec!["a", "c"], 0, 0));
+    }
+}

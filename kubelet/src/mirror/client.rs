@@ -1,0 +1,177 @@
+//! What makes and deletes mirror pods: the trait, its errors, and the one that does nothing.
+
+use std::error::Error;
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::text::shorten_to;
+use pod_index::MirrorPodUid;
+
+/// Creates and deletes mirror pods.
+///
+/// Kubelet: `MirrorClient` (`pkg/kubelet/pod/mirror_client.go`).
+pub trait MirrorClient: Send + Sync {
+    /// Creates the mirror of a static pod.
+    ///
+    /// That it exists is no error if it is the mirror of this very version of the pod.
+    ///
+    /// # Errors
+    /// If the node is unknown, has no UID or is being deleted; if a pod that is no mirror of this one bears the name; if the
+    /// API server refuses or cannot be reached.
+    ///
+    /// Kubelet: `CreateMirrorPod`.
+    #[doc(alias = "CreateMirrorPod")]
+    fn create_mirror_pod(&self, pod: &Pod) -> impl Future<Output = Result<Mirrored, MirrorError>> + Send;
+
+    /// Deletes a mirror pod at once, and says whether it did. With a UID, only if it is still the pod of that UID.
+    ///
+    /// That there is none, or that it has another UID, is no error: nothing was deleted.
+    ///
+    /// # Errors
+    /// If the full name is none; if the API server refuses or cannot be reached.
+    ///
+    /// Kubelet: `DeleteMirrorPod`.
+    #[doc(alias = "DeleteMirrorPod")]
+    fn delete_mirror_pod(
+        &self,
+        full_name: &str,
+        uid: Option<&MirrorPodUid>,
+    ) -> impl Future<Output = Result<bool, MirrorError>> + Send;
+}
+
+/// What became of a creation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mirrored {
+    /// It was created, and has this UID.
+    Created(MirrorPodUid),
+    /// It was there already, and has this UID.
+    Existed(MirrorPodUid),
+    /// There is no API server to create it on.
+    Nowhere,
+}
+
+/// The client of a node without an API server: it does nothing, and says so.
+///
+/// # Examples
+/// ```
+/// use pod_index_kubelet::mirror::{MirrorClient, Mirrored, NoMirrorClient};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let pod = k8s_openapi::api::core::v1::Pod::default();
+/// assert_eq!(NoMirrorClient.create_mirror_pod(&pod).await, Ok(Mirrored::Nowhere));
+/// assert_eq!(NoMirrorClient.delete_mirror_pod("web_default", None).await, Ok(false));
+/// # });
+/// ```
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NoMirrorClient;
+
+impl MirrorClient for NoMirrorClient {
+    async fn create_mirror_pod(&self, _pod: &Pod) -> Result<Mirrored, MirrorError> {
+        Ok(Mirrored::Nowhere)
+    }
+
+    async fn delete_mirror_pod(
+        &self,
+        _full_name: &str,
+        _uid: Option<&MirrorPodUid>,
+    ) -> Result<bool, MirrorError> {
+        Ok(false)
+    }
+}
+
+/// Why a mirror pod could not be created or deleted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MirrorError {
+    kind: MirrorErrorKind,
+    pod: String,
+    message: String,
+}
+
+/// How many bytes of a message are kept. An API server may answer with all that it was sent; the message is logged, and held
+/// for each pod.
+const MESSAGE: usize = 1_024;
+
+/// The kinds of [`MirrorError`]s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum MirrorErrorKind {
+    /// The full name is not `name_namespace`, or the pod has none.
+    Name,
+    /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
+    Node,
+    /// The pod's name is taken: by a pod that is no mirror, by a mirror of another node or of another version of the pod,
+    /// or by a mirror that somebody's finalizer keeps while it is being deleted.
+    Taken,
+    /// The API server answers, and refuses (4xx): it does not know who asks, does not allow it, has no such namespace, or
+    /// finds the pod invalid.
+    Refused,
+    /// The API server cannot be reached, has troubles of its own (5xx), or asks for patience (408, 429).
+    Request,
+    /// Nothing has failed, but somebody undoes again and again what is done.
+    Contended,
+}
+
+impl MirrorErrorKind {
+    /// A short word for the kind, for labels of metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Node => "node",
+            Self::Taken => "taken",
+            Self::Refused => "refused",
+            Self::Request => "request",
+            Self::Contended => "contended",
+        }
+    }
+}
+
+impl MirrorError {
+    /// An error of a [`MirrorClient`]: what kind, about which pod (its full name), and what is wrong. Of that, the first
+    /// 1,024 bytes are kept.
+    pub fn new(kind: MirrorErrorKind, pod: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind, pod: pod.into(), message: shorten_to(&message.into(), MESSAGE) }
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> MirrorErrorKind {
+        self.kind
+    }
+
+    /// The full name of the pod it is about.
+    #[must_use]
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+}
+
+impl fmt::Display for MirrorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mirror of {:?}: {}", self.pod, self.message)
+    }
+}
+
+impl Error for MirrorError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_any_length_makes_a_message_that_can_be_read() {
+        for (said, length) in
+            [("x".repeat(1_024), 1_024), ("x".repeat(1_025), 1_024), ("é".repeat(9_999), 1_024)]
+        {
+            let error = MirrorError::new(MirrorErrorKind::Refused, "web_default", said.clone());
+            let told = error.to_string();
+            let told = told.strip_prefix("mirror of \"web_default\": ").expect("the pod's name");
+            assert_eq!(told.ends_with('…'), said.len() > length);
+            assert_eq!(told.trim_end_matches('…').len(), length);
+        }
+        let odd =
+            MirrorError::new(MirrorErrorKind::Refused, "web_default", "x".to_owned() + &"é".repeat(9_999));
+        assert_eq!(odd.message.trim_end_matches('…').len(), 1_023, "no character is cut in two");
+    }
+}

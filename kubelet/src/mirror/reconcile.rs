@@ -1,0 +1,315 @@
+//! Makes the mirrors what they should be, over and over.
+//!
+//! This file knows whose turn it is. What should be is `plan`'s, how to do it `attempt`'s and the client's, when to leave a
+//! name be `tries`'.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio::time;
+
+use super::attempt::{Expected, Outcome, attempt};
+use super::client::{MirrorClient, MirrorErrorKind};
+use super::plan::{MirrorState, Planned, plan};
+use super::status::{MirrorFailure, MirrorStatus, MirrorsStatus, WaitsFor};
+use super::tries::{Tries, Waits};
+use pod_index::{FullName, PodMeta, Reader, Snapshot};
+
+/// Between two looks, if nothing changes: the kubelet's housekeeping period.
+const PERIOD: Duration = Duration::from_secs(2);
+/// About how many mirrors requests may be under way.
+const CONCURRENCY: usize = 8;
+const WAITS: Waits = Waits {
+    failure: (Duration::from_secs(1), Duration::from_secs(60)),
+    contention: (Duration::from_secs(1), Duration::from_secs(300)),
+};
+const CONTENDED: &str = "it has to be set right again and again; does a kubelet, or another agent with other manifests, \
+                         keep the mirror pods of this node too?";
+
+/// Keeps the mirror pods of one node.
+///
+/// # Examples
+/// ```no_run
+/// use pod_index_kubelet::mirror::{KubeMirrorClient, Mirrors};
+///
+/// # async fn run(client: kube::Client, reader: pod_index::Reader<k8s_openapi::api::core::v1::Pod>,
+/// #     sources_seen: tokio::sync::watch::Receiver<bool>, changes: futures_util::stream::Pending<()>) {
+/// let mirrors = Mirrors::new(KubeMirrorClient::new(client, "node-1"), "node-1");
+/// let status = mirrors.status();
+/// mirrors.run(reader, sources_seen, changes).await;
+/// # }
+/// ```
+///
+/// Kubelet: `syncPod` and `HandlePodCleanups` (`pkg/kubelet/kubelet.go`, `pkg/kubelet/kubelet_pods.go`).
+pub struct Mirrors<C> {
+    client: C,
+    period: Duration,
+    book: Book,
+}
+
+/// All that is known besides the index.
+struct Book {
+    node: String,
+    waits: Waits,
+    is_ending: Box<dyn Fn(&FullName) -> bool + Send + Sync>,
+    /// The time of day, to tell and never to wait by: it may jump.
+    clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
+    tries: HashMap<FullName, Tries>,
+    under_way: HashSet<FullName>,
+    /// What has been done since it was told last.
+    done: Done,
+    status: watch::Sender<MirrorsStatus>,
+}
+
+#[derive(Default)]
+struct Done {
+    created: u64,
+    deleted: u64,
+    failed: u64,
+}
+
+impl<C: MirrorClient> Mirrors<C> {
+    /// The mirrors of the static pods of `node`.
+    pub fn new(client: C, node: &str) -> Self {
+        let book = Book {
+            node: node.to_owned(),
+            waits: WAITS,
+            is_ending: Box::new(|_| false),
+            clock: Box::new(SystemTime::now),
+            tries: HashMap::new(),
+            under_way: HashSet::new(),
+            done: Done::default(),
+            status: watch::Sender::new(MirrorsStatus::default()),
+        };
+        Self { client, period: PERIOD, book }
+    }
+
+    /// How often to look if nothing changes. 2 s if nothing is said.
+    ///
+    /// Kubelet: `housekeepingPeriod`.
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period.max(Duration::from_millis(1));
+        self
+    }
+
+    /// The waits after failures for one version of one pod: the first, and the longest. 1 s and 60 s if nothing is said.
+    #[must_use]
+    pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
+        self.book.waits.failure = (least, most);
+        self
+    }
+
+    /// The waits for one version of one pod whose mirror has been set right three times, and was undone each time: the first,
+    /// and the longest. 1 s and 5 min if nothing is said. It is forgotten after three times the longest.
+    #[must_use]
+    pub fn contention(mut self, least: Duration, most: Duration) -> Self {
+        self.book.waits.contention = (least, most);
+        self
+    }
+
+    /// Which static pods, gone from the sources, are still ending: their mirrors stay until they have ended, so that
+    /// their last status can be told.
+    #[must_use]
+    pub fn keep_while(mut self, is_ending: impl Fn(&FullName) -> bool + Send + Sync + 'static) -> Self {
+        self.book.is_ending = Box::new(is_ending);
+        self
+    }
+
+    /// Takes the time of day from `clock`: for tests of what happens when it jumps. Nothing hangs on it but the times in the
+    /// status.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.book.clock = Box::new(clock);
+        self
+    }
+
+    /// How the mirrors are doing. The receiver keeps the last status when they are dropped.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<MirrorsStatus> {
+        self.book.status.subscribe()
+    }
+
+    /// Keeps them, for ever: looks once a [`period`](Self::period), whenever `changes` says that the index has changed, and
+    /// whenever a request was answered. Nothing is done before `sources_seen` is true for the first time; whenever it is
+    /// not any more, because a source was added that has not been read, no orphan is deleted. Never returns while
+    /// `sources_seen` can still become true.
+    ///
+    /// One request about a pod is under way at most, and none waits for another pod's, as long as not too many are slow.
+    ///
+    /// Cancel it by dropping the future; what it was about to do, another run does.
+    pub async fn run(
+        self,
+        reader: Reader<Pod>,
+        mut sources_seen: watch::Receiver<bool>,
+        changes: impl Stream<Item = ()>,
+    ) {
+        if sources_seen.wait_for(|seen| *seen).await.is_err() {
+            return;
+        }
+        // An end of changes leaves the period.
+        let mut changes = std::pin::pin!(changes.chain(stream::pending()));
+        let Self { client, period, mut book } = self;
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            let planned = look(&mut book, &reader, &mut sources_seen);
+            for planned in planned {
+                under_way.push(attempt(&client, planned));
+            }
+            tokio::select! {
+                () = time::sleep(period) => {}
+                _ = changes.next() => {}
+                Ok(()) = sources_seen.changed() => {}
+                Some(outcome) = under_way.next() => book.learn(outcome, Instant::now()),
+            }
+            while let Some(Some(outcome)) = under_way.next().now_or_never() {
+                book.learn(outcome, Instant::now());
+            }
+        }
+    }
+}
+
+/// What is to be attempted now. The snapshot is not held while the API server is waited for.
+fn look(book: &mut Book, reader: &Reader<Pod>, sources_seen: &mut watch::Receiver<bool>) -> Vec<Planned> {
+    let were_seen = *sources_seen.borrow_and_update();
+    let snapshot = reader.load();
+    // Seen before and after: all that the sources name is in this snapshot.
+    let are_seen = were_seen && !sources_seen.has_changed().unwrap_or(false);
+    book.look(&snapshot, are_seen, Instant::now())
+}
+
+impl Book {
+    /// Compares what there is with what should be, tells of it, and answers with what is to be attempted now.
+    ///
+    /// Plan and expectations must be of one snapshot: a newer one may show what was done, and the plan ask for it again.
+    fn look(&mut self, snapshot: &Snapshot<Pod>, sources_seen: bool, now: Instant) -> Vec<Planned> {
+        let planned = plan(snapshot, &self.node);
+        self.settle(snapshot, &planned, now);
+        let is_due =
+            |planned: &&Planned| is_wanted(planned) && self.waits_for(planned, sources_seen, now).is_none();
+        let mut due: Vec<_> = planned.iter().filter(is_due).cloned().collect();
+        // Who was tried longest ago, or never, comes first: those who fail all the time keep nobody from his turn.
+        due.sort_by_key(|planned| self.tries.get(&planned.full_name).and_then(|tries| tries.last));
+        due.truncate(CONCURRENCY.saturating_sub(self.under_way.len()));
+        for planned in &due {
+            self.under_way.insert(planned.full_name.clone());
+            self.tries_of(planned.full_name.clone(), planned.pod.as_ref()).last = Some(now);
+        }
+        let pods = planned.into_iter().map(|planned| self.line(planned, sources_seen, now)).collect();
+        self.tell(pods);
+        due
+    }
+
+    /// Forgets names that are no more, and expectations that are met or overdue.
+    fn settle(&mut self, snapshot: &Snapshot<Pod>, planned: &[Planned], now: Instant) {
+        let planned: HashMap<_, _> = planned.iter().map(|planned| (&planned.full_name, planned)).collect();
+        let is_shown = |expected: &Expected| match expected {
+            Expected::Mirror(uid) => snapshot.mirror_pod_by_uid(uid).is_some(),
+            Expected::Gone(uid) => snapshot.mirror_pod_by_uid(uid).is_none(),
+        };
+        self.tries.retain(|name, tries| tries.settle(planned.get(name).copied(), is_shown, now));
+    }
+
+    fn waits_for(&self, planned: &Planned, sources_seen: bool, now: Instant) -> Option<WaitsFor> {
+        if !is_wanted(planned) {
+            return None;
+        }
+        let is_orphan = planned.state == MirrorState::Orphaned;
+        if self.under_way.contains(&planned.full_name) {
+            Some(WaitsFor::Answer)
+        } else if is_orphan && !sources_seen {
+            Some(WaitsFor::Sources)
+        } else if is_orphan && (self.is_ending)(&planned.full_name) {
+            Some(WaitsFor::EndOfPod)
+        } else {
+            self.tries.get(&planned.full_name)?.waits_for(now)
+        }
+    }
+
+    fn tries_of(&mut self, full_name: FullName, pod: Option<&Arc<Pod>>) -> &mut Tries {
+        match self.tries.entry(full_name) {
+            Entry::Occupied(tries) => tries.into_mut(),
+            Entry::Vacant(tries) => tries.insert(Tries::new(pod.cloned(), self.waits)),
+        }
+    }
+
+    fn learn(&mut self, outcome: Outcome, now: Instant) {
+        self.under_way.remove(&outcome.full_name);
+        self.done.created += u64::from(outcome.created);
+        self.done.deleted += u64::from(outcome.deleted);
+        self.done.failed += u64::from(outcome.error.is_some());
+        let time = (self.clock)();
+        let is_success = outcome.is_success();
+        let tries = self.tries_of(outcome.full_name.clone(), outcome.pod.as_ref());
+        tries.expect(outcome.expected, now);
+        if !tries.is_about(outcome.pod.as_ref()) {
+            // It was edited meanwhile.
+            return;
+        }
+        if let Some(error) = outcome.error {
+            let (kind, message) = (error.kind(), error.to_string());
+            if tries.fail(MirrorFailure { kind, message: message.clone(), time }, now) {
+                tracing::warn!(kind = kind.as_str(), "{message}");
+            }
+        } else if is_success {
+            let kind = MirrorErrorKind::Contended;
+            let message = format!("mirror of {:?}: {CONTENDED}", outcome.full_name.as_str());
+            if tries.succeed(now, || MirrorFailure { kind, message: message.clone(), time }) {
+                tracing::warn!(kind = kind.as_str(), "{message}");
+            }
+        }
+    }
+
+    fn tell(&mut self, pods: Vec<MirrorStatus>) {
+        let done = std::mem::take(&mut self.done);
+        self.status.send_modify(|status| {
+            status.passes += 1;
+            status.created += done.created;
+            status.deleted += done.deleted;
+            status.failed += done.failed;
+            status.pods = pods;
+        });
+    }
+
+    fn line(&self, planned: Planned, sources_seen: bool, now: Instant) -> MirrorStatus {
+        let uid = |pod: Arc<Pod>| pod.uid().to_owned();
+        let tries = self.tries.get(&planned.full_name);
+        // Whoever waits for nothing and was not begun, would have been if there were room.
+        let waits_for = self.waits_for(&planned, sources_seen, now);
+        let waits_for = waits_for.or(is_wanted(&planned).then_some(WaitsFor::Turn));
+        let is_timed = matches!(waits_for, Some(WaitsFor::BackOff | WaitsFor::Contention));
+        let next_try = tries.and_then(Tries::next_try).filter(|_| is_timed);
+        MirrorStatus {
+            full_name: planned.full_name.as_str().to_owned(),
+            pod_uid: planned.pod.map(uid),
+            mirror_uid: planned.mirror.map(uid),
+            state: planned.state,
+            waits_for,
+            next_try: next_try.map(|next_try| (self.clock)() + next_try.saturating_duration_since(now)),
+            last_failure: tries.and_then(Tries::last_failure).cloned(),
+        }
+    }
+}
+
+/// Whether there is something to be done.
+fn is_wanted(planned: &Planned) -> bool {
+    match planned.state {
+        MirrorState::InSync | MirrorState::Finished => false,
+        MirrorState::Orphaned | MirrorState::Missing | MirrorState::WrongHash | MirrorState::Terminating => {
+            true
+        }
+    }
+}
+
+impl<C> fmt::Debug for Mirrors<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mirrors").field("node", &self.book.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,241 @@
+//! What is remembered of one name: when it may be tried again, and why not before. Pure: every time is given.
+//!
+//! Two things are waited for. A failure is tried again after a while. And what is undone again and again, by somebody who
+//! takes it for wrong, is not done again and again: two agents that keep the mirrors of one node by mistake come to rest.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::attempt::Expected;
+use super::plan::{MirrorState, Planned};
+use super::status::{MirrorFailure, WaitsFor};
+use crate::backoff::Backoff;
+use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
+
+/// How long the index may take to show what was done, before it is done again.
+const EXPECTATION: Duration = Duration::from_secs(30);
+/// So often a mirror is set right without a pause: it is made, somebody deletes it by hand, and once more.
+const UNDISTURBED: u32 = 3;
+
+/// The first wait and the longest, of each kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    pub(super) failure: (Duration, Duration),
+    pub(super) contention: (Duration, Duration),
+}
+
+impl Waits {
+    /// How long it is remembered that a mirror was set right: until both of two who undo each other's work have waited, and
+    /// a while longer.
+    fn memory(self) -> Duration {
+        self.contention.1.saturating_mul(3)
+    }
+}
+
+pub(super) struct Tries {
+    waits: Waits,
+    /// The version of the static pod that all this is about; `None` for an orphan.
+    pod: Option<Arc<Pod>>,
+    /// When it was tried last.
+    pub(super) last: Option<Instant>,
+    expected: Option<(Expected, Instant)>,
+    failures: Backoff,
+    failure: Option<MirrorFailure>,
+    after_failure: Option<Instant>,
+    /// How often it was set right, and when it was last.
+    successes: Option<(u32, Instant)>,
+    contention: Backoff,
+    contended: Option<MirrorFailure>,
+    after_contention: Option<Instant>,
+}
+
+impl Tries {
+    pub(super) fn new(pod: Option<Arc<Pod>>, waits: Waits) -> Self {
+        let ((least, most), (contention_least, contention_most)) = (waits.failure, waits.contention);
+        Self {
+            waits,
+            pod,
+            last: None,
+            expected: None,
+            failures: Backoff::new(least, most),
+            failure: None,
+            after_failure: None,
+            successes: None,
+            contention: Backoff::new(contention_least, contention_most).forget_after(waits.memory()),
+            contended: None,
+            after_contention: None,
+        }
+    }
+
+    /// Takes note of how it stands now; whether there is anything left to remember.
+    pub(super) fn settle(
+        &mut self,
+        planned: Option<&Planned>,
+        is_shown: impl Fn(&Expected) -> bool,
+        now: Instant,
+    ) -> bool {
+        self.expected.take_if(|(expected, since)| {
+            is_shown(expected) || now.saturating_duration_since(*since) >= EXPECTATION
+        });
+        let memory = self.waits.memory();
+        let is_forgotten = |since: Instant| now.saturating_duration_since(since) >= memory;
+        if self.successes.is_some_and(|(_, since)| is_forgotten(since)) {
+            (self.successes, self.contended, self.after_contention) = (None, None, None);
+        }
+        let Some(planned) = planned else { return self.expected.is_some() || self.successes.is_some() };
+        if !self.is_about(planned.pod.as_ref()) {
+            // What was edited is tried at once, whatever became of the version before.
+            let expected = self.expected.take();
+            *self = Self { expected, ..Self::new(planned.pod.clone(), self.waits) };
+        }
+        if planned.state != MirrorState::InSync {
+            return true;
+        }
+        let (least, most) = self.waits.failure;
+        self.failures = Backoff::new(least, most);
+        (self.expected, self.failure, self.after_failure) = (None, None, None);
+        self.successes.is_some()
+    }
+
+    /// Whether this is about this version of the pod.
+    pub(super) fn is_about(&self, pod: Option<&Arc<Pod>>) -> bool {
+        match (&self.pod, pod) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                let hash = |pod: &Arc<Pod>| pod.annotation(CONFIG_HASH_ANNOTATION).map(str::to_owned);
+                // An explicit UID is the hash of every version.
+                Arc::ptr_eq(one, other) || (hash(one) == hash(other) && one.spec == other.spec)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn expect(&mut self, expected: Option<Expected>, now: Instant) {
+        self.expected = expected.map(|expected| (expected, now));
+    }
+
+    /// Whether this failure is another one than the last.
+    pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> bool {
+        let is_news = self.failure.as_ref().is_none_or(|last| last.message != failure.message);
+        self.failure = Some(failure);
+        self.after_failure = Some(now + self.failures.wait(now));
+        is_news
+    }
+
+    /// It was set right. Whether that makes it clear that somebody undoes it, and was not clear before.
+    pub(super) fn succeed(&mut self, now: Instant, contended: impl FnOnce() -> MirrorFailure) -> bool {
+        let (before, _) = self.successes.unwrap_or((0, now));
+        self.successes = Some((before.saturating_add(1), now));
+        self.failure = None;
+        if before + 1 < UNDISTURBED {
+            return false;
+        }
+        self.after_contention = Some(now + self.contention.wait(now));
+        self.contended.replace(contended()).is_none()
+    }
+
+    /// What has to happen before it is tried again.
+    pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
+        let waits = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        if self.expected.is_some() {
+            Some(WaitsFor::Index)
+        } else if waits(self.after_contention) {
+            Some(WaitsFor::Contention)
+        } else {
+            waits(self.after_failure).then_some(WaitsFor::BackOff)
+        }
+    }
+
+    /// When all waits are over.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.after_contention.max(self.after_failure)
+    }
+
+    /// What is wrong.
+    pub(super) fn last_failure(&self) -> Option<&MirrorFailure> {
+        self.failure.as_ref().or(self.contended.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::mirror::MirrorErrorKind;
+    use pod_index::FullName;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const WAITS: Waits =
+        Waits { failure: (SECOND, Duration::from_secs(60)), contention: (SECOND, Duration::from_secs(300)) };
+
+    fn pod(hash: &str, image: &str) -> Arc<Pod> {
+        let pod = serde_json::json!({
+            "metadata": { "name": "web", "namespace": "default", "annotations": { CONFIG_HASH_ANNOTATION: hash } },
+            "spec": { "containers": [{ "name": "c", "image": image }] },
+        });
+        Arc::new(serde_json::from_value(pod).expect("a pod"))
+    }
+
+    fn planned(pod: &Arc<Pod>, state: MirrorState) -> Planned {
+        let full_name = FullName::new("web", "default").expect("a full name");
+        Planned { full_name, pod: Some(Arc::clone(pod)), mirror: None, state }
+    }
+
+    fn failure() -> MirrorFailure {
+        let kind = MirrorErrorKind::Contended;
+        MirrorFailure { kind, message: String::new(), time: SystemTime::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn what_is_undone_again_and_again_is_waited_with_longer_each_time_and_forgotten_after_a_long_peace() {
+        let web = pod("1", "i");
+        let (mut tries, mut now) = (Tries::new(Some(Arc::clone(&web)), WAITS), Instant::now());
+        for (news, whole) in [(false, 0), (false, 0), (true, 1), (false, 2), (false, 4), (false, 8)]
+            .into_iter()
+            .chain([16, 32, 64, 128, 256, 300, 300].map(|whole| (false, whole)))
+        {
+            assert_eq!(tries.succeed(now, failure), news);
+            assert!(
+                tries.settle(Some(&planned(&web, MirrorState::InSync)), |_| true, now),
+                "it is remembered"
+            );
+            assert_eq!(tries.waits_for(now), (whole > 0).then_some(WaitsFor::Contention));
+            assert_eq!(tries.last_failure().is_some(), whole > 0, "and told of, even while it is in sync");
+            if let Some(next_try) = tries.next_try() {
+                let wait = next_try.saturating_duration_since(now);
+                assert!((whole * SECOND / 2..=whole * SECOND).contains(&wait), "{wait:?} of {whole} s");
+                // The other waits as long, and then undoes it.
+                now += wait + whole * SECOND;
+                assert_eq!(tries.waits_for(now), None);
+            }
+        }
+        tries.succeed(now, failure);
+        assert!(tries.settle(None, |_| true, now + 899 * SECOND), "its name may come back");
+        let later = now + 900 * SECOND;
+        assert!(!tries.settle(Some(&planned(&web, MirrorState::InSync)), |_| true, later));
+        assert_eq!((tries.waits_for(later), tries.last_failure()), (None, None));
+    }
+
+    #[test]
+    fn a_new_version_knows_nothing_of_the_waits_of_the_one_before_but_what_the_index_has_yet_to_show() {
+        let now = Instant::now();
+        for other in [pod("2", "i"), pod("1", "j")] {
+            let mut tries = Tries::new(Some(pod("1", "i")), WAITS);
+            for _ in 0..3 {
+                tries.succeed(now, failure);
+            }
+            tries.fail(failure(), now);
+            let same = planned(&pod("1", "i"), MirrorState::Missing);
+            assert!(tries.settle(Some(&same), |_| false, now));
+            assert_eq!(tries.waits_for(now), Some(WaitsFor::Contention), "another object, the same version");
+            tries.expect(Some(Expected::Gone("uid".into())), now);
+            assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| false, now));
+            assert_eq!(tries.waits_for(now), Some(WaitsFor::Index));
+            assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| true, now));
+            assert_eq!((tries.waits_for(now), tries.last_failure()), (None, None));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Which pods to follow, and the stream of them.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::Stream;
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PartialObjectMeta};
+use kube::runtime::watcher;
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::follow::Follow;
+use super::metadata::PodMetadata;
+use super::pace::paced;
+use crate::backoff::Backoff;
+use crate::sources::status::StatusWriter;
+use crate::sources::{NodeName, Source, SourceStatus, SourceUpdate};
+
+/// The waits after failures: those of client-go's reflector.
+const LEAST_WAIT: Duration = Duration::from_millis(800);
+const MOST_WAIT: Duration = Duration::from_secs(30);
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which pods of an API server to follow. Of all namespaces and nodes, unless told otherwise.
+///
+/// # Examples
+/// The pods of one node, whole, into a writer of one's own:
+/// ```no_run
+/// use futures_util::StreamExt;
+/// use pod_index::Operation;
+/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, api_server::{ApiServer, connect}};
+///
+/// # async fn run() -> Result<(), pod_index_kubelet::sources::Problem> {
+/// let (mut writer, reader) = pod_index::new();
+/// let mut pods = ApiServer::new(connect(None).await?).node(&NodeName::new("node-1")).pods();
+/// while let Some(update) = pods.next().await {
+///     let _ = match update {
+///         SourceUpdate::Set(pods) => writer.set_pods(pods),
+///         SourceUpdate::Upsert(pods) => writer.apply(pods.into_iter().map(Operation::Update)),
+///         SourceUpdate::Remove(uids) => writer.apply(uids.into_iter().map(Operation::Remove)),
+///     };
+/// }
+/// # Ok(())
+/// # }
+/// ```
+/// Every pod of a cluster, slimmed before it is stored:
+/// ```no_run
+/// # use pod_index_kubelet::sources::api_server::ApiServer;
+/// # fn run(client: kube::Client) {
+/// let pods = ApiServer::new(client).pods_with(|mut pod| {
+///     pod.metadata.managed_fields = None;
+///     pod.status = None;
+///     pod
+/// });
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing is followed until `pods` or `metadata` is called"]
+pub struct ApiServer {
+    client: Client,
+    node: Option<NodeName>,
+    namespace: Option<String>,
+    labels: Option<String>,
+    fields: Option<String>,
+    page_size: u32,
+    waits: (Duration, Duration),
+    patience: Duration,
+}
+
+impl ApiServer {
+    /// All pods that this client may see.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            node: None,
+            namespace: None,
+            labels: None,
+            fields: None,
+            page_size: 500,
+            waits: (LEAST_WAIT, MOST_WAIT),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Only the pods that are bound to this node, as a kubelet has it. A node's own credentials allow nothing else.
+    pub fn node(mut self, node: &NodeName) -> Self {
+        self.node = Some(node.clone());
+        self
+    }
+
+    /// Only the pods of this namespace.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Only the pods that this label selector matches, such as `app=web,tier!=test`.
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.labels = Some(selector.to_owned());
+        self
+    }
+
+    /// Only the pods that this field selector matches, such as `status.phase=Running`. It joins [`node`](Self::node).
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.fields = Some(selector.to_owned());
+        self
+    }
+
+    /// How many pods a page of a list may hold; 500 if nothing is said, as in client-go.
+    pub fn page_size(mut self, pods: u32) -> Self {
+        self.page_size = pods.max(1);
+        self
+    }
+
+    /// The waits after failures: the first, and the longest. Each is shortened at random by up to a half. 0.8 s and 30 s
+    /// if nothing is said.
+    pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
+        self.waits = (least, most);
+        self
+    }
+
+    /// How long the answer to a list may take, and that to a watch until it begins; 60 s if nothing is said.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The pods, whole.
+    pub fn pods(self) -> ApiServerSource<Pod> {
+        self.pods_with(|pod| pod)
+    }
+
+    /// The pods, each made into what is to be stored as soon as it comes.
+    pub fn pods_with<P: Send + Sync + 'static>(
+        self,
+        transform: impl FnMut(Pod) -> P + Send + 'static,
+    ) -> ApiServerSource<P> {
+        self.follow(transform)
+    }
+
+    /// The pods' metadata. The server sends nothing else, which for most pods is a fraction.
+    pub fn metadata(self) -> ApiServerSource<PodMetadata> {
+        self.metadata_with(PodMetadata)
+    }
+
+    /// The pods' metadata, made into what is to be stored as soon as it comes.
+    pub fn metadata_with<P: Send + Sync + 'static>(
+        self,
+        transform: impl FnMut(PartialObjectMeta<Pod>) -> P + Send + 'static,
+    ) -> ApiServerSource<P> {
+        self.follow(transform)
+    }
+
+    fn follow<K, P>(self, transform: impl FnMut(K) -> P + Send + 'static) -> ApiServerSource<P>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+        K: ResourceExt + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+        P: Send + Sync + 'static,
+    {
+        let mut config = watcher::Config::default().page_size(self.page_size);
+        let node = self.node.as_ref().map(|node| format!("spec.nodeName={}", escaped(node.as_str())));
+        let fields: Vec<_> = node.into_iter().chain(self.fields).collect();
+        if !fields.is_empty() {
+            config = config.fields(&fields.join(","));
+        }
+        if let Some(labels) = &self.labels {
+            config = config.labels(labels);
+        }
+        let status = Arc::new(StatusWriter::new(Source::Api, origin(self.namespace.as_deref(), &config)));
+        let receiver = status.subscribe();
+        let (least, most) = self.waits;
+        let backoff = Backoff::new(least, most);
+        let (client, namespace, patience) = (self.client, self.namespace, self.patience);
+        // In the first poll, as it starts a task, which takes a runtime.
+        let following = async move {
+            let watching = Arc::clone(&status);
+            let client =
+                paced(client, backoff.clone(), patience, move || watching.checked(Vec::new(), false));
+            let api = match namespace {
+                Some(namespace) => Api::<K>::namespaced(client, &namespace),
+                None => Api::all(client),
+            };
+            Follow::new(api, config, transform, backoff, status)
+        };
+        let updates = futures_util::stream::once(following).flat_map(|following| {
+            unfold(following, async |mut following| {
+                let update = following.next().await;
+                Some((update, following))
+            })
+        });
+        ApiServerSource { updates: updates.boxed(), status: receiver }
+    }
+}
+
+/// A value in a field selector, as `fields.EscapeValue` of apimachinery has it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=")
+}
+
+/// What is listed and watched, as its path and query would say it.
+fn origin(namespace: Option<&str>, config: &watcher::Config) -> String {
+    let path = match namespace {
+        Some(namespace) => format!("/api/v1/namespaces/{namespace}/pods"),
+        None => "/api/v1/pods".to_owned(),
+    };
+    let fields = config.field_selector.as_ref().map(|fields| format!("fieldSelector={fields}"));
+    let labels = config.label_selector.as_ref().map(|labels| format!("labelSelector={labels}"));
+    let query: Vec<_> = fields.into_iter().chain(labels).collect();
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer")
+            .field("node", &self.node)
+            .field("namespace", &self.namespace)
+            .field("labels", &self.labels)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The pods of an API server, as a stream that never ends.
+///
+/// The first item is a [`SourceUpdate::Set`] of all of them. It comes when the first list is complete, and thus not while
+/// the server cannot be reached; [`status`](Self::status) says why. What comes after it are
+/// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that are there together come together.
+///
+/// Nothing happens while nobody polls. The stream must be polled inside a tokio runtime with I/O and time enabled.
+///
+/// Kubelet: `NewSourceApiserver` (`pkg/kubelet/config/apiserver.go`).
+#[doc(alias = "NewSourceApiserver")]
+#[must_use = "a stream does nothing unless polled"]
+pub struct ApiServerSource<P> {
+    updates: BoxStream<'static, SourceUpdate<P>>,
+    status: watch::Receiver<SourceStatus>,
+}
+
+impl<P> ApiServerSource<P> {
+    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<SourceStatus> {
+        self.status.clone()
+    }
+}
+
+impl<P> Stream for ApiServerSource<P> {
+    type Item = SourceUpdate<P>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.updates.poll_next_unpin(context)
+    }
+}
+
+impl<P> fmt::Debug for ApiServerSource<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServerSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_name_cannot_break_out_of_its_selector() {
+        assert_eq!(escaped("n1,status.phase=Running"), r"n1\,status.phase\=Running");
+        assert_eq!(escaped(r"n1\,x"), r"n1\\\,x");
+    }
+
+    #[test]
+    fn the_origin_says_what_is_followed() {
+        let config = watcher::Config::default();
+        assert_eq!(origin(None, &config), "/api/v1/pods");
+        let config = config.fields("spec.nodeName=n1").labels("app=web");
+        let expected = "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=n1&labelSelector=app=web";
+        assert_eq!(origin(Some("a"), &config), expected);
+    }
+}

@@ -1,0 +1,314 @@
+//! What a path holds now, listed once or again and again; a file that has not changed is not read again.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::read::{self, LARGEST_MANIFEST, ReadError, Stamp};
+use crate::sources::manifest::{self, Origin};
+use crate::sources::{NodeName, Problem, ProblemKind, pod};
+use pod_index::PodMeta;
+
+/// What a path held when it was listed.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// The pods, in the order of their files; no two of one full name or of one UID.
+    pub pods: Vec<Arc<Pod>>,
+    /// What could not be used, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Lists a manifest directory, or one manifest file, once.
+///
+/// Answers with the pods as the kubelet of `node` would run them, and with everything that was wrong. It never fails:
+/// a path that does not exist holds no pods and is a problem.
+///
+/// # Complexity
+/// Every file is read and decoded. To follow a path, use a source, which reads only what has changed.
+///
+/// # Examples
+/// ```
+/// use pod_index_kubelet::sources::{NodeName, ProblemKind, file};
+///
+/// let listing = file::list("/nonexistent/manifests", &NodeName::new("node-1"));
+/// assert!(listing.pods.is_empty());
+/// assert_eq!(listing.problems[0].kind(), ProblemKind::Missing);
+/// ```
+///
+/// Kubelet: `listConfig` (`pkg/kubelet/config/file.go`).
+#[doc(alias = "listConfig")]
+#[doc(alias = "extractFromDir")]
+#[must_use]
+pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
+    let mut lister = Lister::new(path.as_ref(), node.clone());
+    lister.list();
+    lister.listing()
+}
+
+/// Lists a path again and again.
+pub(super) struct Lister {
+    path: PathBuf,
+    node: NodeName,
+    hasher: RandomState,
+    /// By path, hence in the order of their names.
+    files: BTreeMap<PathBuf, FileState>,
+    /// What is wrong with the path itself.
+    problem: Option<Problem>,
+}
+
+/// What is known of one file.
+#[derive(Default)]
+struct FileState {
+    /// The stamp under which it was read, if that can vouch for the content.
+    stamp: Option<Stamp>,
+    /// A hash of the bytes that were decoded last.
+    content: Option<u64>,
+    /// Its pods: as they are now or, while it is bad, as they were when it was good.
+    pods: Vec<Arc<Pod>>,
+    problems: Vec<Problem>,
+}
+
+impl Lister {
+    pub(super) fn new(path: &Path, node: NodeName) -> Self {
+        // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
+        let path = path.components().collect();
+        let hasher = RandomState::new();
+        Self { path, node, hasher, files: BTreeMap::new(), problem: None }
+    }
+
+    /// Looks at the path again. True if the path as a whole could not be listed.
+    pub(super) fn list(&mut self) -> bool {
+        self.problem = None;
+        match self.names() {
+            Ok(names) => self.files(&names),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
+                self.files.clear();
+            }
+            // The pods are still there for all that can be known; they stay.
+            Err(error) => {
+                let message = format!("cannot be listed: {error}");
+                self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
+            }
+        }
+        self.problem.is_some()
+    }
+
+    /// The pods and problems as of the last [`list`](Self::list).
+    pub(super) fn listing(&self) -> Listing {
+        let mut problems: Vec<Problem> = self.problem.iter().cloned().collect();
+        let mut taken = Taken::default();
+        // From the back, because the last of several wins.
+        let mut pods = Vec::new();
+        let mut duplicates = Vec::new();
+        for (path, file) in self.files.iter().rev() {
+            for pod in file.pods.iter().rev() {
+                match taken.take(pod, path) {
+                    Ok(()) => pods.push(Arc::clone(pod)),
+                    Err(problem) => duplicates.push(problem),
+                }
+            }
+        }
+        pods.reverse();
+        problems.extend(self.files.values().flat_map(|file| &file.problems).cloned());
+        problems.extend(duplicates.into_iter().rev());
+        Listing { pods, problems }
+    }
+
+    /// The files to look at: the path itself, or what is in it.
+    fn names(&self) -> io::Result<Vec<PathBuf>> {
+        if !std::fs::metadata(&self.path)?.is_dir() {
+            return Ok(vec![self.path.clone()]);
+        }
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                names.push(entry.path());
+            }
+        }
+        Ok(names)
+    }
+
+    fn files(&mut self, names: &[PathBuf]) {
+        let now = SystemTime::now();
+        let mut present = HashSet::with_capacity(names.len());
+        for path in names {
+            let before = self.files.get(path);
+            match self.look(path, before, now) {
+                Look::Gone => continue,
+                Look::Same => {}
+                Look::SameContent(stamp) => {
+                    if let Some(file) = self.files.get_mut(path) {
+                        file.stamp = stamp;
+                    }
+                }
+                Look::Now(file) => {
+                    self.files.insert(path.clone(), file);
+                }
+            }
+            present.insert(path.as_path());
+        }
+        self.files.retain(|path, _| present.contains(path.as_path()));
+    }
+
+    fn look(&self, path: &Path, before: Option<&FileState>, now: SystemTime) -> Look {
+        // The path itself is meant, whatever it is called.
+        if path != self.path && is_leftover(path) {
+            let message = "passed over, by its name an editor's or a package manager's leftover";
+            return Look::Now(FileState::skipped(problem(ProblemKind::Skipped, path, message)));
+        }
+        let stamp = match read::stamp(path) {
+            Ok(stamp) => stamp,
+            Err(error) => return unread(path, before, error),
+        };
+        if before.is_some_and(|file| file.stamp == Some(stamp)) {
+            return Look::Same;
+        }
+        let (stamp, bytes) = match read::read(path) {
+            Ok(read) => read,
+            Err(error) => return unread(path, before, error),
+        };
+        let stamp = stamp.is_settled(now).then_some(stamp);
+        let content = self.hasher.hash_one(&bytes);
+        if before.is_some_and(|file| file.content == Some(content)) {
+            return Look::SameContent(stamp);
+        }
+        let decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
+        let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
+        let pods = pod::as_first_seen(decoded.pods, seen_before);
+        let file = FileState { stamp, content: Some(content), pods, problems: decoded.problems };
+        Look::Now(file.keeping_the_last_good(before))
+    }
+
+    pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
+        problem(kind, &self.path, message)
+    }
+}
+
+/// Said of a bad file while it still gives pods from when it was good.
+const KEPT: &str = "; the last good version stays";
+
+/// What a look at one file showed.
+enum Look {
+    Gone,
+    /// Nothing new, without reading it.
+    Same,
+    /// It was read and holds the same bytes; its stamp, if that can be trusted from now on.
+    SameContent(Option<Stamp>),
+    Now(FileState),
+}
+
+impl FileState {
+    fn skipped(problem: Problem) -> Self {
+        Self { problems: vec![problem], ..Self::default() }
+    }
+
+    /// While a file has problems, none of the pods it gave is dropped.
+    fn keeping_the_last_good(mut self, before: Option<&Self>) -> Self {
+        if !self.problems.is_empty() {
+            let names: HashSet<_> =
+                self.pods.iter().map(|pod| (pod.name().to_owned(), pod.namespace().to_owned())).collect();
+            let kept = before
+                .into_iter()
+                .flat_map(|file| &file.pods)
+                .filter(|pod| !names.contains(&(pod.name().to_owned(), pod.namespace().to_owned())));
+            let good = self.pods.len();
+            self.pods.extend(kept.cloned());
+            if self.pods.len() > good {
+                self.problems = self.problems.into_iter().map(|problem| problem.and(KEPT)).collect();
+            }
+        }
+        self
+    }
+}
+
+/// A file that gave no bytes. Gone is gone; what merely cannot be read keeps its pods.
+fn unread(path: &Path, before: Option<&FileState>, error: ReadError) -> Look {
+    let (kind, message) = match error {
+        // A symbolic link that leads nowhere is worth a word.
+        ReadError::Gone if std::fs::symlink_metadata(path).is_ok() => {
+            let problem = problem(ProblemKind::Unreadable, path, "a symbolic link to nothing");
+            return Look::Now(FileState::skipped(problem));
+        }
+        ReadError::Gone => return Look::Gone,
+        ReadError::NotRegular(what) => {
+            let message = format!("passed over, because it is {what}");
+            return Look::Now(FileState::skipped(problem(ProblemKind::Skipped, path, &message)));
+        }
+        ReadError::TooLarge => {
+            (ProblemKind::TooLarge, format!("larger than the limit of {LARGEST_MANIFEST} bytes"))
+        }
+        ReadError::Io(error) => (ProblemKind::Unreadable, format!("cannot be read: {error}")),
+    };
+    Look::Now(FileState::skipped(problem(kind, path, &message)).keeping_the_last_good(before))
+}
+
+fn problem(kind: ProblemKind, path: &Path, message: &str) -> Problem {
+    Problem::new(kind, path.display().to_string(), None, None, message)
+}
+
+/// Names and UIDs that are spoken for, and by which file.
+#[derive(Default)]
+struct Taken<'a> {
+    names: HashMap<(&'a str, &'a str), &'a Path>,
+    uids: HashMap<&'a str, &'a Path>,
+}
+
+impl<'a> Taken<'a> {
+    fn take(&mut self, pod: &'a Pod, path: &'a Path) -> Result<(), Problem> {
+        let duplicate = |field: &str, winner: &Path| {
+            let message =
+                format!("the pod {}/{} in {} counts instead", pod.namespace(), pod.name(), winner.display());
+            Problem::new(
+                ProblemKind::Duplicate,
+                path.display().to_string(),
+                None,
+                Some(field.to_owned()),
+                message,
+            )
+        };
+        if let Some(winner) = self.uids.get(pod.uid()) {
+            return Err(duplicate("metadata.uid", winner));
+        }
+        match self.names.entry((pod.name(), pod.namespace())) {
+            Entry::Occupied(winner) => return Err(duplicate("metadata.name", winner.get())),
+            Entry::Vacant(free) => free.insert(path),
+        };
+        self.uids.insert(pod.uid(), path);
+        Ok(())
+    }
+}
+
+/// What editors and package managers leave beside a file, by the end of its name.
+const LEFTOVERS: [&str; 18] = [
+    "~",
+    "#",
+    ".swp",
+    ".swo",
+    ".swx",
+    ".bak",
+    ".backup",
+    ".old",
+    ".orig",
+    ".rej",
+    ".save",
+    ".tmp",
+    ".rpmsave",
+    ".rpmnew",
+    ".rpmorig",
+    ".dpkg-old",
+    ".dpkg-dist",
+    ".dpkg-new",
+];
+
+fn is_leftover(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    LEFTOVERS.iter().any(|end| name.ends_with(end.as_bytes()))
+}

@@ -1,0 +1,258 @@
+//! The file source: lists a path every so often, and when file events hint at something new.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::Stream;
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio::time;
+
+use super::hints::{Hints, Signal};
+use super::list::{Lister, Listing};
+use crate::sources::status::{SourceStatus, StatusWriter};
+use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, pod};
+
+/// How often a path is listed if nothing else is said.
+///
+/// Kubelet: `fileCheckFrequency`.
+pub const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
+
+/// How long to wait after a hint, so that a burst of events (an editor's save, an unpacked archive) is one listing,
+/// and a file that is being written is rather read when it is complete.
+const BURST: Duration = Duration::from_millis(50);
+
+/// The pods of a manifest directory or file, as a stream that never ends.
+///
+/// The first item, and thereby the source's being seen, comes at once, whatever the path holds; later ones come when
+/// the pods have changed. Each is a [`SourceUpdate::Set`] of all the pods, in which unchanged pods are the same
+/// [`Arc`]s as before.
+///
+/// Nothing happens while nobody polls: a slow consumer gets fewer, newer sets, never a queue of old ones. The stream
+/// must be polled inside a tokio runtime with time enabled; files are read on its blocking threads.
+///
+/// # Examples
+/// ```
+/// use futures_util::StreamExt;
+/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, file::FileSource};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let mut source = FileSource::new("/nonexistent/manifests", NodeName::new("node-1"));
+/// let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a source starts with a set") };
+/// assert!(pods.is_empty());
+/// assert_eq!(source.status().borrow().problems[0].message(), "does not exist");
+/// # });
+/// ```
+///
+/// Kubelet: `NewSourceFile` (`pkg/kubelet/config/file.go`).
+#[doc(alias = "NewSourceFile")]
+#[must_use = "a stream does nothing unless polled"]
+pub struct FileSource {
+    updates: BoxStream<'static, SourceUpdate<Pod>>,
+    status: watch::Receiver<SourceStatus>,
+}
+
+impl FileSource {
+    /// The pods that `path` holds for `node`, listed every [`DEFAULT_PERIOD`] and on file events.
+    pub fn new(path: impl AsRef<Path>, node: NodeName) -> Self {
+        Self::with_period(path, node, DEFAULT_PERIOD)
+    }
+
+    /// As [`new`](Self::new), with another time between two listings. Zero counts as a millisecond.
+    pub fn with_period(path: impl AsRef<Path>, node: NodeName, period: Duration) -> Self {
+        let path = path.as_ref();
+        let status = StatusWriter::new(Source::File, path.display().to_string());
+        let receiver = status.subscribe();
+        let following = Following::new(path.to_owned(), node, period, status);
+        let updates = unfold(following, async |mut following| {
+            let update = following.next().await?;
+            Some((update, following))
+        });
+        Self { updates: updates.boxed(), status: receiver }
+    }
+
+    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<SourceStatus> {
+        self.status.clone()
+    }
+}
+
+impl Stream for FileSource {
+    type Item = SourceUpdate<Pod>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.updates.poll_next_unpin(context)
+    }
+}
+
+impl fmt::Debug for FileSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// The state between two updates.
+struct Following {
+    path: PathBuf,
+    node: NodeName,
+    period: Duration,
+    /// `None` while it is at work on a blocking thread, or was lost there.
+    worker: Option<Worker>,
+    /// The worker's hints; `None` before the first listing, which waits for none.
+    signal: Option<Arc<Signal>>,
+    status: StatusWriter,
+    said: Option<Vec<Arc<Pod>>>,
+    /// How long the last listing took.
+    cost: Duration,
+}
+
+/// What works on a blocking thread.
+struct Worker {
+    lister: Lister,
+    hints: Hints,
+}
+
+/// What it brings back.
+struct Report {
+    worker: Worker,
+    listing: Listing,
+    failed: bool,
+    /// Whether there may be pods that it could not see, besides those that it has seen before.
+    hides: bool,
+    cost: Duration,
+}
+
+impl Worker {
+    fn work(mut self) -> Report {
+        let start = Instant::now();
+        let unhinted = self.hints.arm().err();
+        let failed = self.lister.list();
+        let mut listing = self.lister.listing();
+        let hides = failed && listing.problems.iter().all(|problem| problem.kind() != ProblemKind::Missing);
+        if let Some(error) = unhinted {
+            let message = format!("no file events, only a listing every so often: {error}");
+            listing.problems.push(self.lister.path_problem(ProblemKind::Unhinted, &message));
+        }
+        Report { worker: self, listing, failed, hides, cost: start.elapsed() }
+    }
+}
+
+impl Following {
+    fn new(path: PathBuf, node: NodeName, period: Duration, status: StatusWriter) -> Self {
+        let period = period.max(Duration::from_millis(1));
+        Self { path, node, period, worker: None, signal: None, status, said: None, cost: Duration::ZERO }
+    }
+
+    /// The next set that differs from what was said before; `None` when the runtime shuts down.
+    async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
+        loop {
+            self.wait().await;
+            let worker = self.worker.take().unwrap_or_else(|| Worker {
+                lister: Lister::new(&self.path, self.node.clone()),
+                hints: Hints::new(&self.path),
+            });
+            self.signal = Some(worker.hints.signal());
+            let report = match tokio::task::spawn_blocking(move || worker.work()).await {
+                Ok(report) => report,
+                Err(error) if error.is_cancelled() => return None,
+                // A bug, here or in a parser. What was said stands, and the next listing starts afresh.
+                Err(error) => {
+                    self.status.checked(vec![self.lost(&error)], true);
+                    continue;
+                }
+            };
+            self.cost = report.cost;
+            self.worker = Some(report.worker);
+            self.status.checked(report.listing.problems, report.failed);
+            // Before it was ever listed, an empty set would say that all its pods are gone.
+            if self.said.is_none() && report.hides {
+                continue;
+            }
+            let pods = report.listing.pods;
+            if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
+                continue;
+            }
+            self.status.updated(pods.len());
+            self.said = Some(pods.clone());
+            return Some(SourceUpdate::Set(pods));
+        }
+    }
+
+    async fn wait(&mut self) {
+        let Some(signal) = &self.signal else { return };
+        tokio::select! {
+            () = time::sleep(self.period) => {}
+            () = signal.hint() => {
+                // In a directory that never rests, listing takes a third of one core at most.
+                time::sleep(BURST.max(self.cost * 2)).await;
+            }
+        }
+    }
+
+    fn lost(&self, error: &tokio::task::JoinError) -> Problem {
+        let message = format!("the listing broke off: {error}");
+        Problem::new(ProblemKind::Unreadable, self.path.display().to_string(), None, None, message)
+    }
+}
+
+// Elsewhere nobody tells that a file was opened.
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+
+    use notify::event::{AccessKind, EventKind};
+    use notify::{RecursiveMode, Watcher};
+
+    use super::*;
+    use pod_index::PodMeta;
+
+    fn manifest(name: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
+        )
+    }
+
+    /// A listing takes a while. What is changed behind its back is hinted at if, and only if, the watcher was armed before
+    /// it began; and the next listing is an hour away.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_changes_during_the_first_listing_is_not_missed() {
+        let directory = std::env::temp_dir().join(format!("pod-index-armed-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..100 {
+            fs::write(directory.join(format!("p{number}.yaml")), manifest(&format!("p{number}"))).unwrap();
+        }
+        // The first in order, replaced as soon as the listing opens it, which then has nearly all of its way to go.
+        let first = directory.join("a.yaml");
+        let beside = directory.join(".a.yaml");
+        fs::write(&first, manifest("before")).unwrap();
+        fs::write(&beside, manifest("after")).unwrap();
+        let mut watcher = notify::recommended_watcher({
+            let first = first.clone();
+            move |event: notify::Result<notify::Event>| {
+                if matches!(event.map(|event| event.kind), Ok(EventKind::Access(AccessKind::Open(_)))) {
+                    let _ = fs::rename(&beside, &first);
+                }
+            }
+        })
+        .unwrap();
+        watcher.watch(&first, RecursiveMode::NonRecursive).unwrap();
+
+        let mut source = FileSource::with_period(&directory, NodeName::new("n1"), Duration::from_secs(3600));
+        let followed = async {
+            while let Some(SourceUpdate::Set(pods)) = source.next().await {
+                if pods.iter().any(|pod| pod.name() == "after-n1") {
+                    return;
+                }
+            }
+        };
+        let followed = time::timeout(Duration::from_secs(60), followed).await;
+        let _ = fs::remove_dir_all(&directory);
+        assert!(followed.is_ok(), "a change during the listing went unseen");
+    }
+}

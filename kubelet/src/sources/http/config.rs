@@ -1,0 +1,156 @@
+//! What to ask, how, and whom to trust.
+
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+#[cfg(feature = "tls")]
+use hyper_rustls::ConfigBuilderExt;
+#[cfg(feature = "tls")]
+use rustls::pki_types::CertificateDer;
+#[cfg(feature = "tls")]
+use rustls::pki_types::pem::PemObject;
+#[cfg(feature = "tls")]
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::sources::{Problem, ProblemKind};
+
+/// A URL that serves manifests, and how to ask it.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use pod_index_kubelet::sources::http::HttpConfig;
+///
+/// let config = HttpConfig::new("http://manifests.example.com/node-1")?
+///     .header("Authorization", "Bearer secret")?
+///     .period(Duration::from_secs(5));
+/// assert!(HttpConfig::new("ftp://example.com/").is_err());
+/// # Ok::<(), pod_index_kubelet::sources::Problem>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// As it was given: it goes into UIDs.
+    pub(super) url: String,
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
+    pub(super) period: Duration,
+    pub(super) timeout: Duration,
+    /// `None` for whom the system trusts.
+    #[cfg(feature = "tls")]
+    authorities: Option<Arc<RootCertStore>>,
+}
+
+impl HttpConfig {
+    /// That URL, asked every 20 seconds, given 10 seconds to answer, trusting whom the system trusts.
+    ///
+    /// # Errors
+    /// If it is not an absolute `http` or `https` URL, or if it holds a user name or a password.
+    ///
+    /// Kubelet: `staticPodURL`.
+    pub fn new(url: &str) -> Result<Self, Problem> {
+        let wrong = |message: &str| problem("staticPodURL", message.to_owned());
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is no URL: {error}")))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") if cfg!(feature = "tls") => {}
+            Some("https") => return Err(wrong("begins with https://, but this build has no TLS")),
+            _ => return Err(wrong("must begin with http:// or https://")),
+        }
+        if uri.host().unwrap_or_default().is_empty() {
+            return Err(wrong("must name a host"));
+        }
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(wrong("must not hold a user name or a password; send a header instead"));
+        }
+        Ok(Self {
+            url: url.to_owned(),
+            uri,
+            headers: HeaderMap::new(),
+            period: Duration::from_secs(20),
+            timeout: Duration::from_secs(10),
+            #[cfg(feature = "tls")]
+            authorities: None,
+        })
+    }
+
+    /// Sends a header with each request; several of one name are all sent.
+    ///
+    /// # Errors
+    /// If name or value cannot be a header's. The error does not repeat the value.
+    ///
+    /// Kubelet: `staticPodURLHeader`.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, Problem> {
+        let field = "staticPodURLHeader";
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+            problem(field, format!("{:?} is no name of a header", crate::text::shorten(name)))
+        })?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| problem(field, format!("the value of {key} cannot be sent in a header")))?;
+        // So that no debug output shows it.
+        value.set_sensitive(true);
+        self.headers.append(key, value);
+        Ok(self)
+    }
+
+    /// Sets the time between the end of one request and the next. Zero counts as a millisecond.
+    ///
+    /// Kubelet: `httpCheckFrequency`.
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Sets the time that an answer may take, redirects and body included.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Trusts the authorities in `pem`, and only those, instead of the system's.
+    ///
+    /// # Errors
+    /// If `pem` holds no certificate, or one that cannot be an authority's.
+    #[cfg(feature = "tls")]
+    pub fn certificate_authorities(mut self, pem: &[u8]) -> Result<Self, Problem> {
+        let wrong = |message: String| problem("certificateAuthorities", message);
+        let mut authorities = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| wrong(format!("is no PEM: {error}")))?;
+            authorities.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        }
+        if authorities.is_empty() {
+            return Err(wrong("holds no certificate".to_owned()));
+        }
+        self.authorities = Some(Arc::new(authorities));
+        Ok(self)
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> Result<ClientConfig, Problem> {
+        let wrong = |message: String| problem("certificateAuthorities", message);
+        // By name: an embedder may have several crypto providers in the tree and none installed.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(error.to_string()))?;
+        let authorities = match &self.authorities {
+            Some(authorities) => Arc::clone(authorities),
+            None => match builder.clone().with_native_roots() {
+                Ok(builder) => return Ok(builder.with_no_client_auth()),
+                // A container without certificates may still ask a plain URL.
+                Err(_) if self.uri.scheme_str() == Some("http") => Arc::new(RootCertStore::empty()),
+                Err(error) => return Err(wrong(format!("the system's cannot be read: {error}"))),
+            },
+        };
+        Ok(builder.with_root_certificates(authorities).with_no_client_auth())
+    }
+}
+
+fn problem(field: &str, message: String) -> Problem {
+    Problem::new(ProblemKind::Invalid, "configuration", None, Some(field.to_owned()), message)
+}

@@ -1,0 +1,101 @@
+//! One answer of a URL, bounded in time, in size and in redirects.
+
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{ACCEPT, HeaderValue, LOCATION, USER_AGENT};
+use hyper::{Request, StatusCode, Uri};
+#[cfg(feature = "tls")]
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::HttpConfig;
+use super::redirect::{MOST_REDIRECTS, keep_secrets, resolve};
+use crate::sources::Problem;
+use crate::text::causes;
+
+/// The largest body that is read.
+const LARGEST_BODY: usize = 10 * 1024 * 1024;
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("pod-index/", env!("CARGO_PKG_VERSION")));
+
+#[cfg(feature = "tls")]
+type Connector = HttpsConnector<HttpConnector>;
+#[cfg(not(feature = "tls"))]
+type Connector = HttpConnector;
+
+/// Asks one URL, over connections that it keeps.
+pub(super) struct Fetcher {
+    client: Client<Connector, Empty<Bytes>>,
+}
+
+impl Fetcher {
+    pub(super) fn new(config: &HttpConfig) -> Result<Self, Problem> {
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector(config)?) })
+    }
+
+    /// The body of a `200 OK`; or else what went wrong, in words.
+    pub(super) async fn fetch(&self, config: &HttpConfig) -> Result<Bytes, String> {
+        match tokio::time::timeout(config.timeout, self.follow(config)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no whole answer within {:?}", config.timeout)),
+        }
+    }
+
+    async fn follow(&self, config: &HttpConfig) -> Result<Bytes, String> {
+        let mut uri = config.uri.clone();
+        let mut headers = config.headers.clone();
+        headers.entry(USER_AGENT).or_insert(AGENT);
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        for _ in 0..=MOST_REDIRECTS {
+            let mut request = Request::new(Empty::new());
+            *request.uri_mut() = uri.clone();
+            request.headers_mut().clone_from(&headers);
+            let response = self.client.request(request).await.map_err(|error| causes(&error))?;
+            let status = response.status();
+            if status == StatusCode::OK {
+                return read(response.into_body()).await;
+            }
+            let next = redirected(status, response.headers().get(LOCATION), &uri)?;
+            keep_secrets(&mut headers, &config.uri, &next);
+            uri = next;
+        }
+        Err(format!("stopped after {MOST_REDIRECTS} redirects"))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn connector(config: &HttpConfig) -> Result<Connector, Problem> {
+    let builder = HttpsConnectorBuilder::new().with_tls_config(config.tls()?);
+    Ok(builder.https_or_http().enable_http1().build())
+}
+
+#[cfg(not(feature = "tls"))]
+#[expect(clippy::unnecessary_wraps, reason = "as with TLS, where the authorities may be unreadable")]
+fn connector(_: &HttpConfig) -> Result<Connector, Problem> {
+    Ok(HttpConnector::new())
+}
+
+async fn read(body: Incoming) -> Result<Bytes, String> {
+    let too_large = || format!("answered with more than the limit of {LARGEST_BODY} bytes");
+    // What is announced need not be awaited.
+    if body.size_hint().lower() > LARGEST_BODY as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, LARGEST_BODY).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(format!("the answer broke off: {}", causes(&*error))),
+    }
+}
+
+fn redirected(status: StatusCode, location: Option<&HeaderValue>, base: &Uri) -> Result<Uri, String> {
+    let Some(location) = location.filter(|_| matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)) else {
+        return Err(format!("answered {status}"));
+    };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    resolve(base, &location).ok_or_else(|| {
+        format!("answered {status}, to a place that is no HTTP one: {:?}", crate::text::shorten(&location))
+    })
+}

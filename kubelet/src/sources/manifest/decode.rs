@@ -1,0 +1,235 @@
+//! Bytes to pods: the formats, the kinds, and which document a problem belongs to.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter, UserMessageFormatter};
+
+use super::field::Field;
+use super::locate::Locator;
+use super::validate::Objection;
+use super::{defaults, references, validate};
+use crate::sources::{NodeName, Problem, ProblemKind, Source};
+
+/// Where a manifest came from. It goes into the UIDs of its pods and into the problems found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin<'a> {
+    /// A file, by its path.
+    File(&'a Path),
+    /// A URL.
+    Url(&'a str),
+}
+
+impl Origin<'_> {
+    /// The source that reads from such places.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        match self {
+            Self::File(_) => Source::File,
+            Self::Url(_) => Source::Http,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Url(url) => (*url).to_owned(),
+        }
+    }
+}
+
+/// What a manifest holds.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// The good pods, with the kubelet's defaults applied, in the order of the manifest.
+    pub pods: Vec<Pod>,
+    /// What was wrong with the others.
+    pub problems: Vec<Problem>,
+}
+
+/// Decodes a manifest into pods of `node`, as the [module](super) describes.
+///
+/// Bytes without a single document (none at all, or comments only) are a problem too.
+///
+/// # Complexity
+/// Linear in the length of `bytes`; deep nesting, alias bombs and the like are refused long before they cost memory.
+///
+/// # Examples
+/// ```
+/// use std::path::Path;
+/// use pod_index_kubelet::sources::{NodeName, manifest::{self, Origin}};
+///
+/// let bytes = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},
+///                  "spec":{"containers":[{"name":"web","image":"nginx"}]}}"#;
+/// let decoded = manifest::decode(bytes, Origin::File(Path::new("/pods/web.json")), &NodeName::new("n1"));
+/// assert!(decoded.problems.is_empty());
+/// assert_eq!(decoded.pods[0].metadata.name.as_deref(), Some("web-n1"));
+/// ```
+///
+/// Kubelet: `tryDecodeSinglePod`, `tryDecodePodList` (`pkg/kubelet/config/common.go`).
+#[doc(alias = "tryDecodeSinglePod")]
+#[doc(alias = "tryDecodePodList")]
+#[must_use]
+pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
+    let mut decoding =
+        Decoding { bytes, origin, node, locator: None, unlisted: 0, decoded: Decoded::default() };
+    decoding.run();
+    decoding.summarize_the_rest();
+    decoding.decoded
+}
+
+/// The most problems that are told of one manifest: ten megabytes of nonsense must not become a gigabyte of messages.
+const MOST_PROBLEMS: usize = 16;
+
+/// A `Pod`, a `PodList`, or something that is neither.
+///
+/// Not k8s-openapi's own `Pod`: that one takes a missing `kind` for a pod, and refuses a list.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Document {
+    api_version: Option<String>,
+    kind: Option<String>,
+    metadata: Option<ObjectMeta>,
+    spec: Option<PodSpec>,
+    status: Option<PodStatus>,
+    items: Option<Vec<Document>>,
+}
+
+struct Decoding<'a> {
+    bytes: &'a [u8],
+    origin: Origin<'a>,
+    node: &'a NodeName,
+    /// Made when the first problem needs a line.
+    locator: Option<Locator>,
+    /// Problems beyond [`MOST_PROBLEMS`].
+    unlisted: usize,
+    decoded: Decoded,
+}
+
+impl Decoding<'_> {
+    fn run(&mut self) {
+        // As in Go's `hasJSONPrefix`. What JSON refuses may still be a YAML flow mapping.
+        let json = self.bytes.trim_ascii_start().starts_with(b"{");
+        if json && let Ok(document) = serde_json::from_slice(self.bytes) {
+            return self.document(document, 0);
+        }
+        let mut reader = self.bytes;
+        let mut documents = 0;
+        for document in serde_saphyr::read_with_options(&mut reader, options()) {
+            match document {
+                Ok(document) => self.document(document, documents),
+                Err(error) => self.undecodable(&error),
+            }
+            documents += 1;
+        }
+        if documents == 0 {
+            self.problem(ProblemKind::Syntax, None, None, "holds no pod");
+        }
+    }
+
+    fn document(&mut self, document: Document, position: usize) {
+        let kind = document.kind.as_deref().unwrap_or_default();
+        let list = matches!(kind, "PodList" | "List") && self.origin.source() == Source::Http;
+        if kind != "Pod" && !list {
+            let message = match kind {
+                "" => "must be set, to Pod".to_owned(),
+                other => format!("must be Pod, not {}", crate::text::shorten(other)),
+            };
+            return self.refuse(ProblemKind::Syntax, position, &Field::new("kind"), &message);
+        }
+        match document.api_version.as_deref() {
+            Some("v1") => {}
+            None | Some("") => {
+                let field = Field::new("apiVersion");
+                return self.refuse(ProblemKind::Syntax, position, &field, "must be set, to v1");
+            }
+            Some(other) => {
+                let message = format!("must be v1, not {}", crate::text::shorten(other));
+                return self.refuse(ProblemKind::Syntax, position, &Field::new("apiVersion"), &message);
+            }
+        }
+        if !list {
+            return self.pod(document, position, &Field::default());
+        }
+        for (index, item) in document.items.unwrap_or_default().into_iter().enumerate() {
+            let base = Field::new("items").index(index);
+            // The items of a list may leave out what the list's own kind says.
+            if item.kind.as_deref().is_some_and(|kind| kind != "Pod") {
+                self.refuse(ProblemKind::Syntax, position, &base.name("kind"), "must be Pod");
+            } else {
+                self.pod(item, position, &base);
+            }
+        }
+    }
+
+    fn pod(&mut self, document: Document, position: usize, base: &Field) {
+        let mut pod = Pod {
+            metadata: document.metadata.unwrap_or_default(),
+            spec: document.spec,
+            status: document.status,
+        };
+        let mut objections = validate::before_defaults(&pod);
+        if objections.is_empty() {
+            defaults::apply(&mut pod, &self.origin, self.node);
+            objections = validate::after_defaults(&pod);
+            objections.extend(references::find(&pod));
+        }
+        for Objection { kind, field, message } in &objections {
+            self.refuse(*kind, position, &base.join(field), message);
+        }
+        if objections.is_empty() {
+            self.decoded.pods.push(pod);
+        }
+    }
+
+    fn undecodable(&mut self, error: &serde_saphyr::Error) {
+        let message = UserMessageFormatter.format_message(error).into_owned();
+        if self.is_full() {
+            return;
+        }
+        let place = error.location().map(|location| (location.line(), location.column()));
+        let field = place.and_then(|(line, column)| self.locator().field_at(line, column));
+        self.problem(ProblemKind::Syntax, place.map(|(line, _)| line), field, &message);
+    }
+
+    fn refuse(&mut self, kind: ProblemKind, document: usize, field: &Field, message: &str) {
+        if self.is_full() {
+            return;
+        }
+        let line = self.locator().line_of(document, field);
+        self.problem(kind, line, Some(field.to_string()), message);
+    }
+
+    fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {
+        self.decoded.problems.push(Problem::new(kind, self.origin.name(), line, field, message));
+    }
+
+    /// Asked before a problem is described. If so, it is counted.
+    fn is_full(&mut self) -> bool {
+        let full = self.decoded.problems.len() >= MOST_PROBLEMS;
+        self.unlisted += usize::from(full);
+        full
+    }
+
+    fn summarize_the_rest(&mut self) {
+        if self.unlisted > 0 {
+            let message = format!("and {} more problems", self.unlisted);
+            self.problem(ProblemKind::Invalid, None, None, &message);
+        }
+    }
+
+    fn locator(&mut self) -> &Locator {
+        self.locator.get_or_insert_with(|| Locator::new(self.bytes))
+    }
+}
+
+/// YAML as Go's `sigs.k8s.io/yaml` reads it. The budget against bombs is serde-saphyr's own.
+pub(super) fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}

@@ -1,0 +1,76 @@
+//! The kubelet's defaults for a pod from a manifest.
+
+use k8s_openapi::api::core::v1::{Pod, Toleration};
+
+use super::decode::Origin;
+use crate::fnv::Fnv128a;
+use crate::sources::{NodeName, clock};
+use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
+
+/// Kubelet: `applyDefaults` (`pkg/kubelet/config/common.go`).
+pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
+    // First of all: the UID is hashed over the pod as it was written.
+    let uid = match pod.metadata.uid.take() {
+        Some(uid) if !uid.is_empty() => uid,
+        _ => hashed_uid(pod, origin, node),
+    };
+    let metadata = &mut pod.metadata;
+    metadata.name = Some(node.pod_name(metadata.name.as_deref().unwrap_or_default()));
+    if metadata.namespace.as_deref().unwrap_or_default().is_empty() {
+        metadata.namespace = Some("default".to_owned());
+    }
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.clone());
+    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), origin.source().as_str().to_owned());
+    annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), clock::now());
+    metadata.uid = Some(uid);
+
+    let spec = pod.spec.get_or_insert_default();
+    spec.node_name = Some(node.as_str().to_owned());
+    if let Origin::File(_) = origin {
+        tolerate_no_execute(spec.tolerations.get_or_insert_default());
+    }
+    pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
+}
+
+/// 32 hex digits over the pod, and over the place it was read from, so that one manifest on two nodes is two pods
+/// (k/k#87461).
+fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
+    let mut hasher = Fnv128a::new();
+    // Neither the hasher nor the pod can fail: the one takes every byte, the other's maps have strings for keys.
+    let _ = serde_json::to_writer(&mut hasher, pod);
+    match origin {
+        Origin::File(path) => {
+            hasher.update(b"host:");
+            hasher.update(node.as_str().as_bytes());
+            hasher.update(b"file:");
+            hasher.update(path.as_os_str().as_encoded_bytes());
+        }
+        Origin::Url(url) => {
+            hasher.update(b"url:");
+            hasher.update(url.as_bytes());
+        }
+    }
+    format!("{:032x}", hasher.digest())
+}
+
+/// So that node problems do not evict what the node itself runs.
+///
+/// Kubelet: `AddOrUpdateTolerationInPod` (`pkg/apis/core/helper/helpers.go`).
+fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {
+    let toleration = Toleration {
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoExecute".to_owned()),
+        ..Toleration::default()
+    };
+    let same = |other: &&mut Toleration| {
+        other.operator == toleration.operator
+            && other.effect == toleration.effect
+            && other.key.as_deref().unwrap_or_default().is_empty()
+            && other.value.as_deref().unwrap_or_default().is_empty()
+    };
+    match tolerations.iter_mut().find(same) {
+        Some(other) => *other = toleration,
+        None => tolerations.push(toleration),
+    }
+}

@@ -1,0 +1,44 @@
+//! From the bytes of a manifest to pods as the kubelet would run them.
+//!
+//! This room knows YAML, JSON, the kubelet's defaults and its validation. It must not know files or sockets: it is
+//! given bytes and told where they came from.
+//!
+//! # Accepted
+//! YAML or JSON; in YAML any number of documents, of which each must be a `v1` `Pod`. A URL may also serve a
+//! `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are ignored, `<<`
+//! merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two equal keys counts.
+//!
+//! It is more lenient than the kubelet in one thing: where YAML has a bare number or word and the field is a string
+//! (`value: 1`), the kubelet refuses the pod, and here the text is taken as it stands.
+//!
+//! # Defaults
+//! | field | becomes |
+//! |---|---|
+//! | `metadata.uid` | if absent, 32 hex digits hashed over the pod, the node and the file's path; or over the pod and the URL |
+//! | `metadata.name` | `<name>-<node name in lower case>` |
+//! | `metadata.namespace` | `default` if absent |
+//! | `spec.nodeName` | the node |
+//! | `spec.tolerations` | from files: also `operator: Exists, effect: NoExecute` |
+//! | `status.phase` | `Pending` |
+//! | annotation `kubernetes.io/config.hash` | the UID, even an explicit one |
+//! | annotation `kubernetes.io/config.source` | `file` or `http` |
+//! | annotation `kubernetes.io/config.seen` | the time of reading, RFC 3339 |
+//!
+//! Unlike the kubelet, the API's own defaults (`restartPolicy`, `dnsPolicy`, `imagePullPolicy` and so on) are not filled
+//! in: nothing here runs the pod, and they would only hide what the manifest says.
+//!
+//! # Refused
+//! What the API server's validation would refuse of names, labels, annotations, containers, ports and volumes;
+//! every reference to an object of the API server; and, unlike the kubelet, a manifest that calls itself a mirror
+//! pod: the kubelet would index it as a mirror, never run it, and try to delete it every two seconds.
+
+mod decode;
+mod defaults;
+mod field;
+mod locate;
+#[doc(hidden)]
+pub mod names;
+mod references;
+mod validate;
+
+pub use decode::{Decoded, Origin, decode};

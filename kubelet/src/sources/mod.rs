@@ -1,0 +1,72 @@
+//! Where pods come from: a manifest directory, a URL, the API server; and the merge of what they say.
+//!
+//! This room knows manifests, files, HTTP and the kubelet's rules for them. It must not know of the index's insides
+//! or of the agent: each source is usable alone, as a stream of [`SourceUpdate`]s that an embedder drives into a
+//! writer of its own.
+//!
+//! Data flows one way:
+//!
+//! ```text
+//! file ─┐
+//! http ─┼─> SourceUpdate ─> merge ─> operations in the kubelet's order ─> Writer
+//! api  ─┘
+//! ```
+//!
+//! # From sources to an index
+//! ```
+//! use futures_util::StreamExt;
+//! use futures_util::stream::select;
+//! use pod_index_kubelet::sources::file::FileSource;
+//! use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
+//! use pod_index_kubelet::sources::{Merge, NodeName, Source};
+//!
+//! # fn main() -> Result<(), pod_index_kubelet::sources::Problem> {
+//! let node = NodeName::new("node-1");
+//! let files = FileSource::new("/etc/kubernetes/manifests", node.clone());
+//! let url = HttpSource::new(HttpConfig::new("http://localhost:8000/pods")?, node)?;
+//! let mut updates = select(
+//!     files.map(|update| (Source::File, update)),
+//!     url.map(|update| (Source::Http, update)),
+//! );
+//!
+//! let mut merge = Merge::new([Source::File, Source::Http]);
+//! let (mut writer, _reader) = pod_index::new();
+//! let follow = async move {
+//!     while let Some((source, update)) = updates.next().await {
+//!         let merged = merge.update(source, update);
+//!         for problem in &merged.problems {
+//!             eprintln!("{problem}");
+//!         }
+//!         let applied = writer.apply(merged.into_operations());
+//!         println!("generation {}, ready: {}", applied.generation, merge.all_sources_seen());
+//!     }
+//! };
+//! # drop(follow);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a static pod becomes
+//! A manifest is read as the kubelet reads it (`pkg/kubelet/config/common.go`); [`manifest`] lists each default.
+//! One thing cannot be the same: a UID that the manifest does not give. The kubelet hashes Go's in-memory form of the
+//! pod, which no other program can reproduce, so the UIDs here are as stable and as unique, but not the kubelet's.
+
+#[cfg(feature = "api-server")]
+pub mod api_server;
+mod clock;
+pub mod file;
+pub mod http;
+pub mod manifest;
+mod merge;
+mod node;
+mod pod;
+mod problem;
+mod status;
+mod update;
+
+pub use merge::{Merge, Merged};
+pub use node::NodeName;
+pub use pod::{Difference, SourcePod};
+pub use problem::{Problem, ProblemKind};
+pub use status::SourceStatus;
+pub use update::{Source, SourceUpdate};

@@ -1,0 +1,140 @@
+//! What the client makes of each answer, and what it may ask.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use pod_index::MirrorPodUid;
+use pod_index_kubelet::mirror::{
+    KubeMirrorClient, Kubelet, KubeletWatch, MirrorClient, MirrorErrorKind, Mirrored,
+};
+use serde_json::json;
+
+use crate::api_server::{ApiServer, Fault, Right, Verb, shipped};
+use crate::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod, strict_server};
+
+#[tokio::test]
+async fn the_client_says_what_became_of_each_request() {
+    let server = server().await;
+    let client = KubeMirrorClient::new(server.client(), NODE);
+    let pod = static_pod("web", 1);
+    let Ok(Mirrored::Created(uid)) = client.create_mirror_pod(&pod).await else { panic!("not created") };
+    assert_eq!(client.create_mirror_pod(&pod).await, Ok(Mirrored::Existed(uid.clone())));
+    let other = client.create_mirror_pod(&static_pod("web", 2)).await.unwrap_err();
+    assert_eq!(other.kind(), MirrorErrorKind::Taken);
+    let stored = server.object("pods", "default", "web-n1").unwrap();
+    let node = server.object("nodes", "", NODE).unwrap();
+    let owner = json!([{
+        "apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node["metadata"]["uid"], "controller": true,
+    }]);
+    assert_eq!(stored["metadata"]["ownerReferences"], owner);
+
+    let wrong = MirrorPodUid::from("another");
+    assert_eq!(client.delete_mirror_pod("web-n1_default", Some(&wrong)).await, Ok(false), "409");
+    assert_eq!(client.delete_mirror_pod("web-n1_default", Some(&uid)).await, Ok(true));
+    assert_eq!(client.delete_mirror_pod("web-n1_default", None).await, Ok(false), "404");
+    for name in ["barfoo", "bar_foo_foo", "", "bar_", "_foo"] {
+        let refused = client.delete_mirror_pod(name, None).await.unwrap_err();
+        assert_eq!(refused.kind(), MirrorErrorKind::Name, "{name}");
+    }
+    server.fail(Verb::Delete, Fault::Status(500));
+    let failed = client.delete_mirror_pod("web-n1_default", None).await.unwrap_err();
+    assert_eq!((failed.kind(), failed.pod()), (MirrorErrorKind::Request, "web-n1_default"));
+}
+
+/// It is no mirror any more, and to say that it is would be to delete and create without end.
+#[tokio::test]
+async fn a_mirror_that_a_finalizer_keeps_is_told_as_in_the_way() {
+    let server = server().await;
+    let client = KubeMirrorClient::new(server.client(), NODE);
+    let mut pod = k8s_openapi::api::core::v1::Pod::clone(&static_pod("web", 1));
+    pod.metadata.finalizers = Some(vec!["example.com/of-the-manifest".to_owned()]);
+    let Ok(Mirrored::Created(uid)) = client.create_mirror_pod(&pod).await else { panic!("not created") };
+    let mut stored = server.object("pods", "default", "web-n1").unwrap();
+    assert_eq!(stored["metadata"]["finalizers"], json!(null), "a manifest's are left out");
+
+    stored["metadata"]["finalizers"] = json!(["example.com/somebody"]);
+    server.put("pods", &stored);
+    let kept = client.delete_mirror_pod("web-n1_default", Some(&uid)).await.unwrap_err();
+    assert_eq!(kept.kind(), MirrorErrorKind::Taken);
+    assert!(kept.to_string().contains("finalizer"), "{kept}");
+    assert!(server.object("pods", "default", "web-n1").is_some(), "it lingers");
+    let refused = client.create_mirror_pod(&pod).await.unwrap_err();
+    assert_eq!(refused.kind(), MirrorErrorKind::Taken);
+}
+
+/// Where `NodeRestriction` does not look at it, nothing but its age makes the client ask for the node's UID again; and the
+/// garbage collector deletes what a node owns that is no more.
+#[tokio::test]
+async fn a_node_that_is_registered_anew_owns_the_mirrors_that_are_made_then() {
+    let server = ApiServer::start().await;
+    let register = || server.put("nodes", &json!({ "metadata": { "name": NODE } })).uid().to_owned();
+    let owner = |name: &str| {
+        let pod = server.object("pods", "default", &on_server(name)).unwrap();
+        pod["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap().to_owned()
+    };
+    let client = KubeMirrorClient::new(server.client(), NODE);
+    let hasty = KubeMirrorClient::new(server.client(), NODE).node_age(Duration::ZERO);
+    let first = register();
+    for (client, name) in [(&client, "a"), (&hasty, "b")] {
+        client.create_mirror_pod(&static_pod(name, 1)).await.unwrap();
+        assert_eq!(owner(name), first);
+    }
+    server.remove("nodes", "", NODE);
+    let second = register();
+    assert_ne!(first, second);
+    hasty.create_mirror_pod(&static_pod("c", 1)).await.unwrap();
+    assert_eq!(owner("c"), second);
+    let asked = server.requests(Verb::Get);
+    client.create_mirror_pod(&static_pod("d", 1)).await.unwrap();
+    assert_eq!(server.requests(Verb::Get), asked, "it is not asked for each mirror");
+}
+
+#[tokio::test]
+async fn a_node_is_not_asked_for_by_each_mirror_even_if_there_is_none_or_each_is_refused() {
+    let server = strict_server().await;
+    let client = KubeMirrorClient::new(server.client(), NODE);
+    let create_all = async || {
+        let (asked, started) = (server.requests(Verb::Get), Instant::now());
+        let mut kinds = Vec::new();
+        for number in 0..100 {
+            let refused = client.create_mirror_pod(&static_pod(&format!("p{number}"), 1)).await;
+            kinds.push(refused.unwrap_err().kind());
+        }
+        let asked = server.requests(Verb::Get) - asked;
+        assert!(asked <= 1 + started.elapsed().as_secs(), "{asked} times in {:?}", started.elapsed());
+        kinds
+    };
+    assert_eq!(create_all().await, [MirrorErrorKind::Node; 100]);
+    server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+    server.fail_always(Verb::Create, Fault::Status(403));
+    // That there is no node is believed for a while.
+    while create_all().await != [MirrorErrorKind::Refused; 100] {}
+    create_all().await;
+}
+
+#[tokio::test]
+async fn the_shipped_rights_are_all_needed_and_all_that_is_needed() {
+    let server = server().await;
+    // `server` refuses what is not granted, in this test as in the others; here all that is granted is used.
+    let mut watch = KubeletWatch::new(server.client(), NODE);
+    assert_eq!(watch.look().await.unwrap(), Kubelet::Absent);
+    let mut pods = manifests(&[("web", 1)]);
+    let agent = agent(&server, &pods).await;
+    pods.insert("web".to_owned(), 2);
+    agent.has(&pods);
+    mirrored(&server, &pods).await;
+    // Its name is taken by somebody whose pods the agent does not see.
+    server.put("pods", &plain(&on_server("taken"), "n2"));
+    pods.insert("taken".to_owned(), 1);
+    agent.has(&pods);
+    server.seen(Verb::Get, 3).await;
+    let granted = shipped("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]);
+    let asked = server.asked();
+    for right in &granted {
+        assert!(asked.iter().any(|asked| right.covers(asked)), "granted, and never asked for: {right:?}");
+    }
+    let kinds = |rights: BTreeSet<Right>| {
+        rights.into_iter().map(|right| (right.group, right.resource, right.verb)).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(kinds(granted), kinds(asked));
+}

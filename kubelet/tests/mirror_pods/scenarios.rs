@@ -1,0 +1,336 @@
+//! What goes wrong on a node, and that it is mended.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{MirrorPodUid, PodMeta};
+use pod_index_kubelet::mirror::{
+    MirrorClient, MirrorError, MirrorErrorKind, MirrorState, Mirrored, Mirrors, MirrorsStatus, WaitsFor,
+};
+use serde_json::json;
+
+use crate::api_server::{ApiServer, DEADLINE, Fault, Verb};
+use crate::support::{
+    Agent, NODE, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server, static_pod,
+    strict_server, told, uid, wanted,
+};
+
+#[tokio::test]
+async fn a_hundred_static_pods_take_a_hundred_creations_none_at_rest_and_two_requests_for_an_edit() {
+    let (server, started) = (server().await, Instant::now());
+    let names: Vec<_> = (0..100).map(|number| format!("p{number}")).collect();
+    let mut pods = manifests(&names.iter().map(|name| (name.as_str(), 1)).collect::<Vec<_>>());
+    let mut agent = agent(&server, &pods).await;
+    let counts = |server: &ApiServer| {
+        let gets = server.requests(Verb::Get);
+        let of_the_node = 1..=1 + started.elapsed().as_secs() / 10;
+        assert!(
+            of_the_node.contains(&gets),
+            "{gets}: one, and one more for each ten seconds in which it is needed"
+        );
+        [Verb::Create, Verb::Delete].map(|verb| server.requests(verb))
+    };
+    assert_eq!(counts(&server), [100, 0]);
+    agent.looks(2).await;
+    assert_eq!(counts(&server), [100, 0]);
+
+    pods.insert("p7".to_owned(), 2);
+    agent.has(&pods);
+    mirrored(&server, &pods).await;
+    agent.until("the count", |status| status.created == 101).await;
+    agent.rests(100).await;
+    assert_eq!(counts(&server), [101, 1]);
+    let status = agent.status.borrow().clone();
+    assert_eq!((status.deleted, status.failed), (1, 0));
+}
+
+#[tokio::test]
+async fn a_mirror_deleted_by_hand_comes_back() {
+    let server = server().await;
+    let pods = manifests(&[("web", 1), ("etcd", 1)]);
+    let _agent = agent(&server, &pods).await;
+    let before = uid(&server, "web");
+    server.remove("pods", "default", &on_server("web"));
+    mirrored(&server, &pods).await;
+    assert_ne!(uid(&server, "web"), before);
+}
+
+#[tokio::test]
+async fn a_mirror_that_is_being_deleted_is_replaced() {
+    let server = server().await;
+    let pods = manifests(&[("web", 1)]);
+    let mut agent = agent(&server, &pods).await;
+    let before = uid(&server, "web");
+    let mut terminating = server.object("pods", "default", &on_server("web")).unwrap();
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    server.put("pods", &terminating);
+    server.until("another", |server| mirrors(server).len() == 1 && uid(server, "web") != before).await;
+    agent.rests(1).await;
+    assert_eq!(server.requests(Verb::Delete), 1);
+}
+
+#[tokio::test]
+async fn a_static_pod_edited_while_the_server_is_away_is_mirrored_when_it_is_back() {
+    let server = server().await;
+    let mut pods = manifests(&[("web", 1), ("etcd", 1)]);
+    let mut agent = agent(&server, &pods).await;
+    server.refuse();
+    pods = manifests(&[("web", 2), ("new", 1)]);
+    agent.has(&pods);
+    agent
+        .until("a failure", |status| {
+            status.failed > 0 && status.pods.iter().any(|pod| pod.last_failure.is_some())
+        })
+        .await;
+    server.accept().await;
+    mirrored(&server, &pods).await;
+    agent.rests(2).await;
+}
+
+#[tokio::test]
+async fn an_agent_killed_between_delete_and_create_leaves_nothing_that_the_next_one_does_not_mend() {
+    let server = server().await;
+    let mut pods = manifests(&[("web", 1)]);
+    let agent_one = agent(&server, &pods).await;
+    server.fail_always(Verb::Create, Fault::Delay(2 * DEADLINE));
+    pods.insert("web".to_owned(), 2);
+    agent_one.has(&pods);
+    server.seen(Verb::Create, 2).await;
+    agent_one.kill().await;
+    assert_eq!(mirrors(&server), BTreeMap::new());
+    server.heal();
+    let _next = agent(&server, &pods).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_makes_no_second_mirror() {
+    let server = server().await;
+    server.fail(Verb::Create, Fault::DropAfter);
+    let pods = manifests(&[("web", 1)]);
+    let mut agent = agent(&server, &pods).await;
+    agent.until("the failure", |status| status.failed == 1).await;
+    agent.rests(1).await;
+    // Once, or twice: the index may know the mirror before the second attempt, which then would find it.
+    assert!(server.requests(Verb::Create) <= 2);
+    assert_eq!((server.requests(Verb::Delete), mirrors(&server)), (0, wanted(&pods)));
+}
+
+#[tokio::test]
+async fn two_agents_by_mistake_come_to_agree_on_the_same_manifests() {
+    let server = server().await;
+    let mut pods = manifests(&[("web", 1), ("etcd", 1), ("dns", 1)]);
+    let mut agents = [agent(&server, &pods).await, agent(&server, &pods).await];
+    pods.insert("web".to_owned(), 2);
+    for agent in &agents {
+        agent.has(&pods);
+    }
+    mirrored(&server, &pods).await;
+    for agent in &mut agents {
+        agent.rests(3).await;
+    }
+    mirrored(&server, &pods).await;
+    assert!(server.writes() <= 3 + 4, "one replacement each at most: {}", server.writes());
+}
+
+/// Each of them takes the other's mirror for a wrong one.
+#[tokio::test]
+async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
+    let server = server().await;
+    let hour = Duration::from_secs(3600);
+    let mut agents = [1, 2].map(|version| {
+        let agent = Agent::start_with(&server, mirrors_of(&server).contention(hour, hour));
+        agent.has(&manifests(&[("web", version), ("etcd", 1)]));
+        agent
+    });
+    for agent in &mut agents {
+        let contended = |status: &MirrorsStatus| {
+            let failure = told(status, "web").and_then(|web| web.last_failure.as_ref());
+            failure.is_some_and(|failure| failure.kind == MirrorErrorKind::Contended)
+        };
+        agent.until("a report", contended).await;
+    }
+    // One of them has its way for now, and the other waits.
+    let has_lost = |agent: &Agent| {
+        let status = agent.status.borrow().clone();
+        let web = told(&status, "web").unwrap();
+        let state = (web.state, web.waits_for, web.next_try.is_some());
+        assert!(
+            matches!(
+                state,
+                (MirrorState::WrongHash, Some(WaitsFor::Contention), true)
+                    | (MirrorState::InSync, None, false)
+            ),
+            "{web:?}"
+        );
+        web.state == MirrorState::WrongHash
+    };
+    for agent in &mut agents {
+        agent.looks(5).await;
+    }
+    let writes = server.writes();
+    for agent in &mut agents {
+        agent.looks(5).await;
+    }
+    assert_eq!(agents.each_ref().map(has_lost).iter().filter(|lost| **lost).count(), 1);
+    assert_eq!(server.writes(), writes, "nothing is written any more");
+    // What they agree on is not touched.
+    let etcd = agents.each_ref().map(|agent| told(&agent.status.borrow(), "etcd").unwrap().clone());
+    assert!(etcd.iter().all(|etcd| etcd.state == MirrorState::InSync && etcd.last_failure.is_none()));
+
+    // An edit is made at once, whoever else there is: of the last to lose, so that it has something to do.
+    let [one, two] = &mut agents;
+    let loser = if has_lost(one) { one } else { two };
+    let edited = manifests(&[("web", 3), ("etcd", 1)]);
+    loser.has(&edited);
+    mirrored(&server, &edited).await;
+}
+
+/// One agent's static pod is to the other, which has no such manifest, an orphan.
+#[tokio::test]
+async fn two_agents_of_which_one_lacks_a_manifest_come_to_rest_too() {
+    let server = server().await;
+    let hour = Duration::from_secs(3600);
+    let mut agents = [&[("web", 1)][..], &[]].map(|pods| {
+        let agent = Agent::start_with(&server, mirrors_of(&server).contention(hour, hour));
+        agent.has(&manifests(pods));
+        agent
+    });
+    agents[0].until("three creations", |status| status.created == 3).await;
+    for agent in &mut agents {
+        agent.looks(5).await;
+    }
+    let writes = server.writes();
+    for agent in &mut agents {
+        agent.looks(5).await;
+    }
+    assert_eq!(server.writes(), writes);
+    assert!(writes <= 6, "{writes}");
+}
+
+#[tokio::test]
+async fn a_request_that_takes_long_holds_back_no_other_pod() {
+    let server = server().await;
+    let mut pods = manifests(&[("web", 1)]);
+    let agent = agent(&server, &pods).await;
+    server.fail(Verb::Create, Fault::Delay(2 * DEADLINE));
+    pods.insert("slow".to_owned(), 1);
+    agent.has(&pods);
+    server.seen(Verb::Create, 2).await;
+    for version in 2..5 {
+        pods.insert("web".to_owned(), version);
+        agent.has(&pods);
+        let others = manifests(&[("web", version)]);
+        mirrored(&server, &others).await;
+    }
+    let status = agent.status.borrow().clone();
+    assert_eq!(told(&status, "slow").unwrap().waits_for, Some(WaitsFor::Answer));
+    assert_eq!((status.failed, server.requests(Verb::Create)), (0, 5), "it is still waited for");
+}
+
+/// A client that answers at once, and makes nothing.
+#[derive(Clone, Default)]
+struct Refusing(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl MirrorClient for Refusing {
+    async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorError> {
+        *self.0.lock().unwrap().entry(pod.name().to_owned()).or_default() += 1;
+        Err(MirrorError::new(MirrorErrorKind::Refused, pod.name(), "no"))
+    }
+
+    async fn delete_mirror_pod(&self, _: &str, _: Option<&MirrorPodUid>) -> Result<bool, MirrorError> {
+        unreachable!("there is none")
+    }
+}
+
+#[tokio::test]
+async fn pods_that_fail_all_the_time_keep_no_other_from_its_turn() {
+    let client = Refusing::default();
+    // No wait at all: whoever has failed may be tried again at once, and is.
+    let mirrors = Mirrors::new(client.clone(), NODE).backoff(Duration::ZERO, Duration::ZERO);
+    let pods = (0..100).map(|number| Pod::clone(&static_pod(&format!("p{number}"), 1)));
+    let mut agent = Agent::of_fixed_index(mirrors, pods);
+    agent.until("a thousand attempts", |status| status.failed >= 1_000).await;
+    let tried = client.0.lock().unwrap().clone();
+    assert_eq!(tried.len(), 100);
+    let (least, most) = (tried.values().min().unwrap(), tried.values().max().unwrap());
+    assert!(most - least <= 2, "{tried:?}");
+}
+
+#[tokio::test]
+async fn an_edited_manifest_is_tried_at_once_whatever_became_of_the_version_before() {
+    let server = server().await;
+    let hour = Duration::from_secs(3600);
+    let mut agent = Agent::start_with(&server, mirrors_of(&server).backoff(hour, hour));
+    server.fail(Verb::Create, Fault::Status(422));
+    agent.has(&manifests(&[("web", 1)]));
+    let waits = |status: &MirrorsStatus| {
+        told(status, "web").is_some_and(|web| web.waits_for == Some(WaitsFor::BackOff))
+    };
+    agent.until("a refusal", waits).await;
+    agent.looks(2).await;
+    assert_eq!(server.requests(Verb::Create), 1, "this version waits");
+    let edited = manifests(&[("web", 2)]);
+    agent.has(&edited);
+    mirrored(&server, &edited).await;
+    agent.rests(1).await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_five_seconds_is_not_asked_twice() {
+    let server = server().await;
+    server.fail_always(Verb::Create, Fault::Delay(Duration::from_secs(5)));
+    let pods = manifests(&[("web", 1), ("etcd", 1)]);
+    let _agent = agent(&server, &pods).await;
+    assert_eq!(server.writes(), 2);
+}
+
+#[tokio::test]
+async fn a_node_that_is_unknown_is_waited_for_and_one_registered_anew_is_believed() {
+    let server = strict_server().await;
+    let mut pods = manifests(&[("web", 1)]);
+    let mut agent = Agent::start(&server);
+    agent.has(&pods);
+    agent
+        .until("a report", |status| {
+            let error = status.pods.first().and_then(|pod| pod.last_failure.as_ref());
+            error.is_some_and(|error| error.message.contains(r#"the node "n1" is unknown to the API server"#))
+        })
+        .await;
+    server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+    mirrored(&server, &pods).await;
+
+    server.remove("nodes", "", NODE);
+    server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+    pods.insert("new".to_owned(), 1);
+    agent.has(&pods);
+    mirrored(&server, &pods).await;
+    agent.rests(2).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_neither_hurries_nor_delays_another_try() {
+    let server = server().await;
+    server.fail(Verb::Create, Fault::Status(500));
+    let day = Arc::new(AtomicU64::new(20_000));
+    let clock = Arc::clone(&day);
+    let clock = move || UNIX_EPOCH + Duration::from_secs(24 * 3600 * clock.load(Relaxed));
+    let wait = Duration::from_secs(20);
+    let mirrors = mirrors_of(&server).backoff(wait, wait).clock(clock);
+    let started = Instant::now();
+    let mut agent = Agent::of_fixed_index(mirrors, [Pod::clone(&static_pod("web", 1))]);
+    agent.until("the failure", |status| status.failed == 1).await;
+    day.store(30_000, Relaxed);
+    agent.looks(3).await;
+    let told = agent.status.borrow().pods[0].clone();
+    assert_eq!(told.waits_for, Some(WaitsFor::BackOff));
+    let since = told.next_try.unwrap().duration_since(UNIX_EPOCH).unwrap();
+    assert_eq!(since.as_secs() / (24 * 3600), 30_000, "told by the clock that everybody reads now");
+    day.store(10_000, Relaxed);
+    agent.until("another try", |status| status.created == 1).await;
+    // The wait is shortened at random, by a half at the most.
+    assert!(started.elapsed() >= wait / 2, "{:?}", started.elapsed());
+    assert_eq!(server.requests(Verb::Create), 2);
+}

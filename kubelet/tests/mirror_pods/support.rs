@@ -1,0 +1,246 @@
+//! An agent in this process: an index fed with manifests and with the API server's pods, and what keeps its mirrors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, UNIX_EPOCH};
+
+use futures_util::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, Reader};
+use pod_index_kubelet::mirror::{
+    KubeMirrorClient, MirrorClient, MirrorState, MirrorStatus, Mirrors, MirrorsStatus, WaitsFor,
+};
+use pod_index_kubelet::sources::api_server::ApiServer as PodsOfServer;
+use pod_index_kubelet::sources::manifest::{self, Origin};
+use pod_index_kubelet::sources::{Merge, NodeName, Source, SourceUpdate};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::api_server::{ApiServer, DEADLINE, shipped};
+
+pub const NODE: &str = "n1";
+pub const QUICK: Duration = Duration::from_millis(20);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A manifest directory: versions of static pods, by name.
+pub type Manifests = BTreeMap<String, u64>;
+
+/// A static pod as the file source makes it. Each version has another hash.
+pub fn static_pod(name: &str, version: u64) -> Arc<Pod> {
+    let text = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: 'i:{version}'}}]}}}}"
+    );
+    let path = format!("/manifests/{name}.yaml");
+    let decoded = manifest::decode(text.as_bytes(), Origin::File(Path::new(&path)), &NodeName::new(NODE));
+    assert!(decoded.problems.is_empty(), "{:?}", decoded.problems);
+    Arc::new(decoded.pods.into_iter().next().unwrap())
+}
+
+pub fn on_server(name: &str) -> String {
+    format!("{name}-{NODE}")
+}
+
+/// What keeps the mirrors, in a hurry, and with a clock that no two looks find right.
+pub fn mirrors_of(server: &ApiServer) -> Mirrors<KubeMirrorClient> {
+    let mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
+    let looks = AtomicUsize::new(0);
+    let jumping = move || UNIX_EPOCH + DAY * [20_000, 0, 40_000, 19_999][looks.fetch_add(1, Relaxed) % 4];
+    let mirrors = mirrors.backoff(QUICK, 4 * QUICK).contention(QUICK, 4 * QUICK);
+    mirrors.period(5 * QUICK).clock(jumping)
+}
+
+/// An agent: an index fed with manifests and with the API server's pods, and what keeps its mirrors.
+pub struct Agent {
+    manifests: mpsc::UnboundedSender<Manifests>,
+    pub status: watch::Receiver<MirrorsStatus>,
+    reader: Reader<Pod>,
+    /// Counts what has been applied to the index.
+    steps: watch::Receiver<u64>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Agent {
+    pub fn start(server: &ApiServer) -> Self {
+        Self::start_with(server, mirrors_of(server))
+    }
+
+    pub fn start_with(server: &ApiServer, mirrors: Mirrors<impl MirrorClient + 'static>) -> Self {
+        let (manifests, mut changed_manifests) = mpsc::unbounded_channel::<Manifests>();
+        let (mut writer, reader) = pod_index::new();
+        let (seen, sources_seen) = watch::channel(false);
+        let (stepped, steps) = watch::channel(0_u64);
+        let source = PodsOfServer::new(server.client()).backoff(QUICK, 4 * QUICK);
+        let mut pods = source.node(&NodeName::new(NODE)).pods();
+        let feed = async move {
+            let mut merge = Merge::new([Source::File, Source::Api]);
+            loop {
+                let merged = tokio::select! {
+                    Some(update) = pods.next() => merge.update(Source::Api, update),
+                    Some(manifests) = changed_manifests.recv() => {
+                        let pods = manifests.iter().map(|(name, version)| static_pod(name, *version));
+                        merge.update(Source::File, SourceUpdate::Set(pods.collect()))
+                    }
+                };
+                assert_eq!(writer.apply(merged.into_operations()).refused, []);
+                seen.send_replace(merge.all_sources_seen());
+                stepped.send_modify(|steps| *steps += 1);
+            }
+        };
+        let status = mirrors.status();
+        let changes = stream::unfold(steps.clone(), async |mut steps| {
+            steps.changed().await.ok()?;
+            Some(((), steps))
+        });
+        let keep = mirrors.run(reader.clone(), sources_seen, changes);
+        Self { manifests, status, reader, steps, tasks: vec![tokio::spawn(feed), tokio::spawn(keep)] }
+    }
+
+    /// One whose index holds these pods, and never anything else.
+    pub fn of_fixed_index(
+        mirrors: Mirrors<impl MirrorClient + 'static>,
+        pods: impl IntoIterator<Item = Pod>,
+    ) -> Self {
+        Self::of_seen_index(mirrors, pods, watch::channel(true).1)
+    }
+
+    /// And it is told in this way whether all sources were seen.
+    pub fn of_seen_index(
+        mirrors: Mirrors<impl MirrorClient + 'static>,
+        pods: impl IntoIterator<Item = Pod>,
+        sources_seen: watch::Receiver<bool>,
+    ) -> Self {
+        let (mut writer, reader) = pod_index::new();
+        assert_eq!(writer.set_pods(pods).refused, []);
+        let status = mirrors.status();
+        let keep = mirrors.run(reader.clone(), sources_seen, stream::pending());
+        let keep = async move {
+            let _kept = writer;
+            keep.await;
+        };
+        let (manifests, steps) = (mpsc::unbounded_channel().0, watch::channel(0).1);
+        Self { manifests, status, reader, steps, tasks: vec![tokio::spawn(keep)] }
+    }
+
+    pub fn has(&self, manifests: &Manifests) {
+        self.manifests.send(manifests.clone()).unwrap();
+    }
+
+    /// Dies as if it were killed, whatever it was doing.
+    pub async fn kill(mut self) {
+        for task in self.tasks.drain(..) {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
+    pub async fn until(&mut self, what: &str, holds: impl FnMut(&MirrorsStatus) -> bool) {
+        let came = tokio::time::timeout(DEADLINE, self.status.wait_for(holds)).await;
+        let came = came.is_ok_and(|status| status.is_ok());
+        assert!(came, "never came: {what}; {:?}", *self.status.borrow());
+    }
+
+    /// Waits until its index has a pod of this name.
+    pub async fn knows(&mut self, name: &str) {
+        let reader = &self.reader;
+        let knows = self.steps.wait_for(|_| reader.load().pod_by_name("default", name).is_some());
+        let came = tokio::time::timeout(DEADLINE, knows).await;
+        assert!(came.is_ok_and(|steps| steps.is_ok()), "never came: {name}");
+    }
+
+    /// Waits until it has looked so many times more, and nothing that it then began is under way.
+    pub async fn looks(&mut self, more: u64) {
+        let passes = self.status.borrow().passes;
+        let is_idle = |status: &MirrorsStatus| {
+            status.pods.iter().all(|pod| !matches!(pod.waits_for, Some(WaitsFor::Answer | WaitsFor::Turn)))
+        };
+        self.until("another look", |status| status.passes >= passes + more && is_idle(status)).await;
+    }
+
+    /// Waits until it sees that all is in order.
+    pub async fn rests(&mut self, pods: usize) {
+        let in_order = |status: &MirrorsStatus| {
+            status.pods.len() == pods && status.pods.iter().all(|pod| pod.state == MirrorState::InSync)
+        };
+        self.until("all in order", in_order).await;
+    }
+}
+
+/// What is said of this static pod.
+pub fn told<'a>(status: &'a MirrorsStatus, name: &str) -> Option<&'a MirrorStatus> {
+    let full_name = format!("{}_default", on_server(name));
+    status.pods.iter().find(|pod| pod.full_name == full_name)
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// A server that lets its client do no more than a node may, nor more than the shipped RBAC files grant.
+pub async fn strict_server() -> ApiServer {
+    let server = ApiServer::start().await;
+    server.restrict_to_node(NODE);
+    server.grant(shipped("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]));
+    server
+}
+
+/// Such a server, and it knows the node.
+pub async fn server() -> ApiServer {
+    let server = strict_server().await;
+    server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+    server
+}
+
+pub fn manifests(pods: &[(&str, u64)]) -> Manifests {
+    pods.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
+}
+
+pub async fn agent(server: &ApiServer, pods: &Manifests) -> Agent {
+    let mut agent = Agent::start(server);
+    agent.has(pods);
+    mirrored(server, pods).await;
+    agent.rests(pods.len()).await;
+    agent
+}
+
+/// Mirrors of the node on the server that are there to stay: name and hash.
+pub fn mirrors(server: &ApiServer) -> BTreeMap<String, String> {
+    let pods = server.objects("pods").into_iter();
+    let pods =
+        pods.filter(|pod| pod["spec"]["nodeName"] == NODE && pod["metadata"]["deletionTimestamp"].is_null());
+    let mirrors = pods.filter_map(|pod| {
+        let hash = pod["metadata"]["annotations"][CONFIG_MIRROR_ANNOTATION].as_str()?.to_owned();
+        Some((pod["metadata"]["name"].as_str()?.to_owned(), hash))
+    });
+    mirrors.collect()
+}
+
+pub fn wanted(pods: &Manifests) -> BTreeMap<String, String> {
+    let pods = pods.iter().map(|(name, version)| static_pod(name, *version));
+    pods.map(|pod| (pod.name().to_owned(), pod.annotation(CONFIG_HASH_ANNOTATION).unwrap().to_owned()))
+        .collect()
+}
+
+/// Waits until the mirrors on the server are those of these static pods.
+pub async fn mirrored(server: &ApiServer, pods: &Manifests) {
+    let wanted = wanted(pods);
+    server.until("the mirrors", |server| mirrors(server) == wanted).await;
+}
+
+pub fn uid(server: &ApiServer, name: &str) -> String {
+    server.object("pods", "default", &on_server(name)).unwrap()["metadata"]["uid"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+pub fn plain(name: &str, node: &str) -> Value {
+    json!({
+        "metadata": { "namespace": "default", "name": name },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "other" }] },
+    })
+}

@@ -1,0 +1,174 @@
+//! What is in a Secret is told by nothing: no log line of any level, no debug output, no error, no status. A canary sits in
+//! Secrets that are good, and in answers that cannot be read; then everything that was said is searched for it, in every
+//! form in which bytes are printed.
+#![cfg(feature = "api-server")]
+
+use pod_index_test_support::api_server;
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api_server::{ApiServer, DEADLINE, Verb};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::references::{GetErrorKind, Options, SecretManager, Strategy};
+use serde_json::{Value, json};
+use tracing_subscriber::filter::LevelFilter;
+
+const CANARY: &str = "canary-in-a-coal-mine";
+const IN_BASE64: &str = "Y2FuYXJ5LWluLWEtY29hbC1taW5l";
+
+/// Every spelling that a log line, a derive of `Debug` or an error of serde could give it.
+fn spellings() -> Vec<String> {
+    let bytes: Vec<_> = CANARY.bytes().map(|byte| byte.to_string()).collect();
+    let hex = CANARY.bytes().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    vec![CANARY.to_owned(), IN_BASE64.to_owned(), bytes.join(", "), bytes.join(","), hex]
+}
+
+fn tells(text: &str) -> bool {
+    spellings().iter().any(|spelling| text.contains(spelling))
+}
+
+/// All that is logged, whoever logs it.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn secret(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "ns", "name": name },
+        "data": { "k": IN_BASE64 }, "stringData": { "k": CANARY },
+    })
+}
+
+/// Answers that break the decoder at, before and after the canary.
+fn unreadable() -> Vec<Value> {
+    let mut broken = Vec::new();
+    for (field, value) in [
+        ("data", json!(CANARY)),
+        ("data", json!({ "k": [IN_BASE64, CANARY] })),
+        ("data", json!({ "k": format!("{CANARY}!") })),
+        ("immutable", json!(CANARY)),
+        ("stringData", json!([CANARY])),
+        ("kind", json!(CANARY)),
+        ("type", json!({ "k": CANARY })),
+    ] {
+        let mut secret = secret(&format!("broken-{}", broken.len()));
+        secret[field] = value;
+        broken.push(secret);
+    }
+    broken
+}
+
+fn pod(names: &[String]) -> Pod {
+    let volumes: Vec<_> =
+        names.iter().map(|name| json!({ "name": name, "secret": { "secretName": name } })).collect();
+    let pod = json!({
+        "metadata": { "namespace": "ns", "name": "p", "uid": "u1" }, "spec": { "containers": [], "volumes": volumes },
+    });
+    serde_json::from_value(pod).unwrap()
+}
+
+#[tokio::test]
+async fn nothing_that_is_said_tells_what_is_in_a_secret() {
+    let log = Log::default();
+    let writer = log.clone();
+    let lines =
+        tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(move || writer.clone());
+    lines.init();
+
+    let server = ApiServer::start().await;
+    server.put("secrets", &secret("good"));
+    let broken = unreadable();
+    let names: Vec<String> = ["good".to_owned()]
+        .into_iter()
+        .chain((0..broken.len()).map(|number| format!("broken-{number}")))
+        .collect();
+    server.put_all("secrets", broken);
+
+    let mut said = String::new();
+    for strategy in [Strategy::Watch, Strategy::Cache, Strategy::Get] {
+        let options = Options::default()
+            .strategy(strategy)
+            .backoff(Duration::from_millis(1), Duration::from_millis(10));
+        let secrets = SecretManager::new(server.client(), options.first_sync(Duration::from_secs(5)));
+        secrets.register_pod(&pod(&names));
+        let good = secrets.get("ns", "good").await.unwrap();
+        assert_eq!(good.data.as_ref().unwrap()["k"].0, CANARY.as_bytes(), "it is there");
+        writeln!(said, "{good:?} {good:#?} {:?}", Some(&good)).unwrap();
+        for name in &names[1..] {
+            let secrets = SecretManager::new(
+                server.client(),
+                Options::default().strategy(strategy).first_sync(Duration::ZERO),
+            );
+            secrets.register_pod(&pod(&names));
+            let lists = server.requests(Verb::List);
+            if strategy == Strategy::Watch {
+                // The answers have come, and have been stumbled upon.
+                server.seen(Verb::List, lists + 1).await;
+            }
+            let error = secrets.get("ns", name).await.unwrap_err();
+            assert_ne!(error.kind(), GetErrorKind::NotFound);
+            writeln!(said, "{error} {error:?} {error:#?}").unwrap();
+        }
+        // A good one that turns bad under a watch.
+        let mut bad = secret("good");
+        bad["data"] = json!(CANARY);
+        server.put("secrets", &bad);
+        if strategy == Strategy::Watch {
+            let stumbled = async {
+                while !contains(&log, "cannot be decoded") {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(DEADLINE, stumbled).await.unwrap();
+        }
+        writeln!(said, "{:?} {:?}", secrets.get("ns", "good").await, secrets.cached("ns", "good")).unwrap();
+        writeln!(
+            said,
+            "{secrets:?} {:?} {}",
+            secrets.status(),
+            serde_json::to_string(&secrets.status()).unwrap()
+        )
+        .unwrap();
+        server.put("secrets", &secret("good"));
+    }
+    assert!(said.contains("cannot be decoded"), "{said}");
+    assert!(!tells(&said), "{said}");
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("TRACE") && log.contains("cannot be followed"), "the log is taken down");
+    let leak = log.lines().find(|line| tells(line));
+    assert_eq!(leak, None);
+}
+
+fn contains(log: &Log, text: &str) -> bool {
+    String::from_utf8_lossy(&log.0.lock().unwrap()).contains(text)
+}
+
+#[test]
+fn the_search_finds_a_canary_in_each_form() {
+    let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(secret("good")).unwrap();
+    for leak in
+        [format!("{secret:?}"), serde_json::to_string(&secret).unwrap(), format!("{:?}", CANARY.as_bytes())]
+    {
+        assert!(tells(&leak), "{leak}");
+    }
+    let error =
+        serde_json::from_value::<k8s_openapi::api::core::v1::Secret>(unreadable()[0].clone()).unwrap_err();
+    assert!(tells(&error.to_string()), "serde quotes what it stumbles upon: {error}");
+}

@@ -1,0 +1,131 @@
+//! Who reads an object that has come waits for nobody: not for a registration that stands still in the middle of its
+//! work, with the lock of all registrations in its hand.
+//!
+//! Whoever would wait here waits for ever, so the deadlines may be generous.
+#![cfg(feature = "api-server")]
+
+use pod_index_test_support::api_server;
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use api_server::ApiServer;
+use k8s_openapi::api::core::v1::Secret;
+use pod_index::{Change, PodMeta};
+use pod_index_kubelet::references::{Object, Options, ReferencingPod, SecretManager, Strategy};
+use serde_json::json;
+use tokio::runtime::Handle;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Long enough for what does not wait, on any machine that is not standing still itself.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// A pod that names one Secret, and may take its time to say so.
+struct Slow {
+    uid: &'static str,
+    halt: Option<Halt>,
+}
+
+struct Halt {
+    reached: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl PodMeta for Slow {
+    fn uid(&self) -> &str {
+        self.uid
+    }
+    fn name(&self) -> &str {
+        self.uid
+    }
+    #[expect(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    fn namespace(&self) -> &str {
+        "ns"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+impl ReferencingPod for Slow {
+    fn visit_secret_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str)) {
+        if let Some(halt) = &self.halt {
+            let _ = halt.reached.send(());
+            let _ = halt.go_on.lock().expect("nobody panicked").recv();
+        }
+        visit("a");
+    }
+    fn visit_config_map_names<'p>(&'p self, _: &mut dyn FnMut(&'p str)) {}
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+/// Does `work` on a thread of its own, which says when it is done.
+fn begin(work: impl FnOnce() + Send + 'static) -> Receiver<()> {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    is_done
+}
+
+/// Every way to read it, and again.
+fn read(secrets: &SecretManager, runtime: &Handle) -> Vec<Option<Object<Secret>>> {
+    let mut read = Vec::new();
+    for _ in 0..100 {
+        read.push(secrets.cached("ns", "a"));
+        read.push(runtime.block_on(secrets.get("ns", "a")).ok());
+    }
+    read
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_of_what_has_come_do_not_wait_for_a_registration_in_the_middle_of_its_work() {
+    for strategy in [Strategy::Watch, Strategy::Cache] {
+        let server = ApiServer::start().await;
+        let secret = json!({ "metadata": { "namespace": "ns", "name": "a" }, "data": { "k": "djE=" } });
+        server.put("secrets", &secret);
+        let options = Options::default().strategy(strategy).first_sync(DEADLINE);
+        let secrets = SecretManager::new(server.client(), options);
+        secrets.register_pod(&Slow { uid: "u1", halt: None });
+        let first = secrets.get("ns", "a").await.expect("it comes");
+
+        let (reached, is_reached) = mpsc::channel();
+        let (go_on, told) = mpsc::channel();
+        let halt = Halt { reached, go_on: Mutex::new(told) };
+        let registering = begin({
+            let secrets = secrets.clone();
+            let slow = Arc::new(Slow { uid: "u2", halt: Some(halt) });
+            // What many changes bring is asked for one by one while they are registered.
+            move || secrets.apply(&[Change::Added(&slow)])
+        });
+        is_reached.recv_timeout(DEADLINE).expect("the registration gets there");
+        let (sender, read) = mpsc::channel();
+        let reading = begin({
+            let (secrets, runtime) = (secrets.clone(), Handle::current());
+            move || sender.send(self::read(&secrets, &runtime)).expect("somebody wants it")
+        });
+        let is_read = reading.recv_timeout(DEADLINE).is_ok();
+        // That there is something to wait for: who registers does wait.
+        let other = begin({
+            let secrets = secrets.clone();
+            move || secrets.unregister_pod("nobody")
+        });
+        let waits = other.recv_timeout(MOMENT).is_err();
+        // It lets go before anything is said, so that a test that fails ends.
+        drop(go_on);
+        assert!(is_read, "{strategy:?}: the readers wait for who registers");
+        assert!(waits, "{strategy:?}: nobody held the lock, and this test has shown nothing");
+        let read = read.recv().expect("what was read");
+        let first = first.into_arc();
+        let is_first = |object: Object<Secret>| Arc::ptr_eq(&object.into_arc(), &first);
+        assert!(read.into_iter().all(|object| object.is_some_and(is_first)), "{strategy:?}");
+        registering.recv_timeout(DEADLINE).expect("the registration ends");
+        other.recv_timeout(DEADLINE).expect("the other one, too");
+        assert_eq!(secrets.status().pods, 2);
+    }
+}

@@ -1,0 +1,269 @@
+//! Real directories with everything in them that real directories have.
+
+mod sources_support;
+
+use std::fs;
+
+use pod_index::PodMeta;
+use pod_index_kubelet::sources::file::{self, Listing};
+use pod_index_kubelet::sources::{NodeName, ProblemKind};
+use sources_support::{Directory, manifest};
+
+fn list(directory: &Directory) -> Listing {
+    file::list(directory.path(), &NodeName::new("n1"))
+}
+
+fn names(listing: &Listing) -> Vec<&str> {
+    listing.pods.iter().map(PodMeta::name).collect()
+}
+
+fn problems(listing: &Listing) -> Vec<(ProblemKind, &str)> {
+    listing
+        .problems
+        .iter()
+        .map(|problem| (problem.kind(), problem.origin().rsplit('/').next().unwrap_or_default()))
+        .collect()
+}
+
+#[test]
+fn a_directory_is_listed_in_the_order_of_its_names() {
+    let directory = Directory::new();
+    directory.write("b.yaml", manifest("b"));
+    directory.write("a.json", r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#);
+    directory.write("c", format!("{}---\n{}", manifest("c1"), manifest("c2")));
+    let listing = list(&directory);
+    assert_eq!(names(&listing), ["a-n1", "b-n1", "c1-n1", "c2-n1"]);
+    assert_eq!(listing.problems, []);
+}
+
+#[test]
+fn a_single_file_is_a_source_too_whatever_it_is_called() {
+    let directory = Directory::new();
+    for name in ["web.yaml", ".hidden", "web.bak"] {
+        directory.write(name, manifest("web"));
+        let listing = file::list(directory.at(name), &NodeName::new("n1"));
+        assert_eq!((names(&listing), listing.problems.len()), (vec!["web-n1"], 0), "{name}");
+    }
+}
+
+#[test]
+fn a_bad_file_costs_nothing_but_itself() {
+    let directory = Directory::new();
+    directory.write("a.yaml", manifest("a"));
+    directory.write("b.yaml", "kind: [");
+    directory.write("c.yaml", "");
+    directory.write("d.yaml", manifest("D"));
+    directory.write("e.yaml", manifest("e"));
+    let listing = list(&directory);
+    assert_eq!(names(&listing), ["a-n1", "e-n1"]);
+    assert_eq!(
+        problems(&listing),
+        [(ProblemKind::Syntax, "b.yaml"), (ProblemKind::Syntax, "c.yaml"), (ProblemKind::Invalid, "d.yaml"),]
+    );
+}
+
+#[test]
+fn hidden_names_are_passed_over_silently_and_leftovers_with_a_word() {
+    let directory = Directory::new();
+    directory.write("web.yaml", manifest("web"));
+    directory.write(".web.yaml.swp", "binary");
+    directory.write("web.yaml~", manifest("old"));
+    directory.write("web.yaml.bak", manifest("bak"));
+    directory.write("web.yaml.rpmsave", manifest("rpm"));
+    let listing = list(&directory);
+    assert_eq!(names(&listing), ["web-n1"]);
+    assert_eq!(
+        problems(&listing),
+        [
+            (ProblemKind::Skipped, "web.yaml.bak"),
+            (ProblemKind::Skipped, "web.yaml.rpmsave"),
+            (ProblemKind::Skipped, "web.yaml~"),
+        ]
+    );
+}
+
+#[test]
+fn of_two_files_with_one_pod_the_later_counts_and_the_earlier_is_reported() {
+    let directory = Directory::new();
+    directory.write("a.yaml", manifest("web").replace("image: i", "image: a"));
+    directory.write("b.yaml", manifest("web").replace("image: i", "image: b"));
+    directory.write("c.yaml", manifest("other").replace("name: other", "name: other\n  uid: u"));
+    directory.write("d.yaml", manifest("another").replace("name: another", "name: another\n  uid: u"));
+    let listing = list(&directory);
+    assert_eq!(names(&listing), ["web-n1", "another-n1"]);
+    let image = listing.pods[0].spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
+    assert_eq!(image, Some("b"));
+    assert_eq!(problems(&listing), [(ProblemKind::Duplicate, "a.yaml"), (ProblemKind::Duplicate, "c.yaml")]);
+    assert_eq!(listing.problems[0].field(), Some("metadata.name"));
+    assert_eq!(listing.problems[1].field(), Some("metadata.uid"));
+    assert!(listing.problems[0].message().contains("b.yaml"), "{}", listing.problems[0]);
+
+    fs::remove_file(directory.at("b.yaml")).expect("removed");
+    assert_eq!(names(&list(&directory)), ["web-n1", "another-n1"]);
+}
+
+#[test]
+fn a_manifest_over_the_limit_is_refused() {
+    let directory = Directory::new();
+    let limit = 10 * 1024 * 1024;
+    let web = manifest("web");
+    let text = format!("{web}# {}", "x".repeat(limit - web.len() - 2));
+    assert_eq!(text.len(), limit);
+    directory.write("a.yaml", &text);
+    directory.write("b.yaml", text + "x");
+    let listing = list(&directory);
+    assert_eq!(names(&listing), ["web-n1"]);
+    assert_eq!(problems(&listing), [(ProblemKind::TooLarge, "b.yaml")]);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_an_empty_set_and_a_problem() {
+    let directory = Directory::new();
+    let listing = file::list(directory.at("nothing"), &NodeName::new("n1"));
+    assert_eq!((names(&listing), problems(&listing)), (vec![], vec![(ProblemKind::Missing, "nothing")]));
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_regular_file_is_never_opened() {
+        let directory = Directory::new();
+        directory.write("a.yaml", manifest("a"));
+        fs::create_dir(directory.at("b.d")).expect("a directory");
+        directory.write("b.d/b.yaml", manifest("b"));
+        // A FIFO without a writer: whoever opens it for reading hangs.
+        let status = Command::new("mkfifo").arg(directory.at("c.yaml")).status().expect("mkfifo");
+        assert!(status.success());
+        let _socket = UnixListener::bind(directory.at("d.yaml")).expect("a socket");
+        symlink("/dev/zero", directory.at("e.yaml")).expect("a link");
+        let listing = list(&directory);
+        assert_eq!(names(&listing), ["a-n1"]);
+        let messages: Vec<_> =
+            listing.problems.iter().map(pod_index_kubelet::sources::Problem::message).collect();
+        assert_eq!(
+            messages,
+            [
+                "passed over, because it is a directory",
+                "passed over, because it is a FIFO",
+                "passed over, because it is a socket",
+                "passed over, because it is a device",
+            ]
+        );
+        for single in ["c.yaml", "d.yaml", "e.yaml"] {
+            let listing = file::list(directory.at(single), &NodeName::new("n1"));
+            assert_eq!(problems(&listing), [(ProblemKind::Skipped, single)]);
+        }
+    }
+
+    #[test]
+    fn links_are_followed_and_dangling_ones_reported() {
+        let directory = Directory::new();
+        fs::create_dir(directory.at("..2026_11_21")).expect("a directory");
+        directory.write("..2026_11_21/web.yaml", manifest("web"));
+        symlink("..2026_11_21", directory.at("..data")).expect("a link");
+        symlink("..data/web.yaml", directory.at("web.yaml")).expect("a link");
+        symlink("nowhere", directory.at("dangling.yaml")).expect("a link");
+        let listing = list(&directory);
+        assert_eq!(names(&listing), ["web-n1"]);
+        assert_eq!(problems(&listing), [(ProblemKind::Unreadable, "dangling.yaml")]);
+        let uid = listing.pods[0].uid().to_owned();
+
+        // The path is what the link is called, not what it leads to.
+        fs::rename(directory.at("..2026_11_21"), directory.at("..2026_11_22")).expect("renamed");
+        fs::remove_file(directory.at("..data")).expect("removed");
+        symlink("..2026_11_22", directory.at("..data")).expect("a link");
+        assert_eq!(list(&directory).pods[0].uid(), uid);
+    }
+
+    #[test]
+    fn a_link_to_itself_is_unreadable_and_costs_nothing_else() {
+        let directory = Directory::new();
+        directory.write("a.yaml", manifest("a"));
+        symlink("b.yaml", directory.at("b.yaml")).expect("a link");
+        let listing = list(&directory);
+        assert_eq!(
+            (names(&listing), problems(&listing)),
+            (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
+        );
+        // Where a directory should be as well.
+        let listing = file::list(directory.at("b.yaml"), &NodeName::new("n1"));
+        assert_eq!(
+            (names(&listing), problems(&listing)),
+            (vec![], vec![(ProblemKind::Unreadable, "b.yaml")])
+        );
+        assert!(listing.problems[0].message().starts_with("cannot be listed: "), "{}", listing.problems[0]);
+    }
+}
+
+/// Rights are taken from one thread alone, which only Linux can.
+#[cfg(target_os = "linux")]
+mod rights {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use nix::unistd::{geteuid, setfsuid};
+
+    use super::*;
+
+    /// As long as this lives, its thread asks for files as somebody who has no rights over those of others.
+    struct Nobody;
+
+    impl Nobody {
+        const UID: u32 = 65534;
+
+        fn new() -> Self {
+            // Of whoever is not the super-user it changes nothing, nor need it.
+            setfsuid(Self::UID.into());
+            Self
+        }
+    }
+
+    impl Drop for Nobody {
+        fn drop(&mut self) {
+            setfsuid(geteuid());
+        }
+    }
+
+    fn allow(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_reported_be_it_a_file_or_a_directory() {
+        let directory = Directory::new();
+        directory.write("a.yaml", manifest("a"));
+        directory.write("b.yaml", manifest("b"));
+        allow(directory.path(), 0o755);
+        allow(&directory.at("a.yaml"), 0o644);
+        allow(&directory.at("b.yaml"), 0o000);
+        let list_as_nobody = || {
+            let _nobody = Nobody::new();
+            // The super-user's temporary directory may be closed to others, and then there is nothing to see.
+            fs::metadata(directory.path()).map(|_| list(&directory))
+        };
+        let listing = match list_as_nobody() {
+            Ok(listing) => listing,
+            Err(error) => {
+                eprintln!("NOT TESTED HERE: what may not be read: {}: {error}", directory.path().display());
+                return;
+            }
+        };
+        assert_eq!(
+            (names(&listing), problems(&listing)),
+            (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
+        );
+        allow(directory.path(), 0o000);
+        let listing = list_as_nobody();
+        allow(directory.path(), 0o700);
+        let listing = listing.expect("its parent has not changed");
+        assert_eq!(names(&listing), [""; 0]);
+        assert_eq!(listing.problems[0].kind(), ProblemKind::Unreadable);
+        assert_eq!(listing.problems[0].message(), "cannot be listed: Permission denied (os error 13)");
+    }
+}

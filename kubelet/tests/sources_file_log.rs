@@ -1,0 +1,79 @@
+//! What the file source logs.
+//!
+//! Alone in its process: whether a place in the code logs is worked out once, when it is first come to, and a test beside
+//! this one may come to it before there is a log.
+#![cfg(target_os = "linux")]
+
+mod sources_support;
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
+use sources_support::{Directory, manifest};
+
+/// Only a hang takes this long.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Polls, and expects no update, until the status is as wanted.
+async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) {
+    let mut status = source.status();
+    tokio::select! {
+        update = source.next() => panic!("an update where none was due: {update:?}"),
+        status = tokio::time::timeout(DEADLINE, status.wait_for(wanted)) => {
+            drop(status.expect("that status in time").expect("a living source"));
+        }
+    }
+}
+
+/// What was logged, as `LEVEL message`.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("pod_index")
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if matches!(field.name(), "message" | "line" | "field") {
+                    self.0 = format!("{} {}={value:?}", self.0, field.name());
+                }
+            }
+        }
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        self.0.lock().expect("a log").push(fields.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn each_problem_is_logged_once_with_its_line_and_field() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let directory = Directory::new();
+    directory.write("bad.yaml", manifest("Bad"));
+    let mut source =
+        FileSource::with_period(directory.path(), NodeName::new("n1"), Duration::from_millis(10));
+    assert!(matches!(source.next().await, Some(SourceUpdate::Set(pods)) if pods.is_empty()));
+    until_status(&mut source, |status| status.checks > 5).await;
+    fs::remove_file(directory.at("bad.yaml")).expect("removed");
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    let lines = log.0.lock().expect("a log").clone();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(lines[0].starts_with("WARN message=\"Bad-n1\": must consist of"), "{}", lines[0]);
+    assert!(lines[0].ends_with("line=4 field=\"metadata.name\""), "{}", lines[0]);
+    assert_eq!(lines[1], "INFO message=no problem any more");
+}

@@ -1,0 +1,458 @@
+//! The file source on real directories with real file events, through everything that people and tools do to files.
+//!
+//! Nearly all of these list once an hour, so what they see they see by events.
+#![cfg(target_os = "linux")]
+
+mod sources_support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::{NodeName, Problem, ProblemKind, SourceStatus, SourceUpdate};
+use sources_support::{Directory, manifest};
+
+const NEVER: Duration = Duration::from_secs(3600);
+const OFTEN: Duration = Duration::from_millis(10);
+/// Only a hang takes this long.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn source(path: impl AsRef<Path>, period: Duration) -> FileSource {
+    FileSource::with_period(path, NodeName::new("n1"), period)
+}
+
+async fn next(source: &mut FileSource) -> Vec<Arc<Pod>> {
+    let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
+    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is no set") };
+    pods
+}
+
+/// Polls until the set is `names`, in that order. No set on the way may lack `always`.
+async fn until(source: &mut FileSource, always: Option<&str>, names: &[&str]) -> Vec<Arc<Pod>> {
+    loop {
+        let pods = next(source).await;
+        let now: Vec<_> = pods.iter().map(|pod| pod.name().to_owned()).collect();
+        if let Some(always) = always {
+            assert!(now.iter().any(|name| name == always), "{always} is missing from {now:?}");
+        }
+        if now == names {
+            return pods;
+        }
+    }
+}
+
+/// Polls until the first pod has that image.
+async fn until_image(source: &mut FileSource, image: &str) {
+    while image_of(&next(source).await) != Some(image.to_owned()) {}
+}
+
+/// Polls, and expects no update, until the status is as wanted.
+async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
+    let mut status = source.status();
+    let status = tokio::select! {
+        update = source.next() => panic!("an update where none was due: {update:?}"),
+        status = tokio::time::timeout(DEADLINE, status.wait_for(wanted)) => {
+            status.expect("that status in time").expect("a living source").clone()
+        }
+    };
+    status
+}
+
+fn image_of(pods: &[Arc<Pod>]) -> Option<String> {
+    pods.first()?.spec.as_ref()?.containers.first()?.image.clone()
+}
+
+fn with_image(name: &str, image: &str) -> String {
+    manifest(name).replace("image: i", &format!("image: {image}"))
+}
+
+#[tokio::test]
+async fn files_are_followed_through_creation_edit_rename_and_removal() {
+    let directory = Directory::new();
+    directory.write("other.yaml", manifest("other"));
+    let mut source = source(directory.path(), NEVER);
+    until(&mut source, None, &["other-n1"]).await;
+
+    directory.write("web.yaml", manifest("web"));
+    let pods = until(&mut source, Some("other-n1"), &["other-n1", "web-n1"]).await;
+    let uid = pods[1].uid().to_owned();
+
+    directory.write("web.yaml", with_image("web", "edited"));
+    let pods = until(&mut source, Some("other-n1"), &["other-n1", "web-n1"]).await;
+    assert_ne!(pods[1].uid(), uid, "a UID is a hash over the pod");
+
+    fs::rename(directory.at("web.yaml"), directory.at("a.yaml")).expect("renamed");
+    until(&mut source, Some("other-n1"), &["web-n1", "other-n1"]).await;
+
+    fs::remove_file(directory.at("a.yaml")).expect("removed");
+    until(&mut source, Some("other-n1"), &["other-n1"]).await;
+}
+
+#[tokio::test]
+async fn editors_save_in_their_ways_and_no_other_pod_blinks() {
+    let directory = Directory::new();
+    directory.write("a.yaml", with_image("a", "first"));
+    directory.write("b.yaml", manifest("b"));
+    let mut source = source(directory.path(), NEVER);
+    until(&mut source, None, &["a-n1", "b-n1"]).await;
+
+    // A new file renamed over the old one.
+    directory.write(".a.yaml.tmp", with_image("a", "renamed"));
+    fs::rename(directory.at(".a.yaml.tmp"), directory.at("a.yaml")).expect("renamed");
+    until_image(&mut source, "renamed").await;
+
+    // vi: the old one renamed to a backup, a new one written, the backup removed.
+    fs::rename(directory.at("a.yaml"), directory.at("a.yaml~")).expect("renamed");
+    directory.write("a.yaml", with_image("a", "vi"));
+    fs::remove_file(directory.at("a.yaml~")).expect("removed");
+    loop {
+        let pods = next(&mut source).await;
+        assert!(pods.iter().any(|pod| pod.name() == "b-n1"));
+        if image_of(&pods).as_deref() == Some("vi") {
+            break;
+        }
+    }
+
+    // Truncated, and written piece by piece: while it is no pod, the last good one stays.
+    directory.write("a.yaml", "");
+    directory.write("a.yaml", &with_image("a", "pieces")[..40]);
+    directory.write("a.yaml", with_image("a", "pieces"));
+    loop {
+        let pods = next(&mut source).await;
+        assert_eq!(pods.len(), 2);
+        if image_of(&pods).as_deref() == Some("pieces") {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mounted_config_map_is_followed_through_its_swap() {
+    let directory = Directory::new();
+    fs::create_dir(directory.at("..1")).expect("a directory");
+    directory.write("..1/web.yaml", with_image("web", "one"));
+    symlink("..1", directory.at("..data")).expect("a link");
+    symlink("..data/web.yaml", directory.at("web.yaml")).expect("a link");
+    let mut whole = source(directory.path(), NEVER);
+    let mut single = source(directory.at("web.yaml"), NEVER);
+    until_image(&mut whole, "one").await;
+    until_image(&mut single, "one").await;
+
+    // As the kubelet's atomic writer does.
+    fs::create_dir(directory.at("..2")).expect("a directory");
+    directory.write("..2/web.yaml", with_image("web", "two"));
+    symlink("..2", directory.at("..data_tmp")).expect("a link");
+    fs::rename(directory.at("..data_tmp"), directory.at("..data")).expect("renamed");
+    fs::remove_dir_all(directory.at("..1")).expect("removed");
+    until_image(&mut whole, "two").await;
+    until_image(&mut single, "two").await;
+}
+
+#[tokio::test]
+async fn a_directory_may_come_late_go_and_come_again() {
+    let directory = Directory::new();
+    let path = directory.at("etc/kubernetes/manifests");
+    let mut source = source(&path, NEVER);
+    assert_eq!(next(&mut source).await.len(), 0);
+    assert_eq!(source.status().borrow().problems[0].kind(), ProblemKind::Missing);
+    assert!(source.status().borrow().seen);
+
+    for round in 0..3 {
+        // One after the other, so that each step must be noticed for the next to be.
+        fs::create_dir(directory.at("etc")).expect("a directory");
+        fs::create_dir(directory.at("etc/kubernetes")).expect("a directory");
+        let checks = source.status().borrow().checks;
+        until_status(&mut source, |status| status.checks > checks).await;
+        fs::create_dir(&path).expect("a directory");
+        until_status(&mut source, |status| status.problems.is_empty()).await;
+        fs::write(path.join("web.yaml"), with_image("web", &round.to_string())).expect("written");
+        until_image(&mut source, &round.to_string()).await;
+        fs::remove_dir_all(directory.at("etc")).expect("removed");
+        until(&mut source, None, &[]).await;
+    }
+}
+
+/// To say of a place that cannot be listed that it is empty would cost the pods of the last run, and their mirrors.
+#[tokio::test]
+async fn a_directory_that_cannot_be_listed_yet_is_not_said_to_be_empty() {
+    let directory = Directory::new();
+    let path = directory.path().join("manifests");
+    symlink(&path, &path).unwrap();
+    let mut source = source(&path, OFTEN);
+    let status = until_status(&mut source, |status| status.failed_checks >= 3).await;
+    assert!(!status.seen);
+    assert_eq!(status.problems[0].kind(), ProblemKind::Unreadable);
+
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("web.yaml"), manifest("web")).unwrap();
+    until(&mut source, Some("web-n1"), &["web-n1"]).await;
+}
+
+#[tokio::test]
+async fn a_directory_replaced_by_another_is_the_other_one() {
+    let directory = Directory::new();
+    for (name, image) in [("one", "1"), ("two", "2"), ("three", "3")] {
+        fs::create_dir(directory.at(name)).expect("a directory");
+        directory.write(&format!("{name}/web.yaml"), with_image("web", image));
+    }
+    symlink("one", directory.at("manifests")).expect("a link");
+    let mut source = source(directory.at("manifests"), NEVER);
+    until_image(&mut source, "1").await;
+
+    symlink("two", directory.at("new")).expect("a link");
+    fs::rename(directory.at("new"), directory.at("manifests")).expect("renamed");
+    until_image(&mut source, "2").await;
+    // Events now come from there.
+    directory.write("two/web.yaml", with_image("web", "2.1"));
+    until_image(&mut source, "2.1").await;
+
+    fs::remove_file(directory.at("manifests")).expect("removed");
+    fs::rename(directory.at("three"), directory.at("manifests")).expect("renamed");
+    until_image(&mut source, "3").await;
+    directory.write("manifests/web.yaml", with_image("web", "3.1"));
+    until_image(&mut source, "3.1").await;
+}
+
+#[tokio::test]
+async fn a_file_that_turns_bad_keeps_its_last_good_pod_until_it_is_good_again_or_gone() {
+    let directory = Directory::new();
+    directory.write("web.yaml", with_image("web", "good"));
+    let mut source = source(directory.path(), OFTEN);
+    let good = next(&mut source).await;
+
+    for bad in ["kind: [", "", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {}\n"] {
+        directory.write("web.yaml", bad);
+        let checks = source.status().borrow().checks;
+        let status = until_status(&mut source, |status| {
+            status.checks > checks + 3
+                && status.problems.iter().any(|problem| problem.message().ends_with("stays"))
+        });
+        assert_eq!(status.await.pods, 1, "{bad:?}");
+    }
+    let large = "#".repeat(10 * 1024 * 1024 + 1);
+    directory.write("web.yaml", large);
+    let status = until_status(&mut source, |status| {
+        status.problems.iter().any(|problem| problem.kind() == ProblemKind::TooLarge)
+    });
+    assert_eq!(status.await.pods, 1);
+    let checks = source.status().borrow().checks;
+    assert_eq!(until_status(&mut source, |status| status.checks > checks + 3).await.pods, 1);
+
+    // Good as it was: it is the very same pod, and nobody needs to hear of it.
+    directory.write("web.yaml", with_image("web", "good"));
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    directory.write("web.yaml", with_image("web", "better"));
+    until_image(&mut source, "better").await;
+
+    directory.write("web.yaml", "kind: [");
+    until_status(&mut source, |status| !status.problems.is_empty()).await;
+    fs::remove_file(directory.at("web.yaml")).expect("removed");
+    until(&mut source, None, &[]).await;
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    assert_eq!(good.len(), 1);
+}
+
+/// What a name leads to from now on, without a moment at which it leads nowhere.
+fn link(directory: &Directory, name: &str, to: &str) {
+    symlink(to, directory.at(".new")).expect("a link");
+    fs::rename(directory.at(".new"), directory.at(name)).expect("renamed");
+}
+
+/// Polls, and expects no update, until there is this problem and several listings have met it.
+async fn until_unreadable(source: &mut FileSource, message: &str) {
+    let met = |status: &SourceStatus| {
+        let is_it = |problem: &Problem| {
+            problem.kind() == ProblemKind::Unreadable && problem.message().starts_with(message)
+        };
+        status.problems.first().is_some_and(is_it)
+    };
+    let checks = until_status(source, met).await.checks;
+    let status = until_status(source, |status| status.checks > checks + 3).await;
+    assert!(met(&status), "{:?}", status.problems);
+    assert_eq!(status.pods, 1);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_any_more_keeps_its_pod() {
+    let directory = Directory::new();
+    directory.write("web.yaml", with_image("web", "1"));
+    let mut source = source(directory.path(), OFTEN);
+    until_image(&mut source, "1").await;
+
+    // A link to itself is unreadable, even to the super-user.
+    link(&directory, "web.yaml", "web.yaml");
+    until_unreadable(&mut source, "cannot be read: ").await;
+    assert!(source.status().borrow().problems[0].message().ends_with("; the last good version stays"));
+
+    directory.write(".good", with_image("web", "1"));
+    fs::rename(directory.at(".good"), directory.at("web.yaml")).expect("renamed");
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    directory.write("web.yaml", with_image("web", "2"));
+    until_image(&mut source, "2").await;
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_listed_any_more_keeps_its_pods() {
+    let directory = Directory::new();
+    fs::create_dir(directory.at("there")).expect("a directory");
+    directory.write("there/web.yaml", with_image("web", "1"));
+    link(&directory, "manifests", "there");
+    let mut source = source(directory.at("manifests"), OFTEN);
+    until_image(&mut source, "1").await;
+
+    link(&directory, "manifests", "manifests");
+    until_unreadable(&mut source, "cannot be listed: ").await;
+    assert!(source.status().borrow().seen);
+
+    link(&directory, "manifests", "there");
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    directory.write("there/web.yaml", with_image("web", "2"));
+    until_image(&mut source, "2").await;
+}
+
+#[tokio::test]
+async fn in_a_bad_file_the_good_documents_still_move_on() {
+    let directory = Directory::new();
+    directory.write("all.yaml", format!("{}---\n{}", with_image("a", "1"), with_image("b", "1")));
+    let mut source = source(directory.path(), NEVER);
+    until(&mut source, None, &["a-n1", "b-n1"]).await;
+    directory.write("all.yaml", format!("{}---\n{}", with_image("a", "2"), with_image("b", "''")));
+    let pods = until(&mut source, None, &["a-n1", "b-n1"]).await;
+    assert_eq!(image_of(&pods[..1]).as_deref(), Some("2"));
+    assert_eq!(image_of(&pods[1..]).as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn of_two_files_with_one_pod_either_may_go() {
+    let directory = Directory::new();
+    directory.write("a.yaml", with_image("web", "a"));
+    directory.write("b.yaml", with_image("web", "b"));
+    let mut source = source(directory.path(), NEVER);
+    assert_eq!(image_of(&next(&mut source).await).as_deref(), Some("b"));
+    fs::remove_file(directory.at("b.yaml")).expect("removed");
+    assert_eq!(image_of(&next(&mut source).await).as_deref(), Some("a"));
+    directory.write("b.yaml", with_image("web", "b"));
+    until_image(&mut source, "b").await;
+    fs::remove_file(directory.at("a.yaml")).expect("removed");
+    let status = until_status(&mut source, |status| status.problems.is_empty()).await;
+    assert_eq!(status.pods, 1);
+}
+
+#[tokio::test]
+async fn a_single_file_is_followed_through_replacement_and_absence() {
+    let directory = Directory::new();
+    let mut source = source(directory.at("web.yaml"), NEVER);
+    assert_eq!(next(&mut source).await.len(), 0);
+    directory.write("web.yaml", with_image("web", "1"));
+    until_image(&mut source, "1").await;
+    directory.write("new", with_image("web", "2"));
+    fs::rename(directory.at("new"), directory.at("web.yaml")).expect("renamed");
+    until_image(&mut source, "2").await;
+    fs::remove_file(directory.at("web.yaml")).expect("removed");
+    assert_eq!(next(&mut source).await.len(), 0);
+}
+
+#[tokio::test]
+async fn without_events_the_listing_finds_it() {
+    let directory = Directory::new();
+    let elsewhere = Directory::new();
+    elsewhere.write("web.yaml", with_image("web", "1"));
+    // Events tell of the link, not of what it leads to.
+    symlink(elsewhere.at("web.yaml"), directory.at("web.yaml")).expect("a link");
+    let mut source = source(directory.path(), OFTEN);
+    until_image(&mut source, "1").await;
+    elsewhere.write("web.yaml", with_image("web", "2"));
+    until_image(&mut source, "2").await;
+}
+
+#[tokio::test]
+async fn an_edit_that_hides_behind_the_old_time_and_size_is_found() {
+    let directory = Directory::new();
+    let elsewhere = Directory::new();
+    let old = std::time::SystemTime::now() - Duration::from_secs(1000);
+    let write = |image| {
+        elsewhere.write("web.yaml", with_image("web", image));
+        let file = fs::File::options().write(true).open(elsewhere.at("web.yaml")).expect("opened");
+        file.set_modified(old).expect("touched");
+    };
+    write("1");
+    symlink(elsewhere.at("web.yaml"), directory.at("web.yaml")).expect("a link");
+    let mut source = source(directory.path(), OFTEN);
+    until_image(&mut source, "1").await;
+    write("2");
+    until_image(&mut source, "2").await;
+}
+
+#[tokio::test]
+async fn what_has_not_changed_stays_the_same_pod_and_is_not_said_again() {
+    let directory = Directory::new();
+    directory.write("a.yaml", manifest("a"));
+    let mut source = source(directory.path(), NEVER);
+    let first = next(&mut source).await;
+    let seen = first[0].annotation("kubernetes.io/config.seen").map(str::to_owned);
+
+    let checks = source.status().borrow().checks;
+    directory.write("a.yaml", manifest("a"));
+    until_status(&mut source, |status| status.checks > checks).await;
+    directory.write("a.yaml", format!("# only a comment\n{}", manifest("a")));
+    let checks = source.status().borrow().checks;
+    until_status(&mut source, |status| status.checks > checks).await;
+
+    directory.write("b.yaml", manifest("b"));
+    let second = until(&mut source, Some("a-n1"), &["a-n1", "b-n1"]).await;
+    assert!(Arc::ptr_eq(&first[0], &second[0]));
+    assert_eq!(second[0].annotation("kubernetes.io/config.seen").map(str::to_owned), seen);
+    assert_eq!(source.status().borrow().updates, 2);
+}
+
+#[tokio::test]
+async fn an_edit_of_a_pod_with_a_uid_of_its_own_keeps_the_time_it_was_first_seen() {
+    let directory = Directory::new();
+    let with_uid = |image| with_image("web", image).replace("name: web", "name: web\n  uid: mine");
+    directory.write("web.yaml", with_uid("1"));
+    let mut source = source(directory.path(), NEVER);
+    let first = next(&mut source).await;
+    directory.write("web.yaml", with_uid("2"));
+    let second = next(&mut source).await;
+    assert_eq!(image_of(&second).as_deref(), Some("2"));
+    let seen = |pods: &[Arc<Pod>]| pods[0].annotation("kubernetes.io/config.seen").map(str::to_owned);
+    assert!(seen(&first).is_some());
+    assert_eq!(seen(&first), seen(&second));
+}
+
+#[tokio::test]
+async fn a_storm_of_changes_ends_in_the_truth() {
+    let directory = Directory::new();
+    let mut source = source(directory.path(), NEVER);
+    assert_eq!(next(&mut source).await.len(), 0);
+    let path = directory.path().to_owned();
+    let storm = std::thread::spawn(move || {
+        for round in 0..200 {
+            let name = format!("p{}", round % 10);
+            let file = path.join(format!("{name}.yaml"));
+            match round % 3 {
+                0 => fs::write(&file, with_image(&name, &round.to_string())).expect("written"),
+                1 => drop(fs::remove_file(&file)),
+                _ => drop(fs::rename(&file, path.join("moved.yaml"))),
+            }
+        }
+        fs::write(path.join("zz-last.yaml"), manifest("last")).expect("written");
+    });
+    loop {
+        let pods = next(&mut source).await;
+        if pods.iter().any(|pod| pod.name() == "last-n1") {
+            storm.join().expect("a storm");
+            let truth = pod_index_kubelet::sources::file::list(directory.path(), &NodeName::new("n1"));
+            let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid().to_owned()).collect::<Vec<_>>();
+            assert_eq!(uids(&pods), uids(&truth.pods));
+            return;
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Manifests as the kubelet reads them: formats, defaults, refusals, and how a problem is told.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{PodMeta, is_static_pod};
+use pod_index_kubelet::sources::manifest::{Decoded, Origin, decode};
+use pod_index_kubelet::sources::{NodeName, ProblemKind};
+
+const WEB: &str = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  containers:
+  - name: web
+    image: nginx
+";
+
+fn from_file(text: &str) -> Decoded {
+    decode(text.as_bytes(), Origin::File(Path::new("/pods/web.yaml")), &NodeName::new("Node-1"))
+}
+
+fn from_url(text: &str) -> Decoded {
+    decode(text.as_bytes(), Origin::Url("http://localhost/pods"), &NodeName::new("Node-1"))
+}
+
+fn one(decoded: Decoded) -> Pod {
+    assert!(decoded.problems.is_empty(), "{:?}", decoded.problems);
+    let mut pods = decoded.pods;
+    assert_eq!(pods.len(), 1);
+    pods.remove(0)
+}
+
+/// `text` must be refused, and for one reason only.
+fn refusal(text: &str) -> String {
+    let decoded = from_file(text);
+    assert!(decoded.pods.is_empty(), "accepted:\n{text}");
+    assert_eq!(decoded.problems.len(), 1, "{:?}", decoded.problems);
+    decoded.problems[0].to_string()
+}
+
+/// [`WEB`] with a line in the place of another.
+fn with(line: &str, instead: &str) -> String {
+    assert!(WEB.contains(line), "no such line: {line}");
+    WEB.replacen(line, instead, 1)
+}
+
+#[test]
+fn a_manifest_gets_the_kubelets_defaults() {
+    let pod = one(from_file(WEB));
+    assert_eq!((pod.name(), pod.namespace()), ("web-node-1", "default"));
+    assert_eq!(pod.uid().len(), 32);
+    assert!(pod.uid().bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')));
+    assert_eq!(pod.annotation("kubernetes.io/config.hash"), Some(pod.uid()));
+    assert_eq!(pod.annotation("kubernetes.io/config.source"), Some("file"));
+    assert!(is_static_pod(&pod));
+    let seen = pod.annotation("kubernetes.io/config.seen").expect("when it was seen");
+    assert!(seen.parse::<k8s_openapi::jiff::Timestamp>().is_ok(), "{seen}");
+
+    let spec = pod.spec.expect("a spec");
+    assert_eq!(spec.node_name.as_deref(), Some("Node-1"));
+    let tolerations = spec.tolerations.expect("a toleration");
+    assert_eq!(tolerations.len(), 1);
+    assert_eq!(tolerations[0].operator.as_deref(), Some("Exists"));
+    assert_eq!(tolerations[0].effect.as_deref(), Some("NoExecute"));
+    assert_eq!(pod.status.expect("a status").phase.as_deref(), Some("Pending"));
+}
+
+#[test]
+fn only_files_add_the_toleration_and_only_once() {
+    let pod = one(from_url(WEB));
+    assert_eq!(pod.annotation("kubernetes.io/config.source"), Some("http"));
+    assert_eq!(pod.spec.expect("a spec").tolerations, None);
+
+    let tolerant =
+        format!("{WEB}  tolerations:\n  - {{operator: Exists, effect: NoExecute, tolerationSeconds: 5}}\n");
+    let tolerations = one(from_file(&tolerant)).spec.expect("a spec").tolerations.expect("a toleration");
+    assert_eq!(tolerations.len(), 1);
+    assert_eq!(tolerations[0].toleration_seconds, None);
+}
+
+#[test]
+fn an_explicit_uid_and_namespace_stay_and_the_hash_is_the_uid() {
+    let text = with("name: web", "name: web\n  uid: my-uid\n  namespace: kube-system");
+    let pod = one(from_file(&text));
+    assert_eq!((pod.uid(), pod.namespace()), ("my-uid", "kube-system"));
+    assert_eq!(pod.annotation("kubernetes.io/config.hash"), Some("my-uid"));
+}
+
+#[test]
+fn the_uid_depends_on_the_pod_the_path_and_the_node_and_on_nothing_else() {
+    let uid = |text: &str, path: &str, node: &str| {
+        one(decode(text.as_bytes(), Origin::File(Path::new(path)), &NodeName::new(node))).uid().to_owned()
+    };
+    let web = uid(WEB, "/pods/web.yaml", "n1");
+    assert_eq!(web, uid(WEB, "/pods/web.yaml", "n1"));
+    assert_eq!(
+        web,
+        uid(&WEB.replace("name: web\nspec", "name:   web  # the web\nspec"), "/pods/web.yaml", "n1")
+    );
+    assert_ne!(web, uid(WEB, "/pods/other.yaml", "n1"));
+    assert_ne!(web, uid(WEB, "/pods/web.yaml", "n2"));
+    assert_ne!(web, uid(&WEB.replace("nginx", "caddy"), "/pods/web.yaml", "n1"));
+    let from_url = one(from_url(WEB));
+    assert_ne!(web, from_url.uid());
+    // Agents write UIDs down; a new release must not make new pods of old manifests.
+    assert_eq!(web, "b5e2debc64292c2b5f53c9ead57c00e6");
+}
+
+#[test]
+fn yaml_and_json_are_the_same_pod() {
+    let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},
+        "spec":{"containers":[{"name":"web","image":"nginx"}]}}"#;
+    assert_eq!(one(from_file(json)).uid(), one(from_file(WEB)).uid());
+}
+
+#[test]
+fn numbers_are_good_quantities_and_a_leading_zero_is_octal() {
+    let text = format!(
+        "{WEB}    resources: {{limits: {{cpu: 1, memory: 1Gi}}}}\n  volumes:\n  - name: info\n    \
+         downwardAPI: {{defaultMode: 0644}}\n"
+    );
+    let spec = one(from_file(&text)).spec.expect("a spec");
+    let limits = spec.containers[0].resources.clone().expect("resources").limits.expect("limits");
+    assert_eq!(limits["cpu"].0, "1");
+    let volume = spec.volumes.expect("volumes").remove(0);
+    assert_eq!(volume.downward_api.expect("a volume of that kind").default_mode, Some(0o644));
+
+    let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[
+        {"name":"web","image":"nginx","resources":{"limits":{"cpu":2}}}]}}"#;
+    let spec = one(from_file(json)).spec.expect("a spec");
+    assert_eq!(
+        spec.containers[0].resources.clone().expect("resources").limits.expect("limits")["cpu"].0,
+        "2"
+    );
+}
+
+#[test]
+fn unknown_fields_are_ignored_and_the_last_of_equal_keys_counts() {
+    let text =
+        with("    image: nginx\n", "    image: nginx\n    fromTheFuture: {a: [1]}\n    image: caddy\n");
+    assert_eq!(one(from_file(&text)).spec.expect("a spec").containers[0].image.as_deref(), Some("caddy"));
+}
+
+#[test]
+fn a_file_may_hold_several_documents_and_a_bad_one_costs_only_itself() {
+    let bad = WEB.replace("image: nginx", "image: ''");
+    let third = WEB.replacen("name: web", "name: third", 1);
+    let decoded = from_file(&format!("# a comment\n---\n{WEB}---\n{bad}---\n---\n{third}"));
+    let names: Vec<_> = decoded.pods.iter().map(PodMeta::name).collect();
+    assert_eq!(names, ["web-node-1", "third-node-1"]);
+    assert_eq!(decoded.problems.len(), 1);
+    assert_eq!(
+        decoded.problems[0].to_string(),
+        "/pods/web.yaml:19: spec.containers[0].image: must not be empty"
+    );
+
+    let wrong_type = WEB.replace("image: nginx", "image: [nginx]");
+    let decoded = from_file(&format!("{wrong_type}---\n{third}"));
+    assert_eq!(decoded.pods.len(), 1);
+    assert_eq!(decoded.problems.len(), 1);
+    assert_eq!(decoded.problems[0].line(), Some(8));
+    assert_eq!(decoded.problems[0].field(), Some("spec.containers[0].image"));
+}
+
+#[test]
+fn a_list_is_for_urls_only() {
+    let item = "{metadata: {name: %}, spec: {containers: [{name: c, image: i}]}}";
+    let list = |kind: &str, items: &[&str]| {
+        let items: Vec<_> = items.iter().map(|name| item.replace('%', name)).collect();
+        format!("{{apiVersion: v1, kind: {kind}, items: [{}]}}", items.join(", "))
+    };
+    let decoded = from_url(&list("PodList", &["a", "b"]));
+    assert!(decoded.problems.is_empty(), "{:?}", decoded.problems);
+    let names: Vec<_> = decoded.pods.iter().map(PodMeta::name).collect();
+    assert_eq!(names, ["a-node-1", "b-node-1"]);
+    assert_eq!(from_url(&list("List", &["a"])).pods.len(), 1);
+    assert!(from_url(&list("PodList", &[])).problems.is_empty());
+
+    let decoded = from_url(&list("PodList", &["a", "B", "c"]));
+    assert_eq!(decoded.problems.len(), 1);
+    assert_eq!(decoded.problems[0].field(), Some("items[1].metadata.name"));
+
+    assert_eq!(refusal(&list("PodList", &["a"])), "/pods/web.yaml:1: kind: must be Pod, not PodList");
+}
+
+#[test]
+fn what_is_not_a_pod_is_refused_by_its_kind() {
+    assert_eq!(refusal(&with("Pod", "Deployment")), "/pods/web.yaml:2: kind: must be Pod, not Deployment");
+    assert_eq!(refusal(&with("kind: Pod\n", "")), "/pods/web.yaml:1: kind: must be set, to Pod");
+    assert_eq!(refusal(&with("v1", "v2")), "/pods/web.yaml:1: apiVersion: must be v1, not v2");
+    assert_eq!(refusal(&with("apiVersion: v1\n", "")), "/pods/web.yaml:1: apiVersion: must be set, to v1");
+    for empty in ["", "   \n", "# nothing\n", "---\n---\n", "null"] {
+        assert_eq!(refusal(empty), "/pods/web.yaml: holds no pod", "{empty:?}");
+    }
+}
+
+#[test]
+fn a_manifest_may_not_call_itself_a_mirror_pod() {
+    for value in ["abc", "''"] {
+        let text = with(
+            "  name: web",
+            &format!("  name: web\n  annotations:\n    kubernetes.io/config.mirror: {value}"),
+        );
+        assert_eq!(
+            refusal(&text),
+            "/pods/web.yaml:6: metadata.annotations[kubernetes.io/config.mirror]: a manifest may not call itself a \
+             mirror pod"
+        );
+    }
+}
+
+#[test]
+fn names_must_be_dns_names() {
+    assert_eq!(
+        refusal(&with("  name: web\n", "  name: ''\n")),
+        "/pods/web.yaml:4: metadata.name: must not be empty"
+    );
+    assert_eq!(
+        refusal(&with("  name: web\n", "  labels: {}\n")),
+        "/pods/web.yaml:3: metadata.name: must not be empty"
+    );
+    for (bad, named) in
+        [("Web", "Web-node-1"), ("w_b", "w_b-node-1"), ("\"w\\0b\"", "w\\0b-node-1"), ("wäb", "wäb-node-1")]
+    {
+        let problem = refusal(&with("  name: web\n", &format!("  name: {bad}\n")));
+        assert!(
+            problem.starts_with(&format!("/pods/web.yaml:4: metadata.name: \"{named}\": must consist of")),
+            "{problem}"
+        );
+    }
+    let long = "a".repeat(250);
+    assert!(refusal(&with("  name: web\n", &format!("  name: {long}\n"))).contains("no more than 253"));
+    let namespace = refusal(&with("  name: web\n", "  name: web\n  namespace: kube_system\n"));
+    assert!(namespace.starts_with("/pods/web.yaml:5: metadata.namespace: must consist of"), "{namespace}");
+    let container = refusal(&with("- name: web", "- name: Web"));
+    assert!(
+        container.starts_with("/pods/web.yaml:7: spec.containers[0].name: must consist of"),
+        "{container}"
+    );
+}
+
+#[test]
+fn a_pod_needs_containers_and_they_need_names_and_images() {
+    assert_eq!(
+        refusal("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {}\n"),
+        "/pods/web.yaml:4: spec.containers: must name at least one container"
+    );
+    assert_eq!(
+        refusal("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"),
+        "/pods/web.yaml:1: spec: must be set"
+    );
+    for (tail, problem) in [
+        ("  - {name: web, image: i}\n", ":9: spec.containers[1].name: another container has the same name"),
+        (
+            "  - {name: x, image: ' i'}\n",
+            ":9: spec.containers[1].image: must not have leading or trailing whitespace",
+        ),
+        (
+            "  restartPolicy: Sometimes\n",
+            ":9: spec.restartPolicy: \"Sometimes\" is not one of Always, OnFailure, Never",
+        ),
+        (
+            "    ports: [{containerPort: 0}]\n",
+            ":9: spec.containers[0].ports[0].containerPort: must be between 1 and 65535",
+        ),
+        (
+            "    volumeMounts: [{name: v, mountPath: /v}]\n",
+            ":9: spec.containers[0].volumeMounts[0].name: no volume has this name",
+        ),
+        (
+            "  volumes: [{name: V, emptyDir: {}}]\n",
+            ":9: spec.volumes[0].name: must consist of lower case letters, digits or '-', and must start and end with a letter or digit",
+        ),
+        (
+            "  ephemeralContainers: [{name: e, image: i}]\n",
+            ":9: spec.ephemeralContainers: cannot be set when a pod is created",
+        ),
+    ] {
+        assert_eq!(refusal(&format!("{WEB}{tail}")), format!("/pods/web.yaml{problem}"));
+    }
+}
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "one row for each kind of reference")]
+fn every_reference_to_an_object_of_the_api_server_is_refused_by_its_field() {
+    let container = |fields: &str| with("    image: nginx\n", &format!("    image: nginx\n    {fields}\n"));
+    let spec = |fields: &str| format!("{WEB}  {fields}\n");
+    let volume = |kind: &str| spec(&format!("volumes: [{{name: v, {kind}}}]"));
+    for (text, field, resource) in [
+        (spec("serviceAccountName: robot"), "spec.serviceAccountName", "serviceaccounts"),
+        (spec("serviceAccount: robot"), "spec.serviceAccount", "serviceaccounts"),
+        (spec("imagePullSecrets: [{name: s}]"), "spec.imagePullSecrets[0]", "secrets"),
+        (spec("resourceClaims: [{name: c}]"), "spec.resourceClaims[0]", "resourceclaims"),
+        (
+            spec("initContainers: [{name: i, image: i, envFrom: [{secretRef: {name: s}}]}]"),
+            "spec.initContainers[0].envFrom[0].secretRef",
+            "secrets",
+        ),
+        (
+            container("envFrom: [{configMapRef: {name: c}}]"),
+            "spec.containers[0].envFrom[0].configMapRef",
+            "configmaps",
+        ),
+        (
+            container("env: [{name: E, valueFrom: {secretKeyRef: {name: s, key: k}}}]"),
+            "spec.containers[0].env[0].valueFrom.secretKeyRef",
+            "secrets",
+        ),
+        (
+            container("env: [{name: E, valueFrom: {configMapKeyRef: {name: c, key: k}}}]"),
+            "spec.containers[0].env[0].valueFrom.configMapKeyRef",
+            "configmaps",
+        ),
+        (volume("configMap: {name: c}"), "spec.volumes[0].configMap", "configmaps (via configmap volumes)"),
+        (volume("secret: {secretName: s}"), "spec.volumes[0].secret", "secrets (via secret volumes)"),
+        (volume("csi: {driver: d}"), "spec.volumes[0].csi", "csidrivers (via CSI volumes)"),
+        (
+            volume("glusterfs: {endpoints: e, path: p}"),
+            "spec.volumes[0].glusterfs",
+            "endpoints (via glusterFS volumes)",
+        ),
+        (
+            volume("persistentVolumeClaim: {claimName: c}"),
+            "spec.volumes[0].persistentVolumeClaim",
+            "persistentvolumeclaims",
+        ),
+        (
+            volume("ephemeral: {}"),
+            "spec.volumes[0].ephemeral",
+            "persistentvolumeclaims (via ephemeral volumes)",
+        ),
+        (
+            volume("azureFile: {secretName: s, shareName: h}"),
+            "spec.volumes[0].azureFile",
+            "secrets (via azureFile volumes)",
+        ),
+        (
+            volume("cephfs: {monitors: [m], secretRef: {name: s}}"),
+            "spec.volumes[0].cephfs.secretRef",
+            "secrets",
+        ),
+        (
+            volume("cinder: {volumeID: i, secretRef: {name: s}}"),
+            "spec.volumes[0].cinder.secretRef",
+            "secrets",
+        ),
+        (
+            volume("flexVolume: {driver: d, secretRef: {name: s}}"),
+            "spec.volumes[0].flexVolume.secretRef",
+            "secrets",
+        ),
+        (
+            volume("iscsi: {targetPortal: t, iqn: q, lun: 0, secretRef: {name: s}}"),
+            "spec.volumes[0].iscsi.secretRef",
+            "secrets",
+        ),
+        (
+            volume("rbd: {monitors: [m], image: i, secretRef: {name: s}}"),
+            "spec.volumes[0].rbd.secretRef",
+            "secrets",
+        ),
+        (
+            volume("scaleIO: {gateway: g, system: s, secretRef: {name: s}}"),
+            "spec.volumes[0].scaleIO.secretRef",
+            "secrets",
+        ),
+        (volume("storageos: {secretRef: {name: s}}"), "spec.volumes[0].storageos.secretRef", "secrets"),
+        (
+            volume("projected: {sources: [{configMap: {name: c}}]}"),
+            "spec.volumes[0].projected.sources[0].configMap",
+            "configmaps (via projected volumes)",
+        ),
+        (
+            volume("projected: {sources: [{secret: {name: s}}]}"),
+            "spec.volumes[0].projected.sources[0].secret",
+            "secrets (via projected volumes)",
+        ),
+        (
+            volume("projected: {sources: [{serviceAccountToken: {path: p}}]}"),
+            "spec.volumes[0].projected.sources[0].serviceAccountToken",
+            "serviceaccounts (via projected volumes)",
+        ),
+        (
+            volume("projected: {sources: [{clusterTrustBundle: {path: p}}]}"),
+            "spec.volumes[0].projected.sources[0].clusterTrustBundle",
+            "clustertrustbundles",
+        ),
+        (
+            volume("projected: {sources: [{podCertificate: {keyType: k, signerName: s}}]}"),
+            "spec.volumes[0].projected.sources[0]",
+            "the API through this kind of projected volume",
+        ),
+    ] {
+        let decoded = from_file(&text);
+        assert!(decoded.pods.is_empty(), "accepted:\n{text}");
+        let [problem] = &decoded.problems[..] else { panic!("{text}{:?}", decoded.problems) };
+        assert_eq!(problem.kind(), ProblemKind::Reference, "{problem}");
+        assert_eq!(problem.field(), Some(field));
+        assert_eq!(problem.message(), format!("static pods may not reference {resource}"));
+        assert_eq!(problem.line(), Some(9), "{problem}");
+    }
+    for fine in [
+        "hostPath: {path: /v}",
+        "emptyDir: {}",
+        "nfs: {server: s, path: /p}",
+        "downwardAPI: {}",
+        "projected: {sources: [{downwardAPI: {}}]}",
+        "image: {reference: r}",
+        "rbd: {monitors: [m], image: i}",
+    ] {
+        one(from_file(&volume(fine)));
+    }
+    one(from_file(&spec("serviceAccountName: ''")));
+    one(from_file(&container("env: [{name: E, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]")));
+}
+
+#[test]
+fn broken_yaml_names_its_line() {
+    let decoded = from_file(&with("  name: web\n", "  name: 'web\n"));
+    assert!(decoded.pods.is_empty());
+    assert_eq!(decoded.problems.len(), 1);
+    assert_eq!(decoded.problems[0].kind(), ProblemKind::Syntax);
+    assert!(decoded.problems[0].line().is_some(), "{}", decoded.problems[0]);
+    let decoded = from_file("{\"apiVersion\": \"v1\",\n \"kind\" \"Pod\"}");
+    assert_eq!(decoded.problems.len(), 1);
+    assert_eq!(decoded.problems[0].line(), Some(2), "{}", decoded.problems[0]);
+}
+
+#[test]
+fn bombs_are_refused_cheaply() {
+    let aliases = (1..12)
+        .map(|level| format!("a{level}: &a{level} [{}]\n", format!("*a{}, ", level - 1).repeat(9)))
+        .collect::<Vec<_>>()
+        .concat();
+    let aliases = format!("a0: &a0 [x, x, x, x, x, x, x, x, x]\n{aliases}");
+    let deep_json = "[".repeat(1_000_000);
+    let deep_pod = format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"x\":{}", "[".repeat(1_000_000));
+    let documents = "---\n{}\n".repeat(100_000);
+    let annotations = (0..300_000).map(|n| format!("    a{n}: b\n")).collect::<Vec<_>>().concat();
+    let million = WEB.replacen("name: web\n", &format!("name: web\n  annotations:\n{annotations}"), 1);
+    for bomb in [&aliases, &deep_json, &deep_pod, &documents, &million] {
+        let decoded = from_file(bomb);
+        assert!(decoded.pods.is_empty());
+        assert!(!decoded.problems.is_empty());
+        assert!(decoded.problems.len() <= 20, "{} problems", decoded.problems.len());
+        for problem in &decoded.problems {
+            assert!(problem.to_string().len() < 1_000, "{problem}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    for bytes in [&b"\xff\xfe\x00\x01"[..], b"\0", b"\x89PNG\r\n", &[0x80; 1000]] {
+        let decoded = decode(bytes, Origin::File(Path::new("/pods/x")), &NodeName::new("n"));
+        assert!(decoded.pods.is_empty() && !decoded.problems.is_empty(), "{bytes:?}");
+    }
+}

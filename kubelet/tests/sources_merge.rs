@@ -1,0 +1,416 @@
+//! The merge: order, differences, duplicates, readiness; and the index it leads to, compared with the truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use pod_index::{Operation, PodMeta, PodUid, is_static_pod};
+use pod_index_kubelet::sources::{Merge, Merged, ProblemKind, Source, SourceUpdate};
+
+fn pod(uid: &str, name: &str) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            uid: Some(uid.to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some("ns".to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec::default()),
+        status: Some(PodStatus::default()),
+    }
+}
+
+fn annotated(mut pod: Pod, key: &str, value: &str) -> Pod {
+    pod.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+    pod
+}
+
+fn on_node(mut pod: Pod, node: &str) -> Pod {
+    pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
+    pod
+}
+
+fn in_phase(mut pod: Pod, phase: &str) -> Pod {
+    pod.status.get_or_insert_default().phase = Some(phase.to_owned());
+    pod
+}
+
+fn terminating(mut pod: Pod) -> Pod {
+    pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    pod
+}
+
+fn set(pods: impl IntoIterator<Item = Pod>) -> SourceUpdate<Pod> {
+    SourceUpdate::Set(pods.into_iter().map(Arc::new).collect())
+}
+
+fn upsert(pods: impl IntoIterator<Item = Pod>) -> SourceUpdate<Pod> {
+    SourceUpdate::Upsert(pods.into_iter().map(Arc::new).collect())
+}
+
+fn remove(uid: &str) -> SourceUpdate<Pod> {
+    SourceUpdate::Remove(vec![PodUid::from(uid)])
+}
+
+fn uids(pods: &[Arc<Pod>]) -> Vec<&str> {
+    pods.iter().map(PodMeta::uid).collect()
+}
+
+/// `removed | added | updated | deleted | reconciled`
+fn told(merged: &Merged<Pod>) -> String {
+    [&merged.removed, &merged.added, &merged.updated, &merged.deleted, &merged.reconciled]
+        .map(|pods| uids(pods).join(" "))
+        .join("|")
+}
+
+fn of_the_api() -> Merge<Pod> {
+    Merge::new([Source::Api])
+}
+
+#[test]
+fn one_set_becomes_operations_in_the_kubelets_order() {
+    let mut merge = of_the_api();
+    let first = set(["gone", "changed", "dying", "status", "same"].map(|uid| pod(uid, uid)));
+    assert_eq!(told(&merge.update(Source::Api, first)), "|gone changed dying status same|||");
+    let second = set([
+        in_phase(pod("status", "status"), "Running"),
+        terminating(pod("dying", "dying")),
+        on_node(pod("changed", "changed"), "n"),
+        pod("new", "new"),
+        pod("same", "same"),
+    ]);
+    let merged = merge.update(Source::Api, second);
+    assert_eq!(told(&merged), "gone|new|changed|dying|status");
+    let operations: Vec<_> = merged
+        .into_operations()
+        .map(|operation| match operation {
+            Operation::Remove(uid) => format!("remove {uid}"),
+            Operation::Add(pod) => format!("add {}", pod.uid()),
+            Operation::Update(pod) => format!("update {}", pod.uid()),
+            Operation::Set(_) => "set".to_owned(),
+        })
+        .collect();
+    assert_eq!(operations, ["remove gone", "add new", "update changed", "update dying", "update status"]);
+}
+
+#[test]
+fn what_the_kubelet_counts_as_a_change_is_one_and_nothing_else_is() {
+    let label = |mut pod: Pod| {
+        pod.metadata.labels.get_or_insert_default().insert("a".to_owned(), "b".to_owned());
+        pod
+    };
+    let grace = |mut pod: Pod| {
+        pod.metadata.deletion_grace_period_seconds = Some(1);
+        pod
+    };
+    let version = |mut pod: Pod| {
+        pod.metadata.resource_version = Some("2".to_owned());
+        pod.metadata.labels = Some(BTreeMap::new());
+        pod
+    };
+    for (newer, wanted) in vec![
+        (pod("u", "p"), "||||"),
+        (version(pod("u", "p")), "||||"),
+        (annotated(pod("u", "p"), "kubernetes.io/config.source", "file"), "||||"),
+        (annotated(pod("u", "p"), "kubernetes.io/config.seen", "x"), "||||"),
+        (annotated(pod("u", "p"), "kubernetes.io/config.mirror", "x"), "||||"),
+        (annotated(pod("u", "p"), "kubernetes.io/config.hash", "x"), "||u||"),
+        (annotated(pod("u", "p"), "mine", "x"), "||u||"),
+        (on_node(pod("u", "p"), "n"), "||u||"),
+        (label(pod("u", "p")), "||u||"),
+        (grace(pod("u", "p")), "||u||"),
+        (terminating(pod("u", "p")), "|||u|"),
+        (terminating(in_phase(pod("u", "p"), "Running")), "|||u|"),
+        (in_phase(pod("u", "p"), "Running"), "||||u"),
+        (pod("u", "renamed"), "||u||"),
+    ] {
+        let mut merge = of_the_api();
+        let _ = merge.update(Source::Api, set([pod("u", "p")]));
+        let told_of = told(&merge.update(Source::Api, set([newer.clone()])));
+        assert_eq!(told_of, wanted, "{:?}", newer.metadata);
+        // And once only.
+        assert_eq!(told(&merge.update(Source::Api, upsert([newer]))), "||||");
+    }
+}
+
+#[test]
+fn every_pod_is_marked_with_its_source_and_with_the_time_it_was_first_seen() {
+    let mut merge = of_the_api();
+    // A mirror pod: it carries the marks of its static pod.
+    let mirror = |node| {
+        let pod = annotated(pod("m", "mirror"), "kubernetes.io/config.source", "file");
+        let pod = annotated(pod, "kubernetes.io/config.seen", "long ago");
+        on_node(annotated(pod, "kubernetes.io/config.mirror", "hash"), node)
+    };
+    let merged = merge.update(Source::Api, set([mirror("1")]));
+    let first = Arc::clone(&merged.added[0]);
+    assert_eq!(first.annotation("kubernetes.io/config.source"), Some("api"));
+    assert!(!is_static_pod(&*first));
+    let seen = first.annotation("kubernetes.io/config.seen").expect("the time").to_owned();
+    assert!(seen.parse::<Timestamp>().is_ok(), "{seen}");
+
+    let merged = merge.update(Source::Api, upsert([mirror("2")]));
+    assert_eq!(merged.updated[0].annotation("kubernetes.io/config.source"), Some("api"));
+    assert_eq!(merged.updated[0].annotation("kubernetes.io/config.seen"), Some(seen.as_str()));
+    // What was given out is never changed afterwards.
+    assert_eq!(first.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("1"));
+}
+
+#[test]
+fn in_a_set_the_first_of_several_namesakes_counts_and_the_others_are_reported() {
+    let mut merge = of_the_api();
+    let merged = merge.update(Source::Api, set([pod("1", "a"), pod("2", "a"), pod("1", "b"), pod("3", "c")]));
+    assert_eq!(told(&merged), "|1 3|||");
+    let fields: Vec<_> = merged.problems.iter().map(|problem| (problem.kind(), problem.field())).collect();
+    assert_eq!(
+        fields,
+        [(ProblemKind::Duplicate, Some("metadata.name")), (ProblemKind::Duplicate, Some("metadata.uid"))]
+    );
+    assert!(merged.problems[0].message().contains("ns/a (UID \"2\")"), "{}", merged.problems[0]);
+}
+
+#[test]
+fn nameless_pods_are_passed_over_with_a_word() {
+    let mut merge = of_the_api();
+    let merged = merge.update(
+        Source::Api,
+        upsert([
+            pod("", "a"),
+            pod("1", ""),
+            pod("2", "a_b"),
+            pod(&"u".repeat(10_000_000), "\0"),
+            pod("3", "c"),
+        ]),
+    );
+    assert_eq!(merged.added.len(), 2);
+    assert_eq!(merged.problems.len(), 3);
+    assert!(merged.problems.iter().all(|problem| problem.to_string().len() < 1000));
+}
+
+#[test]
+fn nothing_is_removed_before_all_sources_are_seen() {
+    let mut merge = Merge::new(Source::ALL);
+    assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), Source::ALL);
+    assert_eq!(
+        told(&merge.update(Source::File, set([pod("1", "a"), pod("2", "b"), pod("3", "c")]))),
+        "|1 2 3|||"
+    );
+    assert_eq!(told(&merge.update(Source::File, set([pod("3", "c")]))), "||||");
+    assert_eq!(
+        told(&merge.update(Source::File, set([pod("1", "a"), pod("3", "c")]))),
+        "||||",
+        "it never left"
+    );
+    assert_eq!(merge.pod_count(Source::File), 2);
+    assert_eq!(told(&merge.update(Source::Api, upsert([pod("4", "d")]))), "|4|||");
+    assert_eq!(told(&merge.update(Source::Api, remove("4"))), "||||");
+    // An upsert is not yet the whole of it.
+    assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), [Source::Http, Source::Api]);
+    assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
+    assert!(!merge.all_sources_seen());
+    let merged = merge.update(Source::Api, set([pod("5", "e")]));
+    assert!(merge.all_sources_seen());
+    let mut removed = uids(&merged.removed);
+    removed.sort_unstable();
+    assert_eq!((removed, uids(&merged.added)), (vec!["2", "4"], vec!["5"]));
+    assert_eq!(told(&merge.update(Source::File, set([]))), "1 3||||");
+    assert!(merge.all_sources_seen());
+}
+
+#[test]
+fn a_pod_that_comes_back_before_all_sources_are_seen_has_never_been_away() {
+    let mut merge = Merge::new([Source::File, Source::Http]);
+    let same = Arc::new(pod("1", "a"));
+    let set_of = |pods: &[&Arc<Pod>]| SourceUpdate::Set(pods.iter().copied().map(Arc::clone).collect());
+    // Marked already, so that it stays the very same object.
+    let same = Arc::clone(&merge.update(Source::File, set_of(&[&same])).added[0]);
+    assert_eq!(told(&merge.update(Source::File, set([]))), "||||");
+    assert_eq!(told(&merge.update(Source::File, set_of(&[&same]))), "||||");
+    assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
+    assert_eq!(merge.pod_count(Source::File), 1);
+}
+
+#[test]
+fn an_empty_first_set_marks_its_source_seen() {
+    let mut merge = Merge::<Pod>::new([Source::File]);
+    assert!(!merge.all_sources_seen());
+    assert!(merge.update(Source::File, set([])).is_empty());
+    assert!(merge.all_sources_seen());
+    assert!(Merge::<Pod>::new([]).all_sources_seen());
+}
+
+#[test]
+fn what_one_source_drops_and_another_names_stays_as_the_other_has_it() {
+    let mut merge = Merge::new([Source::File, Source::Api]);
+    let _ = merge.update(Source::File, set([pod("u", "p")]));
+    let _ = merge.update(Source::Api, set([on_node(pod("u", "p"), "n")]));
+    let merged = merge.update(Source::File, set([]));
+    assert_eq!(told(&merged), "||u||");
+    assert_eq!(merged.updated[0].annotation("kubernetes.io/config.source"), Some("api"));
+    assert_eq!(told(&merge.update(Source::Api, remove("u"))), "u||||");
+    assert_eq!(told(&merge.update(Source::Api, remove("u"))), "||||");
+}
+
+#[test]
+fn a_names_next_bearer_replaces_the_last_one_also_within_one_batch() {
+    let mut merge = of_the_api();
+    let _ = merge.update(Source::Api, set([pod("1", "web-0")]));
+    assert_eq!(told(&merge.update(Source::Api, upsert([pod("2", "web-0")]))), "1|2|||");
+    let batch = upsert([
+        on_node(pod("2", "web-0"), "n"),
+        pod("3", "web-0"),
+        pod("4", "web-0"),
+        in_phase(pod("4", "web-0"), "Running"),
+    ]);
+    let merged = merge.update(Source::Api, batch);
+    assert_eq!(told(&merged), "2|4|||");
+    assert_eq!(merged.added[0].status.as_ref().and_then(|status| status.phase.as_deref()), Some("Running"));
+    assert_eq!(told(&merge.update(Source::Api, remove("1"))), "||||");
+    assert_eq!(merge.pod_count(Source::Api), 1);
+}
+
+/// A small generator of numbers: repeatable, and enough to stir with.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[test]
+fn whatever_the_sources_say_the_index_holds_what_they_name() {
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let (mut writer, reader) = pod_index::new();
+        let mut merge = Merge::new(Source::ALL);
+        // What each source names: UID to name and version.
+        let mut truth: BTreeMap<Source, BTreeMap<u64, (u64, u64)>> = BTreeMap::new();
+        let mut ever = BTreeSet::new();
+        for step in 0..60 {
+            let source = Source::ALL[usize::try_from(dice.roll(3)).expect("a small number")];
+            let named = truth.entry(source).or_default();
+            let make = |uid: u64, (name, version): (u64, u64)| {
+                on_node(pod(&format!("u{uid}"), &format!("p{name}")), &version.to_string())
+            };
+            let update = if step < 3 || dice.roll(2) == 0 {
+                named.clear();
+                for _ in 0..dice.roll(6) {
+                    let (uid, name) = (dice.roll(8), dice.roll(8));
+                    if named.values().all(|(other, _)| *other != name) && !named.contains_key(&uid) {
+                        named.insert(uid, (name, dice.roll(3)));
+                    }
+                }
+                set(named.iter().map(|(uid, rest)| make(*uid, *rest)))
+            } else if dice.roll(2) == 0 {
+                let batch: Vec<_> =
+                    (0..dice.roll(4)).map(|_| (dice.roll(8), (dice.roll(8), dice.roll(3)))).collect();
+                for (uid, rest) in &batch {
+                    named.retain(|other, (name, _)| other == uid || *name != rest.0);
+                    named.insert(*uid, *rest);
+                }
+                upsert(batch.into_iter().map(|(uid, rest)| make(uid, rest)))
+            } else {
+                let uid = dice.roll(8);
+                named.remove(&uid);
+                remove(&format!("u{uid}"))
+            };
+            ever.extend(truth.values().flat_map(BTreeMap::keys).copied());
+            let applied = writer.apply(merge.update(source, update).into_operations());
+            assert!(applied.refused.is_empty(), "{:?}", applied.refused);
+
+            let snapshot = reader.load();
+            let held: BTreeSet<_> = snapshot.pods().iter().map(|pod| pod.uid().to_owned()).collect();
+            let spell =
+                |uids: &BTreeSet<u64>| uids.iter().map(|uid| format!("u{uid}")).collect::<BTreeSet<_>>();
+            let named: BTreeSet<u64> = truth.values().flat_map(BTreeMap::keys).copied().collect();
+            let wanted = if merge.all_sources_seen() { named } else { ever.clone() };
+            assert_eq!(held, spell(&wanted), "seed {seed}, step {step}");
+            // A UID of one source is as that source has it.
+            for pod in snapshot.pods() {
+                let holders: Vec<_> = truth
+                    .values()
+                    .flatten()
+                    .filter(|(uid, _)| format!("u{uid}") == pod.uid())
+                    .map(|(_, (name, version))| (format!("p{name}"), version.to_string()))
+                    .collect();
+                let version = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+                if !holders.is_empty() {
+                    assert!(
+                        holders.contains(&(pod.name().to_owned(), version)),
+                        "seed {seed}, step {step}: {} among {holders:?}",
+                        pod.name()
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A set in which unchanged pods are the objects of the set before is merged by a shorter way; it must come to the same.
+#[test]
+fn the_objects_of_the_last_set_are_merged_as_their_copies_are() {
+    for seed in 0..400 {
+        let mut dice = Dice(seed);
+        let mut by_edits = Merge::new([Source::File, Source::Http]);
+        let mut by_copies = Merge::new([Source::File, Source::Http]);
+        let mut said: Vec<Arc<Pod>> = Vec::new();
+        for step in 0..60 {
+            let pick = |dice: &mut Dice, said: &[Arc<Pod>]| {
+                usize::try_from(dice.roll(said.len() as u64 + 1)).expect("a small number")
+            };
+            // Few names and UIDs, so that they clash, and now and then a pod without.
+            for _ in 0..dice.roll(4) {
+                let at = pick(&mut dice, &said);
+                let (uid, name) = (dice.roll(9), dice.roll(8));
+                let uid = if uid == 0 { String::new() } else { format!("u{uid}") };
+                let new = on_node(pod(&uid, &format!("p{name}")), &dice.roll(2).to_string());
+                // Marked as manifests are when they are read; else the merge would have to copy them.
+                let new = annotated(new, "kubernetes.io/config.source", "file");
+                let new = annotated(new, "kubernetes.io/config.seen", "long ago");
+                match dice.roll(4) {
+                    0 | 1 => said.insert(at, Arc::new(new)),
+                    2 if at < said.len() => said[at] = Arc::new(new),
+                    _ if at < said.len() => drop(said.remove(at)),
+                    _ => {}
+                }
+            }
+            let copies = said.iter().map(|pod| Arc::new(Pod::clone(pod))).collect();
+            let context = format!("seed {seed}, step {step}");
+            let (one, other) = match dice.roll(12) {
+                // The other source comes some time, and then what was held back goes.
+                0 => {
+                    let other = pod("u1", "p1");
+                    (
+                        by_edits.update(Source::Http, set([other.clone()])),
+                        by_copies.update(Source::Http, set([other])),
+                    )
+                }
+                1 => {
+                    let one = pod(&format!("u{}", dice.roll(9) + 1), &format!("p{}", dice.roll(8)));
+                    (
+                        by_edits.update(Source::File, upsert([one.clone()])),
+                        by_copies.update(Source::File, upsert([one])),
+                    )
+                }
+                2 => {
+                    let uid = format!("u{}", dice.roll(9) + 1);
+                    (
+                        by_edits.update(Source::File, remove(&uid)),
+                        by_copies.update(Source::File, remove(&uid)),
+                    )
+                }
+                _ => (
+                    by_edits.update(Source::File, SourceUpdate::Set(said.clone())),
+                    by_copies.update(Source::File, SourceUpdate::Set(copies)),
+                ),
+            };
+            assert_eq!(told(&one), told(&other), "{context}");
+            assert_eq!(one.problems, other.problems, "{context}");
+            assert_eq!(by_edits.pod_count(Source::File), by_copies.pod_count(Source::File), "{context}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! RBAC: who may do what, read from the very files that are shipped.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::answer::Refusal;
+use super::request::{Request, Verb};
+
+/// One kind of request that may be made, or was.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Right {
+    pub group: String,
+    pub resource: String,
+    pub verb: String,
+    /// Empty: in all of them.
+    pub namespace: String,
+}
+
+impl Right {
+    pub(super) fn asked(request: &Request) -> Self {
+        let verb = match request.verb {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Replace => "update",
+            Verb::Delete => "delete",
+        };
+        Self {
+            group: request.group.clone(),
+            resource: request.selector.resource.clone(),
+            verb: verb.to_owned(),
+            namespace: request.selector.namespace.clone(),
+        }
+    }
+
+    /// Whether whoever has this right may do that.
+    pub fn covers(&self, asked: &Self) -> bool {
+        let everywhere = self.namespace.is_empty();
+        let of_kind = |right: &Self| (right.group.clone(), right.resource.clone(), right.verb.clone());
+        of_kind(self) == of_kind(asked) && (everywhere || self.namespace == asked.namespace)
+    }
+}
+
+/// What has been granted, and what was asked for so far.
+#[derive(Default)]
+pub(super) struct Rights {
+    granted: Option<BTreeSet<Right>>,
+    pub(super) asked: BTreeSet<Right>,
+    pub(super) refused: BTreeSet<Right>,
+}
+
+impl Rights {
+    pub(super) fn grant(&mut self, rights: BTreeSet<Right>) {
+        self.granted = Some(rights);
+    }
+
+    /// Whether this request may be made; all may, unless rights were granted.
+    pub(super) fn check(&mut self, request: &Request) -> Result<(), Refusal> {
+        let asked = Right::asked(request);
+        self.asked.insert(asked.clone());
+        let Some(granted) = &self.granted else { return Ok(()) };
+        if granted.iter().any(|right| right.covers(&asked)) {
+            return Ok(());
+        }
+        let Right { group, resource, verb, namespace } = &asked;
+        let message = format!(
+            "{resource} is forbidden: User \"test\" cannot {verb} resource \"{resource}\" in API group \"{group}\" in the namespace \"{namespace}\""
+        );
+        self.refused.insert(asked);
+        Err(Refusal::new(403, "Forbidden", message))
+    }
+}
+
+/// What the service account of this name may do by the bindings in these files under `deploy/kubernetes`.
+pub fn shipped(account: &str, files: &[&str]) -> BTreeSet<Right> {
+    let objects: Vec<Value> = files.iter().flat_map(|file| objects(file)).collect();
+    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+    let holds = |subjects: Option<Vec<Subject>>| {
+        subjects
+            .unwrap_or_default()
+            .iter()
+            .any(|subject| subject.kind == "ServiceAccount" && subject.name == account)
+    };
+    let mut rights = BTreeSet::new();
+    for binding in of_kind("ClusterRoleBinding").map(typed::<ClusterRoleBinding>) {
+        if holds(binding.subjects) {
+            let mut roles = of_kind("ClusterRole").map(typed::<ClusterRole>);
+            let role = roles.find(|role| role.metadata.name.as_ref() == Some(&binding.role_ref.name));
+            rights.extend(flatten(role.expect("a role that is bound").rules, ""));
+        }
+    }
+    for binding in of_kind("RoleBinding").map(typed::<RoleBinding>) {
+        if holds(binding.subjects) {
+            let namespace = binding.metadata.namespace;
+            let mut roles = of_kind("Role").map(typed::<Role>);
+            let role = roles.find(|role| {
+                role.metadata.name.as_ref() == Some(&binding.role_ref.name)
+                    && role.metadata.namespace == namespace
+            });
+            rights.extend(flatten(role.expect("a role that is bound").rules, namespace.as_deref().unwrap()));
+        }
+    }
+    rights
+}
+
+fn flatten(rules: Option<Vec<PolicyRule>>, namespace: &str) -> Vec<Right> {
+    let mut rights = Vec::new();
+    for rule in rules.unwrap_or_default() {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                rights.extend(rule.verbs.iter().map(|verb| Right {
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    verb: verb.clone(),
+                    namespace: namespace.to_owned(),
+                }));
+            }
+        }
+    }
+    rights
+}
+
+fn objects(file: &str) -> Vec<Value> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("deploy/kubernetes").join(file);
+    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn typed<T: DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).unwrap()
+}

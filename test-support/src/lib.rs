@@ -1,0 +1,4 @@
+//! What the tests of several packages share.
+#![allow(missing_docs, reason = "not published")]
+
+pub mod api_server;

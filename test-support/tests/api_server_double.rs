@@ -1,0 +1,300 @@
+//! The API server that the tests talk to, itself put to the test: with the client that the source uses, over HTTP.
+
+use pod_index_test_support::api_server;
+
+use std::time::{Duration, Instant};
+
+use api_server::{ApiServer, DEADLINE, Fault, Verb};
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{
+    Api, DeleteParams, ListParams, PartialObjectMeta, PostParams, Preconditions, WatchEvent, WatchParams,
+};
+use serde_json::{Value, json};
+
+fn pod(namespace: &str, name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": namespace, "name": name, "labels": { "app": name } },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
+    })
+}
+
+fn typed(pod: Value) -> Pod {
+    serde_json::from_value(pod).unwrap()
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> (u16, String) {
+    match result {
+        Err(kube::Error::Api(status)) => (status.code, status.reason),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn names(pods: &[Pod]) -> Vec<&str> {
+    pods.iter().map(|pod| pod.metadata.name.as_deref().unwrap()).collect()
+}
+
+type Events = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Pod>>> + Send>>;
+
+async fn watch(api: &Api<Pod>, from: &str, params: &WatchParams) -> Events {
+    api.watch(params, from).await.unwrap().boxed()
+}
+
+/// The next event in short: its kind, and what it is about.
+async fn next(events: &mut Events) -> String {
+    let event = tokio::time::timeout(DEADLINE, events.next()).await.expect("an event");
+    match event {
+        None => "end".to_owned(),
+        Some(Err(error)) => format!("error: {error}"),
+        Some(Ok(WatchEvent::Error(status))) => format!("ERROR {}", status.code),
+        Some(Ok(WatchEvent::Bookmark(mark))) => format!("BOOKMARK {:?}", mark.metadata.annotations),
+        Some(Ok(WatchEvent::Added(pod))) => format!("ADDED {}", pod.metadata.name.unwrap()),
+        Some(Ok(WatchEvent::Modified(pod))) => format!("MODIFIED {}", pod.metadata.name.unwrap()),
+        Some(Ok(WatchEvent::Deleted(pod))) => format!("DELETED {}", pod.metadata.name.unwrap()),
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_selected_paged_and_of_one_version() {
+    let server = ApiServer::start().await;
+    for (namespace, name, node) in
+        [("b", "four", "n1"), ("a", "one", "n1"), ("a", "two", "n2"), ("a", "three", "n1")]
+    {
+        server.put("pods", &pod(namespace, name, node));
+    }
+    let all: Api<Pod> = Api::all(server.client());
+    let list = async |params: ListParams| all.list(&params).await.unwrap();
+    assert_eq!(names(&list(ListParams::default()).await.items), ["one", "three", "two", "four"]);
+    let on_n1 = ListParams::default().fields("spec.nodeName=n1");
+    assert_eq!(names(&list(on_n1.clone()).await.items), ["one", "three", "four"]);
+    assert_eq!(names(&list(on_n1.clone().labels("app!=one")).await.items), ["three", "four"]);
+    let in_a: Api<Pod> = Api::namespaced(server.client(), "a");
+    assert_eq!(names(&in_a.list(&on_n1).await.unwrap().items), ["one", "three"]);
+
+    let first = list(on_n1.clone().limit(2)).await;
+    server.put("pods", &pod("c", "late", "n1"));
+    let token = first.metadata.continue_.clone().unwrap();
+    let second = list(on_n1.clone().limit(2).continue_token(&token)).await;
+    assert_eq!((names(&first.items), names(&second.items)), (vec!["one", "three"], vec!["four"]));
+    assert_eq!(first.metadata.resource_version, second.metadata.resource_version);
+    assert_eq!(second.metadata.continue_, None);
+
+    server.compact();
+    let gone = all.list(&on_n1.limit(2).continue_token(&token)).await;
+    assert_eq!(code(gone), (410, "Expired".to_owned()));
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_changed_since_a_version_and_what_starts_and_ceases_to_match() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
+    server.put("pods", &pod("a", "two", "n1"));
+    let mut events = watch(&api, &since, &WatchParams::default().fields("spec.nodeName=n1")).await;
+    assert_eq!(next(&mut events).await, "ADDED two");
+    server.put("pods", &pod("a", "one", "n1"));
+    server.put("pods", &pod("a", "two", "n2"));
+    server.put("pods", &pod("a", "two", "n1"));
+    server.put("pods", &pod("a", "three", "n2"));
+    server.remove("pods", "a", "one");
+    for expected in ["MODIFIED one", "DELETED two", "ADDED two", "DELETED one"] {
+        assert_eq!(next(&mut events).await, expected);
+    }
+    server.watched_by(1).await;
+    drop(events);
+    server.watched_by(0).await;
+}
+
+#[tokio::test]
+async fn a_streaming_list_ends_with_its_bookmark() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    server.put("pods", &pod("a", "one", "n1"));
+    let mut events = watch(&api, "0", &WatchParams::default().initial_events()).await;
+    assert_eq!(next(&mut events).await, "ADDED one");
+    assert_eq!(next(&mut events).await, r#"BOOKMARK {"k8s.io/initial-events-end": "true"}"#);
+    server.send_bookmarks();
+    assert_eq!(next(&mut events).await, "BOOKMARK {}");
+}
+
+#[tokio::test]
+async fn a_version_too_old_is_gone_by_an_event_or_by_a_status() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    let old = server.put("pods", &pod("a", "one", "n1")).version.to_string();
+    server.put("pods", &pod("a", "two", "n1"));
+    let mut open = watch(&api, &old, &WatchParams::default()).await;
+    assert_eq!(next(&mut open).await, "ADDED two");
+    server.expire_watches();
+    assert_eq!((next(&mut open).await, next(&mut open).await), ("ERROR 410".to_owned(), "end".to_owned()));
+    let mut late = watch(&api, &old, &WatchParams::default()).await;
+    assert_eq!(next(&mut late).await, "ERROR 410");
+    server.gone_as_status();
+    let refused = api.watch(&WatchParams::default(), &old).await.map(|_| ());
+    assert_eq!(code(refused), (410, "Expired".to_owned()));
+}
+
+#[tokio::test]
+async fn a_watch_can_be_cut_in_an_event_ended_closed_held_and_turned_round() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    let since = server.put("pods", &pod("a", "zero", "n1")).version.to_string();
+    for name in ["one", "two"] {
+        server.put("pods", &pod("a", name, "n1"));
+    }
+    let params = WatchParams::default();
+    server.fail(Verb::Watch, Fault::CutInEvent(1));
+    let mut events = watch(&api, &since, &params).await;
+    assert_eq!(next(&mut events).await, "ADDED one");
+    let cut = next(&mut events).await;
+    assert!(cut == "end" || cut.starts_with("error"), "{cut}");
+
+    server.fail(Verb::Watch, Fault::End(1));
+    let mut events = watch(&api, &since, &params).await;
+    assert_eq!(
+        (next(&mut events).await, next(&mut events).await),
+        ("ADDED one".to_owned(), "end".to_owned())
+    );
+
+    server.hold();
+    let mut events = watch(&api, &since, &params).await;
+    server.watched_by(1).await;
+    server.release_reversed();
+    assert_eq!(
+        (next(&mut events).await, next(&mut events).await),
+        ("ADDED two".to_owned(), "ADDED one".to_owned())
+    );
+    server.close_watches();
+    assert_eq!(next(&mut events).await, "end");
+
+    let mut events = watch(&api, &since, &params).await;
+    assert_eq!(next(&mut events).await, "ADDED one");
+    server.cut_connections();
+    server.watched_by(0).await;
+}
+
+#[tokio::test]
+async fn faults_hit_the_requests_they_are_meant_for_and_are_counted() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    server.fail(Verb::List, Fault::Status(500));
+    server.fail(Verb::List, Fault::Drop);
+    server.fail(Verb::List, Fault::Garbage);
+    server.fail(Verb::List, Fault::TooManyRequests(1));
+    let list = async || api.list(&ListParams::default()).await;
+    assert_eq!(code(list().await), (500, "InternalError".to_owned()));
+    assert!(list().await.is_err());
+    assert!(list().await.is_err());
+    let start = Instant::now();
+    list().await.expect("the client comes again when it is told to");
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(server.requests(Verb::List), 5);
+
+    server.fail(Verb::Create, Fault::DropAfter);
+    let in_a: Api<Pod> = Api::namespaced(server.client(), "a");
+    let made = in_a.create(&PostParams::default(), &typed(pod("a", "one", "n1"))).await;
+    assert!(made.is_err() && server.object("pods", "a", "one").is_some());
+
+    server.refuse();
+    assert!(list().await.is_err());
+    server.accept().await;
+    list().await.expect("it is back");
+}
+
+#[tokio::test]
+async fn writes_meet_the_rules_of_a_real_server() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::namespaced(server.client(), "a");
+    let mut mirror = pod("a", "one", "n1");
+    mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "h1" });
+    let post = PostParams::default();
+    let made = api.create(&post, &typed(mirror.clone())).await.unwrap();
+    assert_eq!(code(api.create(&post, &typed(mirror)).await), (409, "AlreadyExists".to_owned()));
+
+    let mut changed = made.clone();
+    changed
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("kubernetes.io/config.mirror".into(), "h2".into());
+    assert_eq!(code(api.replace("one", &post, &changed).await), (422, "Invalid".to_owned()));
+
+    let mut events =
+        watch(&api, made.metadata.resource_version.as_deref().unwrap(), &WatchParams::default()).await;
+    let other = DeleteParams::default()
+        .preconditions(Preconditions { uid: Some("other".into()), ..Default::default() });
+    assert_eq!(code(api.delete("one", &other).await), (409, "Conflict".to_owned()));
+    let terminating = api.delete("one", &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert!(terminating.metadata.deletion_timestamp.is_some());
+    let now = DeleteParams::default()
+        .grace_period(0)
+        .preconditions(Preconditions { uid: made.metadata.uid, ..Default::default() });
+    api.delete("one", &now).await.unwrap();
+    assert_eq!(
+        (next(&mut events).await, next(&mut events).await),
+        ("MODIFIED one".to_owned(), "DELETED one".to_owned())
+    );
+    assert_eq!(code(api.delete("one", &now).await), (404, "NotFound".to_owned()));
+    assert_eq!(code(api.get("one").await), (404, "NotFound".to_owned()));
+}
+
+#[tokio::test]
+async fn a_node_may_do_only_what_node_restriction_lets_it() {
+    let server = ApiServer::start().await;
+    let uid = server.put("nodes", &json!({ "metadata": { "name": "n1" } })).uid().to_owned();
+    server.restrict_to_node("n1");
+    let nodes: Api<Node> = Api::all(server.client());
+    assert_eq!(nodes.get("n1").await.unwrap().metadata.uid.unwrap(), uid);
+    let all: Api<Pod> = Api::all(server.client());
+    assert_eq!(code(all.list(&ListParams::default()).await).0, 403);
+    all.list(&ListParams::default().fields("spec.nodeName=n1")).await.expect("its own pods");
+
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": true });
+    let mut good = pod("a", "one", "n1");
+    good["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "h1" });
+    good["metadata"]["ownerReferences"] = json!([owner]);
+    let spoilt = |pointer: &str, value: Value| {
+        let mut pod = good.clone();
+        *pod.pointer_mut(pointer).unwrap() = value;
+        pod
+    };
+    let owned_by = |change: &str, value: Value| {
+        let mut owner = owner.clone();
+        owner[change] = value;
+        spoilt("/metadata/ownerReferences", json!([owner]))
+    };
+    let api: Api<Pod> = Api::namespaced(server.client(), "a");
+    let mut with_secret = good.clone();
+    with_secret["spec"]["volumes"] = json!([{ "name": "v", "secret": { "secretName": "s" } }]);
+    for (why, pod) in [
+        ("no annotation", spoilt("/metadata/annotations", json!({}))),
+        ("another node", spoilt("/spec/nodeName", json!("n2"))),
+        ("no owner", spoilt("/metadata/ownerReferences", json!([]))),
+        ("two owners", spoilt("/metadata/ownerReferences", json!([owner, owner]))),
+        ("another UID", owned_by("uid", json!("other"))),
+        ("another name", owned_by("name", json!("n2"))),
+        ("no controller", owned_by("controller", json!(false))),
+        ("blocks", owned_by("blockOwnerDeletion", json!(true))),
+        ("a secret", with_secret),
+    ] {
+        let refused = api.create(&PostParams::default(), &typed(pod)).await;
+        assert_eq!(code(refused).0, 403, "{why}");
+    }
+    api.create(&PostParams::default(), &typed(good)).await.expect("a mirror pod of its own");
+    server.put("pods", &pod("a", "foreign", "n2"));
+    assert_eq!(code(api.delete("foreign", &DeleteParams::default()).await).0, 403);
+}
+
+#[tokio::test]
+async fn who_asks_for_metadata_gets_no_more() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("a", "one", "n1"));
+    let api: Api<PartialObjectMeta<Pod>> = Api::all(server.client());
+    let list = api.list(&ListParams::default()).await.unwrap();
+    assert_eq!(list.items[0].types.as_ref().unwrap().kind, "PartialObjectMetadata");
+    assert_eq!(list.items[0].metadata.name.as_deref(), Some("one"));
+    let mut events = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    let Some(Ok(WatchEvent::Added(partial))) = events.next().await else { panic!("the pod comes first") };
+    assert_eq!(partial.types.unwrap().kind, "PartialObjectMetadata");
+}
