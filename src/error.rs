@@ -1,6 +1,6 @@
 //! Why a pod was refused.
 //!
-//! This room knows which field was wrong and how to say so. It must not know what an index is.
+//! This module knows which field was wrong and how to say so. It must not know what an index is.
 
 use std::fmt;
 

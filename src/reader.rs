@@ -1,6 +1,6 @@
 //! Those that read: three ways to hold a snapshot, and what each costs.
 //!
-//! This room knows how long a snapshot is held. What can be asked of it is `snapshot`'s.
+//! This module knows how long a snapshot is held. What can be asked of it is `snapshot`'s.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,6 +1,6 @@
 //! Which snapshots there are, and what may be freed.
 //!
-//! `map::node` says what the memory of a snapshot rests on, and **this room keeps its side of it**: the unsafe code here is
+//! `map::node` says what the memory of a snapshot rests on, and **this module keeps its side of it**: the unsafe code here is
 //! the promise that a version is gone, or that it is not. Every snapshot that was ever published is held here until nobody
 //! else holds it, and only then is what it alone has freed, by the writer. A snapshot that outlives the writer keeps
 //! everything that was there when the writer went, until the last one goes.
@@ -129,7 +129,7 @@ impl<P> Versions<P> {
         }
         let older = at.checked_sub(1).and_then(|older| self.retired.get_mut(older));
         let older = older.map(|older| (older.snapshot.generation, &mut older.remains));
-        // SAFETY: nobody held the snapshot but this room, and it is gone. Every other one that is left is in the queue, in
+        // SAFETY: nobody held the snapshot but this module, and it is gone. Every other one that is left is in the queue, in
         // order, or newer than all of it.
         unsafe { remains.hand_on(older) };
         true

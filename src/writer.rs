@@ -1,6 +1,6 @@
 //! The one that writes: makes the next snapshot, publishes it, and frees the ones before.
 //!
-//! This room knows when to publish and when to free. How a snapshot comes about is `update`'s.
+//! This module knows when to publish and when to free. How a snapshot comes about is `update`'s.
 
 use std::fmt;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::process;
 
 use super::exit::Failure;
 use super::settings::{FileSettings, Settings};
-use super::{feeds, format};
+use super::{format, source_tasks};
 
 /// Prints the settings and the verdict on them.
 ///
@@ -18,7 +18,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), Failure> {
     if settings.api.is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
-        runtime.block_on(feeds::client(settings))?;
+        runtime.block_on(source_tasks::client(settings))?;
     }
     if let Some(FileSettings { path, .. }) = &settings.file {
         readable(path).map_err(|error| {

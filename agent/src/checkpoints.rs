@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::board::Board;
 use super::exit::Failure;
 use super::metrics::number;
+use super::readiness::Readiness;
 use super::settings::Settings;
 use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::{Checkpointing, Checkpoints, Restored};
@@ -35,13 +35,13 @@ pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
 pub(super) fn keep(
     checkpoints: Checkpoints,
     reader: &Reader<Pod>,
-    board: &Board,
+    readiness: &Readiness,
 ) -> Result<Checkpointing, Failure> {
     let checkpointing = checkpoints.keep(reader.clone());
     let checkpointing =
         checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))?;
     let notify = checkpointing.notifier();
-    let mut publications = board.publications();
+    let mut publications = readiness.publications();
     tokio::spawn(async move {
         while publications.changed().await.is_ok() {
             notify();

@@ -173,7 +173,7 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_CLIENT_CA_FILE", value_name = "FILE")]
     pub(super) client_ca_file: Option<PathBuf>,
 
-    /// Let clients change the log level, by PUT /log-level, and take CPU profiles, from /debug/pprof/profile.
+    /// Let clients change the log level, by PUT /log-level.
     #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
     pub(super) debug_endpoints: bool,
 

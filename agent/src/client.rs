@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::answers::Translation;
+use super::api_types::Translation;
 use super::cli::{ClientArgs, Output, Query, ServerArgs};
 use super::exit::Failure;
 use super::tls::ClientTls;

@@ -1,6 +1,6 @@
 //! The node agent: pods from their sources, into the index, out by HTTP and on the terminal. The binary `pod-index`.
 //!
-//! This room ties the others together, and is the only one that may. It must not know how any of them does its work.
+//! This module ties the others together, and is the only one that may. It must not know how any of them does its work.
 //!
 //! ```text
 //! file ─┐                                                               ┌─> HTTP
@@ -24,31 +24,30 @@
 //! | 4 | asked to keep the mirror pods of a node on which a kubelet runs |
 //! | 130, 143 | a second Ctrl-C or SIGTERM, which waits for nothing |
 
-mod answers;
-mod board;
+mod api_types;
 mod check;
 mod checkpoints;
 mod cli;
 mod client;
 mod events;
 mod exit;
-mod feeds;
 mod format;
-mod index;
 mod log;
 mod metrics;
 mod mirrors;
-mod profile;
-mod references;
+mod readiness;
+mod reference_managers;
 mod reload;
 mod run;
 mod serve;
 mod settings;
 mod signals;
+mod source_tasks;
 mod systemd;
 mod table;
 mod tls;
 mod top;
+mod writer_thread;
 
 use std::process::ExitCode;
 

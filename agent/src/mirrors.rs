@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time;
 
-use super::answers::{MirrorLine, MirrorPods, Waiting};
-use super::board::Board;
+use super::api_types::{MirrorLine, MirrorPods, Waiting};
 use super::exit::Failure;
+use super::readiness::Readiness;
 use pod_index::{Reader, Snapshot};
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
@@ -84,7 +84,12 @@ impl MirrorKeeper {
     }
 
     /// Keeps the mirrors, if it is asked to. Ends only because a kubelet runs on the node.
-    pub(super) async fn keep(&self, client: Option<Client>, reader: &Reader<Pod>, board: &Board) -> Failure {
+    pub(super) async fn keep(
+        &self,
+        client: Option<Client>,
+        reader: &Reader<Pod>,
+        readiness: &Readiness,
+    ) -> Failure {
         let (Some(client), true) = (client, self.is_asked_to_keep()) else {
             return std::future::pending().await;
         };
@@ -95,7 +100,7 @@ impl MirrorKeeper {
         }
         tracing::info!(node = self.node.as_str(), "keeping the mirror pods of this node");
         tokio::select! {
-            never = self.keep_for_ever(&client, reader, board) => never,
+            never = self.keep_for_ever(&client, reader, readiness) => never,
             lease = self.wait_for_a_kubelet(&mut watch), if careful => self.refuse(&lease),
         }
     }
@@ -152,18 +157,18 @@ impl MirrorKeeper {
     }
 
     /// On a task of its own, so that a panic takes nothing else along, and is got over.
-    async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, board: &Board) -> Failure {
+    async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, readiness: &Readiness) -> Failure {
         let node = self.node.as_str();
         loop {
             let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
             self.lock().keeping = Some(mirrors.status());
-            let changes = stream::unfold(board.publications(), async |mut publications| {
+            let changes = stream::unfold(readiness.publications(), async |mut publications| {
                 publications.changed().await.ok()?;
                 Some(((), publications))
             });
             // Aborts its task when it is dropped.
             let mut task = JoinSet::new();
-            task.spawn(mirrors.run(reader.clone(), board.seen(), changes));
+            task.spawn(mirrors.run(reader.clone(), readiness.seen(), changes));
             if let Some(Err(error)) = task.join_next().await {
                 tracing::error!("the keeping of mirror pods goes on in {AFTER_A_PANIC:?}: {error}");
             }

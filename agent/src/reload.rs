@@ -4,10 +4,10 @@
 //! name is missing for a moment.
 
 use super::exit::Failure;
-use super::feeds::{self, Feeds};
 use super::log::Log;
 use super::settings::{Given, Settings};
 use super::signals::Hangups;
+use super::source_tasks::{self, SourceTasks};
 use super::systemd;
 
 /// What it takes.
@@ -16,7 +16,7 @@ pub(super) struct Reload<'a> {
     /// As the agent was started; what is fixed since then is in here.
     pub(super) settings: &'a Settings,
     pub(super) log: Log,
-    pub(super) feeds: Feeds,
+    pub(super) source_tasks: SourceTasks,
     pub(super) hangups: Hangups,
 }
 
@@ -42,8 +42,8 @@ impl Reload<'_> {
         if let Some(name) = self.settings.fixed_difference(&settings) {
             return Err(Failure::Usage(format!("{name} cannot change while the agent runs")));
         }
-        let client = feeds::client(&settings).await?;
-        self.feeds.follow(&settings, client).await?;
+        let client = source_tasks::client(&settings).await?;
+        self.source_tasks.follow(&settings, client).await?;
         if let Some(tls) = &self.settings.tls {
             // Not what was read above, which may be older than what is presented by now.
             tls.renew().await;

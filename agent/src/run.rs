@@ -10,20 +10,20 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::board::{Board, is_grave};
 use super::cli::Output;
 use super::exit::Failure;
-use super::feeds::Feeds;
-use super::index::Index;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
-use super::references::References;
+use super::readiness::{Readiness, is_grave};
+use super::reference_managers::ReferenceManagers;
 use super::reload::Reload;
 use super::serve::{self, App, Tags};
 use super::settings::{Given, Settings};
 use super::signals::{Hangups, Signals};
-use super::{checkpoints, feeds, format, systemd, table};
+use super::source_tasks::SourceTasks;
+use super::writer_thread::WriterThread;
+use super::{checkpoints, format, source_tasks, systemd, table};
 use pod_index::{PodMeta, Reader, Snapshot};
 
 /// How many threads there may be for what blocks: one for each source that reads or waits for the writer, one for each
@@ -54,8 +54,8 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         if settings.once { None } else { Some((bind(&settings).await?, Hangups::new().map_err(unheard)?)) };
 
     let (writer, reader) = pod_index::new();
-    let board = Arc::new(Board::new());
-    let mut metrics = Metrics::new(&reader, &board);
+    let readiness = Arc::new(Readiness::new());
+    let mut metrics = Metrics::new(&reader, &readiness);
     if settings.kubelet_metrics {
         metrics.as_the_kubelet(&reader);
     }
@@ -63,14 +63,15 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         metrics.tls(tls);
     }
     let (checkpoints, restored) = checkpoints::open(&settings)?.unzip();
-    let sources = feeds::configured(&settings);
-    let (mut index, reports) = Index::start(writer, restored, &sources, Arc::clone(&board), metrics.ours())
-        .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
-    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader, &board)).transpose()?;
-    let client = feeds::client(&settings).await?;
-    let references = References::start(&settings, client.as_ref(), &reader, &board);
-    let mut feeds = Feeds::new(&board, reports);
-    feeds.follow(&settings, client.clone()).await?;
+    let sources = source_tasks::configured(&settings);
+    let (mut writer_thread, reports) =
+        WriterThread::start(writer, restored, &sources, Arc::clone(&readiness), metrics.ours())
+            .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
+    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader, &readiness)).transpose()?;
+    let client = source_tasks::client(&settings).await?;
+    let references = ReferenceManagers::start(&settings, client.as_ref(), &reader, &readiness);
+    let mut source_tasks = SourceTasks::new(&readiness, reports);
+    source_tasks.follow(&settings, client.clone()).await?;
     if let Some(checkpoints) = &checkpoints {
         metrics.checkpoints(checkpoints);
     }
@@ -82,35 +83,35 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let debug = settings.debug_endpoints.then(|| log.clone());
     let connections = metrics.connections();
     let metrics = Arc::new(metrics);
-    let app = App { reader, board, mirrors, references, metrics, tags: Tags::new(), debug, connections };
+    let app = App { reader, readiness, mirrors, references, metrics, tags: Tags::new(), debug, connections };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };
-        let reload = Reload { given, settings: &settings, log, feeds, hangups };
+        let reload = Reload { given, settings: &settings, log, source_tasks, hangups };
         serve(&settings, listener, &app, signals, reload).await
     };
     let done = tokio::select! {
-        () = index.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
-        failure = app.mirrors.keep(client, &app.reader, &app.board) => Err(failure),
+        () = writer_thread.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
+        failure = app.mirrors.keep(client, &app.reader, &app.readiness) => Err(failure),
         done = work => done,
     };
-    index.stop();
+    writer_thread.stop();
     checkpoints.into_iter().for_each(checkpoints::finish);
     done
 }
 
 /// Prints once all sources were read.
 async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<(), Failure> {
-    let ready = timeout(settings.once_timeout.unwrap_or(Duration::MAX), app.board.ready());
+    let ready = timeout(settings.once_timeout.unwrap_or(Duration::MAX), app.readiness.ready());
     let ready = tokio::select! {
         ready = ready => ready,
         (signal, _) = signals.next() => return Err(Failure::No(Some(format!("{signal} before all sources were read")))),
     };
     if ready.is_err() {
-        return Err(late(settings, &app.board));
+        return Err(late(settings, &app.readiness));
     }
     show(settings.output, &app.reader)?;
-    verdict(&app.board)
+    verdict(&app.readiness)
 }
 
 /// Serves until a signal comes, and prints once all sources were read.
@@ -133,7 +134,7 @@ async fn serve(
     }
 
     let greeting = async {
-        app.board.ready().await;
+        app.readiness.ready().await;
         let pods = app.reader.load().pods().len();
         tracing::info!(pods, "ready: the pods of every source are in the index");
         systemd::status(&format!("ready, with {pods} pods at first"));
@@ -164,9 +165,9 @@ fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
 }
 
 /// What `--once` ends with if it does not come to an end by itself.
-fn late(settings: &Settings, board: &Board) -> Failure {
+fn late(settings: &Settings, readiness: &Readiness) -> Failure {
     let timeout = settings.once_timeout.unwrap_or_default();
-    let missing = board.missing().join("; ");
+    let missing = readiness.missing().join("; ");
     Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
 }
 
@@ -204,8 +205,8 @@ fn summary(snapshot: &Snapshot<Pod>) -> String {
 }
 
 /// What `--once` ends with: whether every manifest could be used.
-fn verdict(board: &Board) -> Result<(), Failure> {
-    let sources = board.sources();
+fn verdict(readiness: &Readiness) -> Result<(), Failure> {
+    let sources = readiness.sources();
     let unusable =
         sources.iter().flat_map(|status| &status.problems).filter(|problem| is_grave(problem)).count();
     match unusable {

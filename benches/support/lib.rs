@@ -1,6 +1,6 @@
 //! What the benches share: the pods and keys they work on, the designs they compare, and how they measure.
 //!
-//! This room knows every design it measures, and nothing of what a bench concludes.
+//! This module knows every design it measures, and nothing of what a bench concludes.
 
 pub mod background;
 pub mod bare;

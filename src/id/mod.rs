@@ -1,6 +1,6 @@
 //! How pods are named: UIDs, kept apart by what they identify, and full names.
 //!
-//! This room knows spelling. It must not know of pods, indices or hashing.
+//! This module knows spelling. It must not know of pods, indices or hashing.
 
 mod full_name;
 mod packed;

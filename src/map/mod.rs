@@ -4,7 +4,7 @@
 //! - [`Table`] finds an entry by hash: a shallow tree of small open-addressed pages.
 //! - `im`'s ordered map and set hold what is rare, where the constant factor does not matter.
 //!
-//! The only room that names the map crate and the hasher. It must not know what a pod is.
+//! The only module that names the map crate and the hasher. It must not know what a pod is.
 
 mod hash;
 #[expect(unsafe_code, reason = "see the file's own account of it")]

@@ -1,6 +1,6 @@
 //! What a pod must tell of itself, and the two questions the kubelet asks of it: static? mirror?
 //!
-//! This room knows annotations and names. It must not know of indices, snapshots or threads.
+//! This module knows annotations and names. It must not know of indices, snapshots or threads.
 
 use std::sync::Arc;
 

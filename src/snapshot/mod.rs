@@ -6,7 +6,7 @@
 //! | pods by full name · mirrors by full name | one table from full name to two holders, the pod and the mirror |
 //! | mirror UID → static UID | beside each mirror |
 //!
-//! A third table by UID repeats the static pods, for the reads that are about them alone. This room reads; how a snapshot
+//! A third table by UID repeats the static pods, for the reads that are about them alone. This module reads; how a snapshot
 //! comes out of another is `update`'s, and it must not know of threads.
 
 mod changes;

@@ -2,7 +2,7 @@
 //!
 //! One thread at a time stores, any number read. What is shipped is arc-swap's cell; under `cfg(loom)` and `cfg(shuttle)`
 //! it is the same set of methods on the atomics of those two, so that the models run the very code that is shipped, this
-//! room apart. It must not know what is published.
+//! module apart. It must not know what is published.
 
 #[cfg(not(any(loom, shuttle)))]
 mod swap;

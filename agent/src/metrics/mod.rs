@@ -3,7 +3,7 @@
 //! A part of the agent that has something to tell registers it in [`Metrics::ours`] before the agent serves: either
 //! numbers that it keeps up to date, or a [`Collector`](prometheus_client::collector::Collector) that looks when asked.
 //!
-//! This room knows names and numbers. It must not change what it looks at.
+//! This module knows names and numbers. It must not change what it looks at.
 
 mod checkpoints;
 mod index;
@@ -33,8 +33,8 @@ use self::references::References;
 use self::sources::Sources;
 use self::tls::Certificate;
 pub(super) use self::writing::Writing;
-use super::board::Board;
 use super::mirrors::MirrorKeeper;
+use super::readiness::Readiness;
 use super::tls::Tls;
 use pod_index::Reader;
 use pod_index_kubelet::checkpoint::Checkpointing;
@@ -48,12 +48,12 @@ pub(super) struct Metrics(Registry);
 
 impl Metrics {
     /// What every agent tells: of its index, of its sources, of its process.
-    pub(super) fn new(reader: &Reader<Pod>, board: &Arc<Board>) -> Self {
+    pub(super) fn new(reader: &Reader<Pod>, readiness: &Arc<Readiness>) -> Self {
         let mut metrics = Self::default();
         metrics.0.register_collector(Box::new(Process));
         metrics.ours().register_collector(Box::new(KubeletsOwn(reader.clone())));
         metrics.ours().register_collector(Box::new(Index(reader.clone())));
-        metrics.ours().register_collector(Box::new(Sources(Arc::clone(board))));
+        metrics.ours().register_collector(Box::new(Sources(Arc::clone(readiness))));
         metrics
     }
 
@@ -77,7 +77,7 @@ impl Metrics {
     }
 
     /// What comes of following what the pods name, if that is done.
-    pub(super) fn references(&mut self, references: &super::references::References) {
+    pub(super) fn references(&mut self, references: &super::reference_managers::ReferenceManagers) {
         self.ours().register_collector(Box::new(References(references.clone())));
     }
 

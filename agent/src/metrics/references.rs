@@ -6,11 +6,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{gauges, number};
-use crate::references;
+use crate::reference_managers::ReferenceManagers;
 use pod_index_kubelet::references::ManagerStatus;
 
 #[derive(Debug)]
-pub(super) struct References(pub(super) references::References);
+pub(super) struct References(pub(super) ReferenceManagers);
 
 impl Collector for References {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

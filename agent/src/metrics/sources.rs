@@ -9,11 +9,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{counters, gauge, gauges, number};
-use crate::board::Board;
+use crate::readiness::Readiness;
 use pod_index_kubelet::sources::SourceStatus;
 
 #[derive(Debug)]
-pub(super) struct Sources(pub(super) Arc<Board>);
+pub(super) struct Sources(pub(super) Arc<Readiness>);
 
 impl Collector for Sources {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

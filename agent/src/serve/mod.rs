@@ -10,7 +10,7 @@
 //! | time for all to end, at the end | all of the above, at shutdown |
 //! | the name it is called by, on loopback | pages of others, in a browser on this machine |
 //!
-//! This room knows connections. What is answered is [`routes`]'.
+//! This module knows connections. What is answered is [`routes`]'.
 
 mod debug;
 mod gzip;
@@ -41,11 +41,11 @@ use tokio_rustls::server::TlsStream;
 
 use self::stall::{Bounds, StallGuard};
 pub(super) use self::tag::Tags;
-use super::board::Board;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
-use super::references::References;
+use super::readiness::Readiness;
+use super::reference_managers::ReferenceManagers;
 use super::tls::{self, Tls};
 use pod_index::Reader;
 
@@ -79,11 +79,11 @@ const SPEAK_TLS: &str = concat!(
 #[derive(Clone, Debug)]
 pub(super) struct App {
     pub(super) reader: Reader<Pod>,
-    pub(super) board: Arc<Board>,
+    pub(super) readiness: Arc<Readiness>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) mirrors: Arc<MirrorKeeper>,
     /// `None` if they are not followed.
-    pub(super) references: Option<References>,
+    pub(super) references: Option<ReferenceManagers>,
     pub(super) tags: Tags,
     /// What clients may change, if they may.
     pub(super) debug: Option<Log>,

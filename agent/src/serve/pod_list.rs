@@ -12,7 +12,7 @@ use hyper::body::{Body, Bytes, Frame};
 use hyper::header::ACCEPT;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::answers::{TABLE_COLUMNS, TableRow};
+use crate::api_types::{TABLE_COLUMNS, TableRow};
 
 /// How much is written before it is sent.
 const CHUNK: usize = 32 * 1024;

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use super::gzip::{self, Gzip};
 use super::pod_list::{Form, Parts, PodList};
 use super::{App, Tags, debug, page, tag};
-use crate::answers::{MirrorPods, PodName, SourceLine, Sources, Translation};
+use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
 
 /// How many pods a list has that is worth squeezing.
@@ -49,7 +49,7 @@ async fn pods(State(app): State<App>, headers: HeaderMap) -> Response {
 
 /// Every static pod and its mirror, whether they are in sync, and why not; the mirrors that have no static pod.
 async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
-    Json(app.mirrors.view(&app.reader.load(), app.board.is_ready()))
+    Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
 }
 
 /// All mirror pods themselves.
@@ -123,13 +123,13 @@ async fn references(State(app): State<App>) -> Response {
 }
 
 async fn sources(State(app): State<App>) -> Json<Sources> {
-    let sources = app.board.sources().into_iter().map(SourceLine::from).collect();
-    Json(Sources { node: app.mirrors.node().to_string(), ready: app.board.is_ready(), sources })
+    let sources = app.readiness.sources().into_iter().map(SourceLine::from).collect();
+    Json(Sources { node: app.mirrors.node().to_string(), ready: app.readiness.is_ready(), sources })
 }
 
 /// Ready once every configured source was seen; until then the body names those that were not, and why.
 async fn readyz(State(app): State<App>) -> Response {
-    let missing = app.board.missing();
+    let missing = app.readiness.missing();
     if missing.is_empty() {
         return "ok".into_response();
     }

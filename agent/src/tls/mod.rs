@@ -8,7 +8,7 @@
 //! The agent reads its files anew when they change, which it looks for every ten seconds, and on SIGHUP. New connections
 //! meet the new ones; those that are open go on. Files that are no good, or do not belong together, change nothing.
 //!
-//! This room knows files and handshakes. It must not know what is asked or answered.
+//! This module knows files and handshakes. It must not know what is asked or answered.
 
 mod client;
 mod pem;

@@ -4,7 +4,7 @@
 //! HTTP ─> ask ─> model <─ keys
 //!                  └─> draw ─> text ─> screen ─> terminal
 //! ```
-//! This room asks as any other client does. It must not know how the agent comes by its answers.
+//! This module asks as any other client does. It must not know how the agent comes by its answers.
 
 mod ask;
 mod draw;

@@ -34,7 +34,7 @@ impl Table {
     }
 }
 
-/// What was told of a pod, in the order of [`TABLE_COLUMNS`](crate::answers::TABLE_COLUMNS).
+/// What was told of a pod, in the order of [`TABLE_COLUMNS`](crate::api_types::TABLE_COLUMNS).
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct Cells {
     pub(super) namespace: String,

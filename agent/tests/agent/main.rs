@@ -16,7 +16,6 @@ mod log;
 mod metrics;
 mod mirrors;
 mod page;
-mod profile;
 mod references;
 mod reload;
 mod restart;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, LARGEST, Which, format};
-use pod_index::{Change, PodMeta, PodUid, Snapshot};
+use pod_index::{PodMeta, PodUid, Snapshot};
 
 /// How many errors are told at once. On a disk that is gone, there is one for each pod.
 const MOST_ERRORS: usize = 100;

@@ -1,6 +1,6 @@
 //! Pods on disk: what lets an agent know its pods again after a restart, before any source has told of them.
 //!
-//! For nodes that may start without their API server. This room knows files, and which pods are to be in them. It must not
+//! For nodes that may start without their API server. This module knows files, and which pods are to be in them. It must not
 //! know where pods come from.
 //!
 //! # How

@@ -3,7 +3,7 @@
 //! For agents that *are* the kubelet of their node: custom kubelets, virtual nodes, edge agents. On a node that has a
 //! kubelet this must not run: two of them take each other's mirrors for wrong ones.
 //!
-//! This room knows what mirrors there should be and how to make and delete them. It must not know where pods come from.
+//! This module knows what mirrors there should be and how to make and delete them. It must not know where pods come from.
 //!
 //! # How
 //! [`Mirrors`] compares snapshots with what should be, and does what is missing; it follows no events. A missed event, a

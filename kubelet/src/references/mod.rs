@@ -1,6 +1,6 @@
 //! The Secrets and `ConfigMaps` that pods name: counted while a pod names them, and kept at hand.
 //!
-//! For agents that need what the pods of their node need: image pull secrets, environments, volumes. This room knows
+//! For agents that need what the pods of their node need: image pull secrets, environments, volumes. This module knows
 //! which fields name an object, how long an object is named, and how to follow one on the API server. It must not know
 //! where pods come from.
 //!

@@ -1,6 +1,6 @@
 //! Where pods come from: a manifest directory, a URL, the API server; and the merge of what they say.
 //!
-//! This room knows manifests, files, HTTP and the kubelet's rules for them. It must not know of the index's insides
+//! This module knows manifests, files, HTTP and the kubelet's rules for them. It must not know of the index's insides
 //! or of the agent: each source is usable alone, as a stream of [`SourceUpdate`]s that an embedder drives into a
 //! writer of its own.
 //!

@@ -15,7 +15,7 @@ mod handles;
 mod hostile_input;
 // Its own tests come with it: they look where nobody outside can.
 #[path = "../../../src/map/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "what the index uses and the room's own tests do not")]
+#[allow(dead_code, unused_imports, reason = "what the index uses and the module's own tests do not")]
 mod map;
 #[path = "../../../tests/no_waiting.rs"]
 mod no_waiting;

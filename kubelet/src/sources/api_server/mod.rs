@@ -1,6 +1,6 @@
 //! Pods from the API server: of one node, or of all.
 //!
-//! This room knows list, watch and what goes wrong with them. It must not know what else feeds the index.
+//! This module knows list, watch and what goes wrong with them. It must not know what else feeds the index.
 //!
 //! # Rules
 //! * The first list is one [`Set`](crate::sources::SourceUpdate::Set), however many pages it came in, and nothing is said

@@ -1,6 +1,6 @@
 //! Pods from a manifest directory, or from one manifest file.
 //!
-//! This room knows directories, files and their oddities. It must not know what else feeds the index.
+//! This module knows directories, files and their oddities. It must not know what else feeds the index.
 //!
 //! # Rules
 //! * A directory is not searched recursively; its files count in the order of their names. No extension is asked

@@ -1,6 +1,6 @@
 //! Pods from a URL.
 //!
-//! This room knows HTTP, TLS and redirects. It must not know what else feeds the index.
+//! This module knows HTTP, TLS and redirects. It must not know what else feeds the index.
 //!
 //! # Rules
 //! * The URL is asked every 20 seconds, with the configured headers; an answer takes at most 10 seconds, redirects and

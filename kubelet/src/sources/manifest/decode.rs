@@ -10,7 +10,7 @@ use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter, UserMessageFormatter};
 use super::field::Field;
 use super::locate::Locator;
 use super::validate::Objection;
-use super::{defaults, references, validate};
+use super::{api_objects, defaults, validate};
 use crate::sources::{NodeName, Problem, ProblemKind, Source};
 
 /// Where a manifest came from. It goes into the UIDs of its pods and into the problems found.
@@ -174,7 +174,7 @@ impl Decoding<'_> {
         if objections.is_empty() {
             defaults::apply(&mut pod, &self.origin, self.node);
             objections = validate::after_defaults(&pod);
-            objections.extend(references::find(&pod));
+            objections.extend(api_objects::find(&pod));
         }
         for Objection { kind, field, message } in &objections {
             self.refuse(*kind, position, &base.join(field), message);

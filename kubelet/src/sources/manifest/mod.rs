@@ -1,6 +1,6 @@
 //! From the bytes of a manifest to pods as the kubelet would run them.
 //!
-//! This room knows YAML, JSON, the kubelet's defaults and its validation. It must not know files or sockets: it is
+//! This module knows YAML, JSON, the kubelet's defaults and its validation. It must not know files or sockets: it is
 //! given bytes and told where they came from.
 //!
 //! # Accepted
@@ -32,13 +32,13 @@
 //! every reference to an object of the API server; and, unlike the kubelet, a manifest that calls itself a mirror
 //! pod: the kubelet would index it as a mirror, never run it, and try to delete it every two seconds.
 
+mod api_objects;
 mod decode;
 mod defaults;
 mod field;
 mod locate;
 #[doc(hidden)]
 pub mod names;
-mod references;
 mod validate;
 
 pub use decode::{Decoded, Origin, decode};

@@ -13,7 +13,7 @@ const PASSED_OVER: usize = 100;
 
 /// The configured sources.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct Readiness {
     lines: Mutex<Vec<Line>>,
     /// Changes under the lock of `lines` alone.
     ready: watch::Sender<bool>,
@@ -31,7 +31,7 @@ struct Line {
     indexed: bool,
 }
 
-impl Board {
+impl Readiness {
     /// None of the sources that will [`join`](Self::join) is in the index yet.
     pub(super) fn new() -> Self {
         Self {
@@ -165,61 +165,68 @@ mod tests {
     #[test]
     fn pods_that_were_passed_over_are_problems_of_their_source_and_said_once() {
         let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
-        let board = Board::new();
-        board.join(Source::Http, FileSource::new("/nonexistent", NodeName::new("n")).status());
-        let shown = || board.sources()[0].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
-        assert_eq!(board.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
-        assert_eq!(board.passed_over(Source::Http, true, vec![problem("b"), problem("c")]), [problem("c")]);
+        let readiness = Readiness::new();
+        readiness.join(Source::Http, FileSource::new("/nonexistent", NodeName::new("n")).status());
+        let shown =
+            || readiness.sources()[0].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
+        assert_eq!(readiness.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
+        assert_eq!(
+            readiness.passed_over(Source::Http, true, vec![problem("b"), problem("c")]),
+            [problem("c")]
+        );
         assert_eq!(shown(), "bc");
-        assert_eq!(board.passed_over(Source::Http, false, vec![problem("c"), problem("d")]), [problem("d")]);
+        assert_eq!(
+            readiness.passed_over(Source::Http, false, vec![problem("c"), problem("d")]),
+            [problem("d")]
+        );
         assert_eq!(shown(), "bcd");
         let many = (0..1_000).map(|i| problem(&i.to_string())).collect();
-        assert_eq!(board.passed_over(Source::Http, false, many).len(), 1_000);
+        assert_eq!(readiness.passed_over(Source::Http, false, many).len(), 1_000);
         assert_eq!(
-            board.sources()[0].problems.len(),
+            readiness.sources()[0].problems.len(),
             PASSED_OVER,
             "a source that goes on like this fills no memory"
         );
-        assert_eq!(board.passed_over(Source::Http, true, Vec::new()), []);
+        assert_eq!(readiness.passed_over(Source::Http, true, Vec::new()), []);
         assert_eq!(shown(), "");
     }
 
     #[test]
     fn a_source_that_was_started_again_is_still_in_the_index() {
         let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
-        let board = Board::new();
-        board.join(Source::File, status());
-        board.join(Source::Http, status());
-        board.indexed([Source::File]);
-        board.join(Source::File, status());
-        assert_eq!(board.sources().iter().map(|status| status.seen).collect::<Vec<_>>(), [true, false]);
+        let readiness = Readiness::new();
+        readiness.join(Source::File, status());
+        readiness.join(Source::Http, status());
+        readiness.indexed([Source::File]);
+        readiness.join(Source::File, status());
+        assert_eq!(readiness.sources().iter().map(|status| status.seen).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
     fn a_source_that_is_configured_later_is_waited_for_again_until_it_is_read_or_configured_no_more() {
         let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
-        let board = Board::new();
-        let seen = board.seen();
-        board.join(Source::File, status());
-        board.indexed([Source::File]);
+        let readiness = Readiness::new();
+        let seen = readiness.seen();
+        readiness.join(Source::File, status());
+        readiness.indexed([Source::File]);
         assert!(!*seen.borrow(), "the merge has not let go of what was restored");
-        board.all_indexed();
+        readiness.all_indexed();
         assert!(*seen.borrow());
         for read in [true, false] {
-            board.join(Source::Http, status());
+            readiness.join(Source::Http, status());
             assert!(!*seen.borrow(), "before anybody speaks");
-            board.indexed([Source::File]);
-            board.all_indexed();
+            readiness.indexed([Source::File]);
+            readiness.all_indexed();
             assert_eq!(
-                (*seen.borrow(), board.is_ready()),
+                (*seen.borrow(), readiness.is_ready()),
                 (false, false),
                 "another source speaks, not this one"
             );
             if read {
-                board.indexed([Source::Http]);
+                readiness.indexed([Source::Http]);
                 assert!(*seen.borrow());
             }
-            board.leave(Source::Http);
+            readiness.leave(Source::Http);
             assert!(*seen.borrow());
         }
     }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use serde::Serialize;
 
-use super::board::Board;
+use super::readiness::Readiness;
 use super::settings::Settings;
 use pod_index::Reader;
 use pod_index_kubelet::references::{
@@ -16,7 +16,7 @@ use pod_index_kubelet::references::{
 
 /// Both managers.
 #[derive(Clone, Debug)]
-pub(super) struct References {
+pub(super) struct ReferenceManagers {
     secrets: SecretManager,
     config_maps: ConfigMapManager,
 }
@@ -29,13 +29,13 @@ pub(super) struct Counts {
     pub(super) config_maps: ManagerStatus,
 }
 
-impl References {
+impl ReferenceManagers {
     /// Follows what the pods of the index name, if that was asked for, on a task of its own.
     pub(super) fn start(
         settings: &Settings,
         client: Option<&Client>,
         reader: &Reader<Pod>,
-        board: &Board,
+        readiness: &Readiness,
     ) -> Option<Self> {
         if !settings.references {
             return None;
@@ -44,7 +44,7 @@ impl References {
         let secrets = SecretManager::new(client.clone(), options.clone());
         let config_maps = ConfigMapManager::new(client.clone(), options);
         let references = Self { secrets, config_maps };
-        let news = stream::unfold(board.publications(), async |mut publications| {
+        let news = stream::unfold(readiness.publications(), async |mut publications| {
             publications.changed().await.ok()?;
             Some(((), publications))
         });

@@ -1,6 +1,6 @@
 //! The one writer thread: drains what is waiting, merges it, publishes once, frees what readers have let go of.
 //!
-//! This room knows the channel, the merge and the writer. It must not know what a source reads or who asks.
+//! This module knows the channel, the merge and the writer. It must not know what a source reads or who asks.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
-use super::board::Board;
 use super::checkpoints::Unclaimed;
 use super::events::Events;
 use super::metrics::Writing;
+use super::readiness::Readiness;
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::{Merge, Source, SourceUpdate};
@@ -38,19 +38,19 @@ pub(super) struct Report {
 
 /// The writer thread. Dropping it leaves the thread to itself; [`stop`](Self::stop) ends it.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct WriterThread {
     stop: Sender<()>,
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
 
-impl Index {
+impl WriterThread {
     /// Starts the thread; the sender is how it hears of pods. The restored pods are in the index when this returns.
     pub(super) fn start(
         writer: Writer<Pod>,
         restored: Option<Restored>,
         sources: &[Source],
-        board: Arc<Board>,
+        readiness: Arc<Readiness>,
         metrics: &mut Registry,
     ) -> io::Result<(Self, Sender<Report>)> {
         let merge = Merge::new(sources.iter().copied());
@@ -59,7 +59,7 @@ impl Index {
         let (stop, stopped) = bounded(1);
         let (end, ended) = oneshot::channel();
         let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
-        let mut work = Work { writer, merge, board, counts, restored };
+        let mut work = Work { writer, merge, readiness, counts, restored };
         work.restore();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
             // Dropped, and thereby told, however the thread ends.
@@ -86,7 +86,7 @@ impl Index {
 struct Work {
     writer: Writer<Pod>,
     merge: Merge<Pod>,
-    board: Arc<Board>,
+    readiness: Arc<Readiness>,
     counts: Writing,
     /// The pods of the last run, until their sources were heard.
     restored: Option<Unclaimed>,
@@ -125,7 +125,7 @@ impl Work {
             // Nobody but a checkpoint says that a pod is of one.
             merged.pods_mut().for_each(checkpoint::unmark);
             events.note(source, &merged);
-            for problem in self.board.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
+            for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
                 let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
                 tracing::warn!(source, path, field, "{}", problem.message());
             }
@@ -145,13 +145,13 @@ impl Work {
         if applied.published {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
-            self.board.published(applied.generation);
+            self.readiness.published(applied.generation);
         }
         // First: who hears that a source is there must not find what it did not name.
         self.let_go(&sound, concerned);
-        self.board.indexed(sources);
+        self.readiness.indexed(sources);
         if self.merge.all_sources_seen() {
-            self.board.all_indexed();
+            self.readiness.all_indexed();
         }
         events.tell(applied.generation);
     }
@@ -164,7 +164,7 @@ impl Work {
             tracing::warn!("a restored pod is left out: {}", refused.error);
         }
         restored.count(self.writer.current());
-        self.board.published(applied.generation);
+        self.readiness.published(applied.generation);
     }
 
     /// What was restored and its source does not name is gone: the source was heard. `concerned`: what was written before may
@@ -178,7 +178,7 @@ impl Work {
         let concerned = concerned || !gone.is_empty();
         let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
         if applied.published {
-            self.board.published(applied.generation);
+            self.readiness.published(applied.generation);
         }
         if concerned {
             restored.count(self.writer.current());

@@ -14,10 +14,10 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::board::{self, Board};
 use super::exit::Failure;
-use super::index::Report;
+use super::readiness::{self, Readiness};
 use super::settings::{ApiSettings, FileSettings, Settings};
+use super::writer_thread::Report;
 use pod_index_kubelet::sources::api_server::{ApiServer, connect};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
@@ -36,8 +36,8 @@ pub(super) fn configured(settings: &Settings) -> Vec<Source> {
 
 /// The sources that run.
 #[derive(Debug)]
-pub(super) struct Feeds {
-    board: Arc<Board>,
+pub(super) struct SourceTasks {
+    readiness: Arc<Readiness>,
     reports: Sender<Report>,
     running: Vec<Running>,
 }
@@ -56,10 +56,10 @@ struct Prepared {
     work: BoxFuture<'static, ()>,
 }
 
-impl Feeds {
+impl SourceTasks {
     /// None so far; what they will say goes to `reports`.
-    pub(super) fn new(board: &Arc<Board>, reports: Sender<Report>) -> Self {
-        Self { board: Arc::clone(board), reports, running: Vec::new() }
+    pub(super) fn new(readiness: &Arc<Readiness>, reports: Sender<Report>) -> Self {
+        Self { readiness: Arc::clone(readiness), reports, running: Vec::new() }
     }
 
     /// Runs every source that `settings` names, and none other. A source that runs already is started anew; what it said
@@ -81,7 +81,7 @@ impl Feeds {
                 let update = Some(SourceUpdate::Set(Vec::new()));
                 let report = Report { source, update, sound: true };
                 let _ = say(&self.reports, report);
-                self.board.leave(source);
+                self.readiness.leave(source);
             }
         }
         self.running = prepared.into_iter().map(Prepared::run).collect();
@@ -91,30 +91,30 @@ impl Feeds {
     fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::new();
         if let Some(FileSettings { path, period }) = settings.file.clone() {
-            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
             prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
                 let source = FileSource::with_period(&path, node.clone(), period);
                 let status = source.status();
-                board.join(Source::File, status.clone());
+                readiness.join(Source::File, status.clone());
                 Ok((source, status))
             })?);
         }
         if let Some(config) = settings.http.clone() {
-            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
             prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
                 let source = HttpSource::new(config.clone(), node.clone())?;
                 let status = source.status();
-                board.join(Source::Http, status.clone());
+                readiness.join(Source::Http, status.clone());
                 Ok((source, status))
             })?);
         }
         if let (Some(api), Some(client)) = (settings.api.clone(), client) {
-            let (node, board) = (settings.node.clone(), Arc::clone(&self.board));
+            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
             prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
                 let server = api.selection.of(ApiServer::new(client.clone()));
                 let source = if api.all_nodes { server } else { server.node(&node) }.pods();
                 let status = source.status();
-                board.join(Source::Api, status.clone());
+                readiness.join(Source::Api, status.clone());
                 Ok((source, status))
             })?);
         }
@@ -215,7 +215,7 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
 /// Whether the source has said what its pods are, and nothing hides a pod from it. A list of the API server is whole or none;
 /// that its watch broke since is no reason to doubt it.
 fn is_sound(status: &SourceStatus) -> bool {
-    let is_whole = || !status.problems.iter().any(board::is_grave);
+    let is_whole = || !status.problems.iter().any(readiness::is_grave);
     status.seen && (status.source == Source::Api || is_whole())
 }
 
