@@ -45,8 +45,8 @@
 //!   it translates to share a full name in every snapshot there ever is;
 //! * **a read costs what a hash table costs.** A look-up through a [`CachedReader`] or a [`Guard`] takes no lock, allocates
 //!   nothing, counts no shared reference and writes to no memory that another reader uses; so readers on many threads do
-//!   not slow each other down. (What gives you something to keep, as [`Reader::snapshot`] and the look-ups of [`Reader`]
-//!   itself, counts a shared reference);
+//!   not slow each other down. (What gives you something to keep counts a shared reference: [`Reader::snapshot`] and the
+//!   look-ups of [`Reader`] itself. A translation copies its answer if that is a UID in an unusual spelling);
 //! * **a reader never frees**, the last handle of an index that has no writer any more apart. What was replaced waits in
 //!   the writer's retire queue until no reader holds it, so replacing a hundred thousand pods makes no reader pay for
 //!   freeing them;

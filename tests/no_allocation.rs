@@ -1,6 +1,7 @@
-//! A look-up allocates nothing, hit or miss, whichever the handle; and no reader frees what the writer replaced.
+//! A look-up allocates nothing, hit or miss, whichever the handle, unless its answer is a UID in an unusual spelling; and
+//! no reader frees what the writer replaced.
 //!
-//! One test, because the allocator that counts is the whole process's.
+//! Allocations are counted for each thread, and each test runs on its own.
 
 mod support;
 
@@ -9,7 +10,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use pod_index::Snapshot;
+use pod_index::{CachedReader, Reader, Snapshot};
 use support::TestPod;
 
 struct Counting;
@@ -46,24 +47,21 @@ fn counted<R>(work: impl FnOnce() -> R) -> (u64, u64) {
 const UUID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
 const MIRROR: &str = "9a8b7c6d-1111-2222-3333-444455556666";
-/// UIDs that are there, that are not, that are spelled unusually, and none.
-const UIDS: [&str; 8] = [
-    UUID,
-    STATIC,
-    MIRROR,
-    "ffffffff-1111-2222-3333-444455556666",
-    "ffffffffffffffffffffffffffffffff",
-    "short-unusual",
-    "unusual-and-nobodys",
-    "",
-];
+/// UIDs in the usual spellings: those that are stored, and two that nobody has.
+const USUAL_UIDS: [&str; 5] =
+    [UUID, STATIC, MIRROR, "ffffffff-1111-2222-3333-444455556666", "ffffffffffffffffffffffffffffffff"];
+/// UIDs in other spellings: those that are stored, one that nobody has, and the empty one, which nobody can have.
+const UNUSUAL: &str = "short-unusual";
+const UNUSUAL_STATIC: &str = "unusual-static";
+const UNUSUAL_MIRROR: &str = "unusual-mirror";
+const UNUSUAL_UIDS: [&str; 5] = [UNUSUAL, UNUSUAL_STATIC, UNUSUAL_MIRROR, "unusual-and-nobodys", ""];
 
 fn pods(count: usize) -> Vec<Arc<TestPod>> {
     let mut pods = vec![
         TestPod::plain(UUID, "web_shop"),
         TestPod::fixed(STATIC, "etcd_kube-system"),
         TestPod::mirror(MIRROR, "etcd_kube-system", STATIC),
-        TestPod::plain("short-unusual", "odd_shop"),
+        TestPod::plain(UNUSUAL, "odd_shop"),
     ];
     pods.extend(
         (0..count)
@@ -72,15 +70,14 @@ fn pods(count: usize) -> Vec<Arc<TestPod>> {
     pods
 }
 
-/// Every point look-up.
+/// Every point look-up, but for the translations of unusual UIDs.
 fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
-    for uid in UIDS {
+    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(snapshot.pod_by_uid(uid));
         black_box(snapshot.mirror_pod_by_uid(uid));
-        // A UID of an unusual spelling that translates to itself is copied.
-        if uid.len() >= 32 {
-            black_box(snapshot.translate_pod_uid(uid));
-        }
+    }
+    for uid in USUAL_UIDS {
+        black_box(snapshot.translate_pod_uid(uid));
         black_box(snapshot.uid_translations().pod_uid(uid));
         black_box(snapshot.uid_translations().mirror_pod_uid(uid));
     }
@@ -94,6 +91,38 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     black_box(snapshot.pod_by_mirror_pod(argument));
     black_box(snapshot.mirror_pod_by_pod(argument));
     black_box(snapshot.pod_and_mirror_pod(argument));
+}
+
+/// The look-ups that a `CachedReader` has of its own.
+fn cached_look_ups(cached: &mut CachedReader<TestPod>) {
+    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
+        black_box(cached.pod_by_uid(uid));
+    }
+    for uid in USUAL_UIDS {
+        black_box(cached.translate_pod_uid(uid));
+    }
+    for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
+        black_box(cached.pod_by_full_name(full_name));
+    }
+    black_box(cached.pod_by_name("shop", "web"));
+    black_box(cached.pod_by_name("nowhere", "nobody"));
+    cached.refresh();
+}
+
+/// The look-ups that a `Reader` has of its own.
+fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
+    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
+        black_box(reader.pod_by_uid(uid));
+    }
+    for uid in USUAL_UIDS {
+        black_box(reader.translate_pod_uid(uid));
+    }
+    for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
+        black_box(reader.pod_by_full_name(full_name));
+    }
+    black_box(reader.pod_by_name("shop", "web"));
+    black_box(reader.pod_by_mirror_pod(argument));
+    black_box(reader.mirror_pod_by_pod(argument));
 }
 
 /// Every whole-set read, walked to its end; full names are made, so those are only obtained.
@@ -120,6 +149,8 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     // The first load of a thread sets up arc-swap's slots for it.
     drop(reader.load());
     assert_eq!(counted(|| point_look_ups(cached.load(), &argument)), (0, 0), "CachedReader");
+    assert_eq!(counted(|| cached_look_ups(&mut cached)), (0, 0), "a CachedReader's own look-ups");
+    assert_eq!(counted(|| look_ups_to_keep(&reader, &argument)), (0, 0), "a Reader's own look-ups");
     assert_eq!(counted(|| point_look_ups(&reader.load(), &argument)), (0, 0), "load");
     assert_eq!(counted(|| point_look_ups(&kept, &argument)), (0, 0), "snapshot");
     assert_eq!(counted(|| whole_set_reads(&kept)), (0, 0), "whole-set reads");
@@ -145,6 +176,29 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     let (_, frees) = counted(|| writer.reclaim());
     assert!(frees > 300_000, "{frees} frees");
     assert_eq!(writer.retired_snapshots(), 0);
+}
+
+/// The departure from the rule, in full: a UID in an unusual spelling that is the answer is copied, once. Of a static pod's
+/// there is one copy already, which is shared.
+#[test]
+fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_answer() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let pair = [
+        TestPod::fixed(UNUSUAL_STATIC, "odd_kube-system"),
+        TestPod::mirror(UNUSUAL_MIRROR, "odd_kube-system", UNUSUAL_STATIC),
+    ];
+    assert!(writer.set_pods(pods(100).into_iter().chain(pair)).refused.is_empty());
+    let snapshot = reader.snapshot();
+    for uid in [UNUSUAL, UNUSUAL_STATIC, "unusual-and-nobodys"] {
+        assert_eq!(counted(|| snapshot.translate_pod_uid(uid)), (1, 1), "{uid} stays");
+    }
+    assert_eq!(snapshot.translate_pod_uid(UNUSUAL_MIRROR), UNUSUAL_STATIC);
+    assert_eq!(counted(|| snapshot.translate_pod_uid(UNUSUAL_MIRROR)), (0, 0), "shared");
+
+    let translations = snapshot.uid_translations();
+    assert_eq!(translations.pod_uid(UNUSUAL_MIRROR), Some(UNUSUAL_STATIC.into()));
+    assert_eq!(counted(|| translations.pod_uid(UNUSUAL_MIRROR)), (0, 0), "shared");
+    assert_eq!(counted(|| translations.mirror_pod_uid(UNUSUAL_STATIC)), (1, 1), "the mirror's UID");
 }
 
 #[test]

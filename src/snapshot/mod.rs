@@ -43,7 +43,8 @@ use crate::versions::Estate;
 ///
 /// # Complexity
 /// Point look-ups are O(1) expected, through a shallow tree whose depth grows with log₆₄ of the number of pods; they
-/// allocate nothing and write to nothing. Whole-set reads are views: O(1) to obtain, no copy.
+/// allocate nothing and write to nothing, except that a translation copies an answer that is a UID in an unusual spelling.
+/// Whole-set reads are views: O(1) to obtain, no copy.
 ///
 /// # Examples
 /// ```
