@@ -1,12 +1,16 @@
 //! The index against the kubelet: every state of every recorded history, every field of every state.
+//!
+//! The model of the kubelet that the property tests compare with is run on the same recordings.
 
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pod_index::{Snapshot, Writer, is_mirror_pod_of};
+use pod_index::{Snapshot, Writer, is_mirror_pod, is_mirror_pod_of};
 use serde_json::{Map, Value, json};
+use support::kubelet::Kubelet;
+use support::observation::{Id, Universe, id};
 use support::{TestPod, mirror_to_pod, pod_to_mirror};
 
 const HISTORIES: &str = include_str!("conformance/histories.jsonl");
@@ -78,15 +82,6 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
         })
         .collect();
 
-    let mut is_mirror_of = Vec::new();
-    for (a, mirror) in &seen.newest {
-        for (b, pod) in &seen.newest {
-            if is_mirror_pod_of(&**mirror, &**pod) {
-                is_mirror_of.push([a, b]);
-            }
-        }
-    }
-
     BTreeMap::from([
         ("gauge", json!(snapshot.ephemeral_container_count())),
         ("pods", told_all(snapshot.pods())),
@@ -110,8 +105,140 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
                 json!([told(found.pod), told(found.mirror_pod), found.was_mirror])
             }),
         ),
-        ("isMirrorOf", json!(is_mirror_of)),
+        ("isMirrorOf", is_mirror_of(seen)),
     ])
+}
+
+fn is_mirror_of(seen: &Seen) -> Value {
+    let mut pairs = Vec::new();
+    for (a, mirror) in &seen.newest {
+        for (b, pod) in &seen.newest {
+            if is_mirror_pod_of(&**mirror, &**pod) {
+                pairs.push([a, b]);
+            }
+        }
+    }
+    json!(pairs)
+}
+
+/// What the model of the kubelet says of the same fields.
+fn state_of_model(kubelet: &Kubelet, seen: &Seen) -> BTreeMap<&'static str, Value> {
+    let universe = Universe {
+        uids: seen.newest.keys().cloned().collect(),
+        full_names: seen.full_names.iter().cloned().collect(),
+    };
+    let all = kubelet.observe(&universe);
+    let told = |id: Option<&Id>| id.map_or(Value::Null, |id| json!(id));
+    let by_uid = |ask: &dyn Fn(&Arc<TestPod>) -> Value| {
+        Value::Object(seen.newest.iter().map(|(uid, pod)| (uid.clone(), ask(pod))).collect())
+    };
+    let of_name = |pod: &TestPod| kubelet.by_full_name(&format!("{}_{}", pod.name, pod.namespace));
+    let texts = |pairs: Vec<(String, String)>| json!(pairs.into_iter().collect::<BTreeMap<_, _>>());
+    BTreeMap::from([
+        ("gauge", json!(all.ephemeral_containers)),
+        ("pods", json!(all.pods)),
+        ("allMirrorPods", json!(all.mirror_pods)),
+        ("orphans", json!(all.orphans)),
+        (
+            "podToMirror",
+            texts(
+                all.pod_to_mirror
+                    .iter()
+                    .map(|(pod, mirror)| {
+                        (pod.to_string(), mirror.as_ref().map_or_else(String::new, ToString::to_string))
+                    })
+                    .collect(),
+            ),
+        ),
+        (
+            "mirrorToPod",
+            texts(
+                all.mirror_to_pod.iter().map(|(mirror, pod)| (mirror.to_string(), pod.to_string())).collect(),
+            ),
+        ),
+        (
+            "staticToMirror",
+            all.static_to_mirror.iter().map(|(pod, mirror)| json!([pod, told(mirror.as_ref())])).collect(),
+        ),
+        ("byUID", by_uid(&|pod| told(kubelet.by_uid(&pod.uid).pod.as_ref()))),
+        ("translate", by_uid(&|pod| json!(kubelet.by_uid(&pod.uid).translated))),
+        (
+            "byFullName",
+            all.by_full_name.iter().map(|(name, found)| (name.clone(), told(found.pod.as_ref()))).collect(),
+        ),
+        ("mirrorByPod", by_uid(&|pod| told(of_name(pod).mirror_pod.as_ref()))),
+        ("podByMirror", by_uid(&|pod| told(of_name(pod).pod.as_ref()))),
+        (
+            "podAndMirror",
+            by_uid(&|pod| {
+                let (own, found) = (id(pod), of_name(pod));
+                if is_mirror_pod(&**pod) {
+                    json!([told(found.pod.as_ref()), own, true])
+                } else {
+                    json!([own, told(found.mirror_pod.as_ref()), false])
+                }
+            }),
+        ),
+        ("isMirrorOf", is_mirror_of(seen)),
+    ])
+}
+
+/// Calls `step` with each recorded step, whether it begins a history, its pods, and all that its history has brought up;
+/// panics unless it returns the recorded state.
+fn replay(mut step: impl FnMut(&str, bool, Vec<Arc<TestPod>>, &Seen) -> BTreeMap<&'static str, Value>) {
+    let mut seen = Seen::default();
+    let mut history = u64::MAX;
+    let (mut states, mut fields) = (0, 0);
+    for line in HISTORIES.lines() {
+        let recorded: Value = serde_json::from_str(line).expect("a line of JSON");
+        let begins = recorded["history"] != history;
+        if begins {
+            history = recorded["history"].as_u64().expect("a number");
+            seen = Seen::default();
+        }
+        let pods = recorded["pods"].as_array().expect("pods").iter().map(|pod| seen.pod(pod)).collect();
+        let have = step(recorded["op"].as_str().expect("an operation"), begins, pods, &seen);
+
+        let want = recorded["state"].as_object().expect("a state");
+        assert_eq!(want.len(), have.len(), "every field is compared");
+        for (field, value) in have {
+            assert_eq!(value, want[field], "history {history}, step {}, {field}", recorded["step"]);
+            fields += 1;
+        }
+        states += 1;
+    }
+    assert_eq!((states, fields), (30 * 40, 30 * 40 * 14));
+    println!("{states} states, {fields} fields compared, 0 differences");
+}
+
+#[test]
+fn every_recorded_state_of_the_kubelet_is_met_in_every_field() {
+    let (mut writer, reader) = pod_index::new();
+    replay(|operation, begins, pods, seen| {
+        if begins {
+            drop(writer.set_pods(Vec::<Arc<TestPod>>::new()));
+        }
+        apply(&mut writer, operation, pods);
+        state(&reader.load(), seen)
+    });
+}
+
+/// What the property tests take for the kubelet is the kubelet, as far as the recordings go.
+#[test]
+fn every_recorded_state_of_the_kubelet_is_met_by_the_model_of_it() {
+    let mut kubelet = Kubelet::default();
+    replay(|operation, begins, pods, seen| {
+        if begins {
+            kubelet = Kubelet::default();
+        }
+        match operation {
+            "set" => kubelet.set_pods(&pods),
+            "add" | "update" => pods.iter().for_each(|pod| kubelet.update_pod(pod)),
+            "remove" => pods.iter().for_each(|pod| kubelet.remove_pod(pod)),
+            other => panic!("no such operation: {other}"),
+        }
+        state_of_model(&kubelet, seen)
+    });
 }
 
 fn apply(writer: &mut Writer<TestPod>, operation: &str, pods: Vec<Arc<TestPod>>) {
@@ -128,33 +255,4 @@ fn apply(writer: &mut Writer<TestPod>, operation: &str, pods: Vec<Arc<TestPod>>)
             other => panic!("no such operation: {other}"),
         }
     }
-}
-
-#[test]
-fn every_recorded_state_of_the_kubelet_is_met_in_every_field() {
-    let (mut writer, reader) = pod_index::new();
-    let mut seen = Seen::default();
-    let mut history = u64::MAX;
-    let (mut states, mut fields) = (0, 0);
-    for line in HISTORIES.lines() {
-        let step: Value = serde_json::from_str(line).expect("a line of JSON");
-        if step["history"] != history {
-            history = step["history"].as_u64().expect("a number");
-            seen = Seen::default();
-            drop(writer.set_pods(Vec::<Arc<TestPod>>::new()));
-        }
-        let pods = step["pods"].as_array().expect("pods").iter().map(|pod| seen.pod(pod)).collect();
-        apply(&mut writer, step["op"].as_str().expect("an operation"), pods);
-
-        let want = step["state"].as_object().expect("a state");
-        let have = state(&reader.load(), &seen);
-        assert_eq!(want.len(), have.len(), "every field is compared");
-        for (field, value) in have {
-            assert_eq!(value, want[field], "history {history}, step {}, {field}", step["step"]);
-            fields += 1;
-        }
-        states += 1;
-    }
-    assert_eq!((states, fields), (30 * 40, 30 * 40 * 14));
-    println!("{states} states, {fields} fields compared, 0 differences");
 }

@@ -94,18 +94,22 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
 }
 
 /// The look-ups that a `CachedReader` has of its own.
-fn cached_look_ups(cached: &mut CachedReader<TestPod>) {
+fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(cached.pod_by_uid(uid));
+        black_box(cached.mirror_pod_by_uid(uid));
     }
     for uid in USUAL_UIDS {
         black_box(cached.translate_pod_uid(uid));
     }
     for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
         black_box(cached.pod_by_full_name(full_name));
+        black_box(cached.mirror_pod_by_full_name(full_name));
     }
     black_box(cached.pod_by_name("shop", "web"));
     black_box(cached.pod_by_name("nowhere", "nobody"));
+    black_box(cached.pod_by_mirror_pod(argument));
+    black_box(cached.mirror_pod_by_pod(argument));
     cached.refresh();
 }
 
@@ -113,12 +117,14 @@ fn cached_look_ups(cached: &mut CachedReader<TestPod>) {
 fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(reader.pod_by_uid(uid));
+        black_box(reader.mirror_pod_by_uid(uid));
     }
     for uid in USUAL_UIDS {
         black_box(reader.translate_pod_uid(uid));
     }
     for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
         black_box(reader.pod_by_full_name(full_name));
+        black_box(reader.mirror_pod_by_full_name(full_name));
     }
     black_box(reader.pod_by_name("shop", "web"));
     black_box(reader.pod_by_mirror_pod(argument));
@@ -149,7 +155,7 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     // The first load of a thread sets up arc-swap's slots for it.
     drop(reader.load());
     assert_eq!(counted(|| point_look_ups(cached.load(), &argument)), (0, 0), "CachedReader");
-    assert_eq!(counted(|| cached_look_ups(&mut cached)), (0, 0), "a CachedReader's own look-ups");
+    assert_eq!(counted(|| cached_look_ups(&mut cached, &argument)), (0, 0), "a CachedReader's own look-ups");
     assert_eq!(counted(|| look_ups_to_keep(&reader, &argument)), (0, 0), "a Reader's own look-ups");
     assert_eq!(counted(|| point_look_ups(&reader.load(), &argument)), (0, 0), "load");
     assert_eq!(counted(|| point_look_ups(&kept, &argument)), (0, 0), "snapshot");

@@ -87,6 +87,12 @@ const READS: &[Work] = &[
     ("cached, by name", |asking| {
         asking.cached.pod_by_name("default", "web").is_some() && asking.cached.pod_by_name("x", "y").is_none()
     }),
+    ("cached, mirrors", |asking| {
+        asking.cached.mirror_pod_by_uid(MIRROR).is_some()
+            && asking.cached.mirror_pod_by_full_name("web_default").is_some()
+            && asking.cached.pod_by_mirror_pod(&asking.mirror).is_some()
+            && asking.cached.mirror_pod_by_pod(&asking.pod).is_some()
+    }),
     ("cached, translate a mirror", |asking| asking.cached.translate_pod_uid(MIRROR) == *STATIC),
     ("cached, translate a pod", |asking| asking.cached.translate_pod_uid(UUID) == *UUID),
     ("cached, a snapshot", |asking| asking.cached.load().pods().len() > 60),

@@ -1,9 +1,14 @@
 //! Arbitrary histories, hostile ones included, against models: every read of every state.
 //!
-//! More cases: `PROPTEST_CASES=100000 cargo test --release --test properties`.
+//! More cases: `PROPTEST_CASES=100000 cargo test --release --test properties`. The same cases again: as a test prints that
+//! fails.
 
+// Not in `support`, which is used where there is no proptest.
+#[path = "support/seeded.rs"]
+mod seeded;
 mod support;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -11,11 +16,13 @@ use pod_index::{PodMeta, is_mirror_pod};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::TestRunner;
+use seeded::seeded;
 use support::TestPod;
 use support::history::{Kind, NAMES, NAMESPACES, Run, Spec, Step, UIDS, pod, universe};
 use support::kubelet::Kubelet;
 use support::model::{Model, Upsert};
-use support::observation::Observation;
+use support::observation::{FullNameAnswers, Observation, UidAnswers};
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![
@@ -60,15 +67,27 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn cases(cases: u32) -> ProptestConfig {
-    // The environment's PROPTEST_CASES is in the default already.
-    let default = ProptestConfig::default();
-    let given = std::env::var_os("PROPTEST_CASES").is_some();
-    ProptestConfig { cases: if given { default.cases } else { cases }, ..default }
+/// Runs `property` on each of 128 random histories. It returns how much it compared that was not empty. Panics unless that
+/// adds up to `floor` a case: a property that compares nothing holds of everything.
+fn holds<S: Strategy>(histories: &S, floor: usize, property: impl Fn(S::Value) -> usize) {
+    let config = seeded(128);
+    let (cases, sum) = (config.cases as usize, Cell::new(0));
+    let result = TestRunner::new(config).run(histories, |history| {
+        sum.set(sum.get() + property(history));
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+    let sum = sum.get();
+    println!("{sum} compared in {cases} cases");
+    // A few cases may be small ones by chance.
+    assert!(
+        sum >= floor * cases || cases < 32,
+        "{sum} were compared in {cases} cases, fewer than {floor} a case"
+    );
 }
 
 proptest! {
-    #![proptest_config(cases(128))]
+    #![proptest_config(seeded(128))]
 
     #[test]
     fn every_read_after_every_step_is_what_the_model_says(history in vec(steps(), 1..100)) {
@@ -134,9 +153,11 @@ proptest! {
             prop_assert_eq!(&Observation::of(snapshot, &run.universe), observation);
         }
     }
+}
 
-    #[test]
-    fn the_changes_between_any_two_snapshots_lead_from_one_to_the_other(history in vec(steps(), 1..40)) {
+#[test]
+fn the_changes_between_any_two_snapshots_lead_from_one_to_the_other() {
+    holds(&vec(steps(), 1..40), 100, |history| {
         let mut run = Run::default();
         let mut kept = vec![run.reader.snapshot()];
         for step in &history {
@@ -144,26 +165,36 @@ proptest! {
             kept.push(run.reader.snapshot());
         }
         let last = run.reader.snapshot();
-        for pair in kept.windows(2) {
-            Run::compare_changes(&pair[0], &pair[1]);
-        }
-        for snapshot in &kept {
-            Run::compare_changes(snapshot, &last);
-            Run::compare_changes(&last, snapshot);
-        }
-    }
+        let next = kept.windows(2).map(|pair| Run::compare_changes(&pair[0], &pair[1])).sum::<usize>();
+        let far = kept
+            .iter()
+            .map(|snapshot| Run::compare_changes(snapshot, &last) + Run::compare_changes(&last, snapshot));
+        next + far.sum::<usize>()
+    });
+}
 
-    #[test]
-    fn two_pods_that_swap_names_in_one_batch_are_never_seen_under_one_name(history in vec(steps(), 1..20), first in 0..16usize, second in 0..16usize) {
+#[test]
+fn two_pods_that_swap_names_in_one_batch_are_never_seen_under_one_name() {
+    holds(&(vec(steps(), 5..25), vec((0..16usize, 1..4usize), 3)), 2, |(history, swaps)| {
         let mut run = Run::default();
         for step in &history {
             run.step(step);
         }
-        let before = run.reader.load().generation();
-        run.step(&Step::Batch(vec![Step::SwapNames(first, second)]));
-        prop_assert!(run.reader.load().generation() <= before + 1);
-        run.compare();
-    }
+        let mut renamed = 0;
+        for (first, apart) in swaps {
+            let before = run.reader.snapshot();
+            run.step(&Step::Batch(vec![Step::SwapNames(first, first + apart)]));
+            let after = run.reader.snapshot();
+            assert!(after.generation() <= before.generation() + 1, "a batch is published once");
+            run.compare();
+            let is_renamed = |pod: &&Arc<TestPod>| {
+                let old = before.pod_by_uid(&pod.uid).or_else(|| before.mirror_pod_by_uid(&pod.uid));
+                old.is_none_or(|old| (&old.name, &old.namespace) != (&pod.name, &pod.namespace))
+            };
+            renamed += after.pods().iter().chain(after.mirror_pods()).filter(is_renamed).count();
+        }
+        renamed
+    });
 }
 
 /// A history that the kubelet's manager was made for: a UID keeps one full name and one kind, at most one live pod and one
@@ -208,11 +239,9 @@ fn is_contested<'a>(pod: &TestPod, mut live: impl Iterator<Item = &'a Arc<TestPo
     })
 }
 
-proptest! {
-    #![proptest_config(cases(128))]
-
-    #[test]
-    fn on_well_formed_histories_the_index_is_the_kubelets(history in vec(well_formed_steps(), 1..100)) {
+#[test]
+fn on_well_formed_histories_the_index_is_the_kubelets() {
+    holds(&vec(well_formed_steps(), 1..100), 10, |history| {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let (mut kubelet, mut model) = (Kubelet::default(), Model::default());
         let mut universe = universe();
@@ -221,6 +250,7 @@ proptest! {
                 universe.uids.extend((0..3).map(|incarnation| format!("{kind}-{name}-{incarnation}")));
             }
         }
+        let mut compared = 0;
         for (step, version) in history.into_iter().zip(1..) {
             match step {
                 WellFormed::Upsert(who, ephemeral) => {
@@ -252,18 +282,23 @@ proptest! {
                 }
             }
             let observation = Observation::of(&reader.load(), &universe);
-            prop_assert_eq!(&observation, &kubelet.observe(&universe));
-            prop_assert_eq!(&observation, &model.observe(&universe));
+            assert_eq!(observation, kubelet.observe(&universe));
+            assert_eq!(observation, model.observe(&universe));
+            compared += observation.mirror_to_pod.len();
         }
-    }
+        compared
+    });
+}
 
-    /// A departure concerns the UIDs and full names that it is about, and whatever ever met them. About all others the
-    /// index says what the kubelet does.
-    #[test]
-    fn where_nothing_departs_the_index_is_the_kubelets(history in vec(single_steps(), 1..60)) {
+/// A departure concerns the UIDs and full names that it is about, and whatever ever met them. About all others the index
+/// says what the kubelet does.
+#[test]
+fn where_nothing_departs_the_index_is_the_kubelets() {
+    holds(&vec(single_steps(), 1..60), 15, |history| {
         let mut run = Run::default();
         let mut kubelet = Kubelet::default();
         let mut departures = Departures::default();
+        let mut compared = 0;
         for step in &history {
             match step {
                 Step::Update(spec) | Step::Add(spec) => {
@@ -281,7 +316,8 @@ proptest! {
                     run.model.remove(&pod.uid);
                 }
                 Step::RemoveUid(uid) => {
-                    let Some(pod) = run.model.live().find(|pod| pod.uid == UIDS[*uid]).cloned() else { continue };
+                    let pod = run.model.live().find(|pod| pod.uid == UIDS[*uid]).cloned();
+                    let Some(pod) = pod else { continue };
                     run.writer.remove_pod(&pod);
                     kubelet.remove_pod(&pod);
                     run.model.remove(&pod.uid);
@@ -302,19 +338,20 @@ proptest! {
             let snapshot = run.reader.load();
             let observation = Observation::of(&snapshot, &run.universe);
             let (uids, full_names) = departures.reach();
-            for (uid, answers) in &observation.by_uid {
-                if !uids.contains(uid) {
-                    prop_assert_eq!(answers, &kubelet.by_uid(uid), "{}", uid);
-                }
+            for (uid, answers) in observation.by_uid.iter().filter(|(uid, _)| !uids.contains(uid)) {
+                assert_eq!(answers, &kubelet.by_uid(uid), "{uid}");
+                compared +=
+                    usize::from(*answers != UidAnswers { translated: uid.clone(), ..Default::default() });
             }
-            for (full_name, answers) in &observation.by_full_name {
-                // What is no full name is not looked up here, and never found there unless it was stored.
-                if !full_names.contains(full_name) {
-                    prop_assert_eq!(answers, &kubelet.by_full_name(full_name), "{}", full_name);
-                }
+            // What is no full name is not looked up here, and never found there unless it was stored.
+            let by_full_name = observation.by_full_name.iter();
+            for (full_name, answers) in by_full_name.filter(|(name, _)| !full_names.contains(name)) {
+                assert_eq!(answers, &kubelet.by_full_name(full_name), "{full_name}");
+                compared += usize::from(*answers != FullNameAnswers::default());
             }
         }
-    }
+        compared
+    });
 }
 
 /// What the departures from the kubelet are about, in one history.

@@ -7,6 +7,7 @@
 mod support;
 
 use std::cell::Cell;
+use std::iter::Sum;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -124,17 +125,36 @@ fn write(writer: &mut Writer<Pod>, random: &mut Random, ledger: &Arc<Ledger>) {
     }
 }
 
-/// One reader until `stop`; returns how many snapshots it has checked.
-fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> usize {
+/// What readers have checked.
+#[derive(Clone, Copy, Default, Debug)]
+struct Checked {
+    snapshots: usize,
+    /// Those in which a mirror translates to a pod: the others hold little that could be wrong.
+    with_a_translation: usize,
+}
+
+impl Sum for Checked {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            snapshots: sum.snapshots + one.snapshots,
+            with_a_translation: sum.with_a_translation + one.with_a_translation,
+        })
+    }
+}
+
+/// One reader until `stop`; returns what it has checked.
+fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> Checked {
     READS.set(true);
     let mut random = Random(seed);
     let (mut cached, mut guards, mut kept) = (reader.cached(), Vec::new(), Vec::new());
-    let (mut last, mut checked) = (0, 0);
+    let (mut last, mut checked) = (0, Checked::default());
     let mut see = |snapshot: &Snapshot<Pod>| {
         assert!(last <= snapshot.generation(), "from {last} back to {}", snapshot.generation());
         last = snapshot.generation();
         invariants::check(snapshot);
-        checked += 1;
+        checked.snapshots += 1;
+        let translates = snapshot.uid_translations().mirror_to_pod().next().is_some();
+        checked.with_a_translation += usize::from(translates);
     };
     while !stop.load(Ordering::Relaxed) {
         match random.below(4) {
@@ -171,7 +191,7 @@ fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> usize {
 }
 
 /// Starts as many readers, each by a seed of its own.
-fn readers(reader: &Reader<Pod>, stop: &Arc<AtomicBool>, count: u64) -> Vec<thread::JoinHandle<usize>> {
+fn readers(reader: &Reader<Pod>, stop: &Arc<AtomicBool>, count: u64) -> Vec<thread::JoinHandle<Checked>> {
     (1..=count)
         .map(|seed| {
             let (reader, stop) = (reader.clone(), Arc::clone(stop));
@@ -180,9 +200,21 @@ fn readers(reader: &Reader<Pod>, stop: &Arc<AtomicBool>, count: u64) -> Vec<thre
         .collect()
 }
 
-fn join(readers: Vec<thread::JoinHandle<usize>>, stop: &AtomicBool) -> usize {
+fn join(readers: Vec<thread::JoinHandle<Checked>>, stop: &AtomicBool) -> Checked {
     stop.store(true, Ordering::Relaxed);
     readers.into_iter().map(|reader| reader.join().expect("the reader")).sum()
+}
+
+/// Panics unless there was something to see, and readers saw it. In a second there are thousands, and hundreds under a
+/// sanitizer.
+fn enough(checked: Checked, publications: u64) {
+    let Checked { snapshots, with_a_translation } = checked;
+    println!(
+        "{publications} publications, {snapshots} snapshots checked, {with_a_translation} with a translation"
+    );
+    assert!(publications >= 100, "{publications} publications");
+    assert!(snapshots >= 100, "{snapshots} snapshots checked");
+    assert!(with_a_translation >= 10, "{with_a_translation} snapshots with a translation checked");
 }
 
 #[test]
@@ -203,8 +235,7 @@ fn readers_see_whole_snapshots_in_order_and_free_nothing_beside_a_writer_at_full
     drop((writer, reader));
     assert_eq!(ledger.freed_by_readers.load(Ordering::Relaxed), 0, "no reader frees");
     assert_eq!(ledger.live.load(Ordering::Relaxed), 0, "all are freed in the end");
-    assert!(checked > 0 && generation > 0);
-    println!("{generation} publications, {checked} snapshots checked");
+    enough(checked, generation);
 }
 
 /// Many short lives of an index: readers hold on while the writer goes away.
@@ -213,7 +244,7 @@ fn readers_that_outlive_the_writer_free_nothing() {
     let ledger = Arc::new(Ledger::default());
     let mut random = Random(0x51_7cc1);
     let end = Instant::now() + time();
-    let (mut lives, mut checked) = (0, 0);
+    let (mut lives, mut publications, mut checked) = (0, 0, Vec::new());
     while Instant::now() < end {
         let (mut writer, reader) = pod_index::new();
         let stop = Arc::new(AtomicBool::new(false));
@@ -221,14 +252,17 @@ fn readers_that_outlive_the_writer_free_nothing() {
         for _ in 0..200 {
             write(&mut writer, &mut random, &ledger);
         }
+        publications += reader.load().generation();
         drop(writer);
-        checked += join(readers, &stop);
+        checked.push(join(readers, &stop));
         assert_eq!(ledger.freed_by_readers.load(Ordering::Relaxed), 0, "no reader frees");
         drop(reader);
         assert_eq!(ledger.live.load(Ordering::Relaxed), 0, "all are freed in the end");
         lives += 1;
     }
-    println!("{lives} lives, {checked} snapshots checked");
+    println!("{lives} lives");
+    assert!(lives >= 2, "{lives} lives");
+    enough(checked.into_iter().sum(), publications);
 }
 
 #[test]
@@ -268,5 +302,6 @@ fn callers_of_one_manager_lose_no_write() {
     drop(manager);
     assert_eq!(ledger.freed_by_readers.load(Ordering::Relaxed), 0, "no reader frees");
     assert_eq!(ledger.live.load(Ordering::Relaxed), 0, "all are freed in the end");
-    println!("{publications} publications, {checked} snapshots checked");
+    assert!(publications >= 100 && checked.snapshots >= 100, "{publications} publications, {checked:?}");
+    println!("{publications} publications, {} snapshots checked", checked.snapshots);
 }

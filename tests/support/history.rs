@@ -263,8 +263,8 @@ impl Run {
         observation
     }
 
-    /// Panics unless `after` minus `before` is what the index says it is.
-    pub fn compare_changes(before: &Snapshot<TestPod>, after: &Snapshot<TestPod>) {
+    /// Panics unless `after` minus `before` is what the index says it is. Returns how many changes that were.
+    pub fn compare_changes(before: &Snapshot<TestPod>, after: &Snapshot<TestPod>) -> usize {
         use pod_index::Change;
 
         let all = |snapshot: &Snapshot<TestPod>| -> BTreeMap<String, Arc<TestPod>> {
@@ -300,6 +300,7 @@ impl Run {
         assert_eq!(told, differing.count(), "each change is told once");
         assert_eq!(rebuilt.len(), new.len());
         assert!(rebuilt.iter().all(|(uid, pod)| new.get(uid).is_some_and(|new| Arc::ptr_eq(new, pod))));
+        told
     }
 }
 
