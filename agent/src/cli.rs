@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
+use super::duration::GoDuration;
 use super::exit::Failure;
-use super::settings::GoDuration;
 use pod_index_kubelet::references::Strategy;
 
 /// Which pod is this? An index of the node's pods, and the answers to those who ask.

@@ -1,96 +1,30 @@
-//! Asks a running agent, and prints what it says.
+//! A connection to a running agent, with TLS or without.
 
 use std::error::Error;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::api_types::Translation;
-use super::cli::{ClientArgs, Output, Query, ServerArgs};
 use super::exit::Failure;
 use super::tls::ClientTls;
-use super::{format, settings, table, top};
-
-/// How long the whole conversation may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What needs no escaping in a path, by RFC 3986.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// Asks one question.
-pub(super) fn ask(
-    query: &Query,
-    server: &ServerArgs,
-    client: &ClientArgs,
-    output: Output,
-) -> Result<(), Failure> {
-    let address = SocketAddr::new(
-        server.address.unwrap_or(settings::DEFAULT_ADDRESS),
-        server.port.unwrap_or(settings::DEFAULT_PORT),
-    );
-    let tls = ClientTls::load(client, address.ip()).map_err(Failure::Usage)?;
-    let server = Server { address, tls };
-    match query {
-        Query::Get { pod } => {
-            let path = match pod.split_once('/') {
-                Some((namespace, name)) => format!("/pods/{}/{}", escaped(namespace), escaped(name)),
-                None => format!("/pods/{}", escaped(pod)),
-            };
-            format::answer(output, &fetch::<Pod>(&server, &path)?, |pod| table::pods([pod]))
-        }
-        Query::Translate { uid } => {
-            let answer = fetch::<Translation>(&server, &format!("/translate/{}", escaped(uid)))?;
-            format::answer(output, &answer, translation_table)
-        }
-        Query::Top { interval } => top::run(server, interval.0),
-    }
-}
-
-fn translation_table(answer: &Translation) -> String {
-    let pod = answer.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name)).unwrap_or_default();
-    let kind = if answer.is_mirror_pod { "mirror" } else { "" };
-    table::table(["UID", "KIND", "POD UID", "POD"], [[&*answer.uid, kind, &*answer.pod_uid, &*pod]])
-}
-
-fn escaped(segment: &str) -> String {
-    utf8_percent_encode(segment, SEGMENT).to_string()
-}
 
 /// Where an agent is, and how it is spoken to; without TLS: plainly.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    tls: Option<ClientTls>,
+    pub(super) tls: Option<ClientTls>,
 }
 
-/// GETs `path` and reads the answer.
-fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let address = server.address;
-    let body = runtime.block_on(async {
-        let get = async { Connection::open(server).await?.get(path, &[]).await };
-        let late = || Failure::Unable(format!("the agent on {address} did not answer within {TIMEOUT:?}"));
-        tokio::time::timeout(TIMEOUT, get).await.map_err(|_| late())?
-    })?;
-    read(address, &body.bytes)
-}
-
-fn read<T: DeserializeOwned>(server: SocketAddr, bytes: &[u8]) -> Result<T, Failure> {
+pub(super) fn read<T: DeserializeOwned>(server: SocketAddr, bytes: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes)
         .map_err(|error| Failure::unable(format_args!("cannot read what {server} answers"), error))
 }

@@ -29,12 +29,14 @@ mod check;
 mod checkpoints;
 mod cli;
 mod client;
+mod duration;
 mod events;
 mod exit;
 mod format;
 mod log;
 mod metrics;
 mod mirrors;
+mod query;
 mod readiness;
 mod reference_managers;
 mod reload;
@@ -64,7 +66,7 @@ pub fn main() -> ExitCode {
                 if given.run.check { check::check(&settings) } else { run::run(&given, settings) }
             })
         }
-        Some(query) => client::ask(&query, &cli.server, &cli.client, cli.output),
+        Some(query) => query::ask(&query, &cli.server, &cli.client, cli.output),
     };
     exit::code(done)
 }

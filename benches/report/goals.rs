@@ -7,7 +7,7 @@ use support::designs::{Cached, Design, Load};
 use support::figures::value;
 
 use crate::Figures;
-use crate::tables::{CONTROL, header, row, short};
+use crate::markdown::{CONTROL, header, row, short};
 
 const SIZES: [usize; 5] = [110, 1_000, 10_000, 100_000, 1_000_000];
 const KUBE: &str = "kube-runtime Store";

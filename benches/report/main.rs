@@ -5,6 +5,7 @@
 
 mod goals;
 mod machine;
+mod markdown;
 mod plots;
 mod svg;
 mod tables;

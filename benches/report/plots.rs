@@ -2,8 +2,9 @@
 
 use support::figures::{Figure, value};
 
+use crate::markdown::CONTROL;
 use crate::svg::{self, Line, Panel};
-use crate::tables::{CONTROL, PEERS, SITUATIONS};
+use crate::tables::{PEERS, SITUATIONS};
 
 const N: usize = 100_000;
 

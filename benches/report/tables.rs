@@ -6,6 +6,7 @@ use support::bare::Bare;
 use support::designs::{Cached, Design, Load, Parsed};
 use support::figures::{Figure, value};
 
+use crate::markdown::{CONTROL, grouped, header, row, short};
 use crate::{Figures, goals};
 
 /// The designs in the order of the tables.
@@ -22,8 +23,6 @@ pub(crate) const PEERS: [&str; 11] = [
     "kubelet's maps, parking_lot RwLock",
     "kube-runtime Store",
 ];
-/// What the latency bench calls the loop that only reads the clock.
-pub(crate) const CONTROL: &str = "control: only the clock";
 /// The situations of the latency bench.
 pub(crate) const SITUATIONS: [(&str, &str); 4] = [
     ("a", "nothing else happens"),
@@ -181,50 +180,6 @@ fn latencies(figures: &[Figure]) -> String {
                 row(&mut text, name, &cells);
             }
         }
-    }
-    text
-}
-
-pub(crate) fn header(text: &mut String, first: &str, columns: &[impl AsRef<str>]) {
-    row(text, first, columns);
-    let _ = writeln!(text, "|---|{}", "---:|".repeat(columns.len()));
-}
-
-pub(crate) fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
-    let _ = write!(text, "| {first} |");
-    for cell in cells {
-        let _ = write!(text, " {} |", cell.as_ref());
-    }
-    text.push('\n');
-}
-
-/// Three digits that count.
-pub(crate) fn short(value: f64) -> String {
-    match value {
-        _ if !value.is_finite() => "–".to_owned(),
-        _ if value.abs() < 10.0 => format!("{value:.2}"),
-        _ if value.abs() < 100.0 => format!("{value:.1}"),
-        _ => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "it is a positive figure"
-            )]
-            let whole = value.round().abs() as usize;
-            grouped(whole)
-        }
-    }
-}
-
-/// `100,000` instead of `100000`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
     }
     text
 }

@@ -10,7 +10,7 @@ use axum::routing::get;
 use clap::ValueEnum;
 use http_body_util::{BodyExt, Collected, Limited};
 
-use super::routes::refused;
+use super::refusal::refused;
 use crate::cli::LogLevel;
 use crate::log::Log;
 

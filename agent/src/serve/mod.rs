@@ -17,6 +17,7 @@ mod gzip;
 mod host;
 mod page;
 mod pod_list;
+mod refusal;
 mod routes;
 mod stall;
 mod tag;

@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
 use super::gzip::{self, Gzip};
 use super::pod_list::{Form, Parts, PodList};
+use super::refusal::not_found;
 use super::{App, Tags, debug, page, tag};
 use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
@@ -148,20 +148,4 @@ async fn metrics(State(app): State<App>) -> Response {
 async fn nothing_here(uri: Uri) -> Response {
     let path: String = uri.path().chars().take(128).collect();
     not_found(format!("nothing is served at {path:?}"))
-}
-
-fn not_found(message: String) -> Response {
-    refused(StatusCode::NOT_FOUND, "NotFound", message)
-}
-
-/// The answer to what cannot be done.
-pub(super) fn refused(code: StatusCode, reason: &str, message: String) -> Response {
-    let status = Status {
-        code: Some(code.as_u16().into()),
-        message: Some(message),
-        reason: Some(reason.to_owned()),
-        status: Some("Failure".to_owned()),
-        ..Status::default()
-    };
-    (code, Json(status)).into_response()
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
-use super::duration::GoDuration;
 use crate::cli::{LogFormat, LogLevel};
+use crate::duration::GoDuration;
 use crate::exit::Failure;
 use pod_index_kubelet::references::Strategy;
 

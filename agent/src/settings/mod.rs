@@ -3,7 +3,6 @@
 
 #[cfg(test)]
 mod documented;
-mod duration;
 mod file;
 mod selection;
 
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
+use super::duration::GoDuration;
 use super::exit::Failure;
 use super::mirrors::Management;
 use super::table;
@@ -23,7 +23,6 @@ use pod_index_kubelet::references::Strategy;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::{NodeName, Problem};
 
-pub(super) use self::duration::GoDuration;
 use self::file::ConfigFile;
 use self::selection::Selection;
 

@@ -1,44 +1,16 @@
 //! Bytes to pods: the formats, the kinds, and which document a problem belongs to.
 
-use std::path::Path;
-
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter, UserMessageFormatter};
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
 use super::field::Field;
-use super::locate::Locator;
+use super::locate::{Locator, options};
+use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
 use crate::sources::{NodeName, Problem, ProblemKind, Source};
-
-/// Where a manifest came from. It goes into the UIDs of its pods and into the problems found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin<'a> {
-    /// A file, by its path.
-    File(&'a Path),
-    /// A URL.
-    Url(&'a str),
-}
-
-impl Origin<'_> {
-    /// The source that reads from such places.
-    #[must_use]
-    pub fn source(&self) -> Source {
-        match self {
-            Self::File(_) => Source::File,
-            Self::Url(_) => Source::Http,
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Url(url) => (*url).to_owned(),
-        }
-    }
-}
 
 /// What a manifest holds.
 #[derive(Debug, Default)]
@@ -222,14 +194,5 @@ impl Decoding<'_> {
 
     fn locator(&mut self) -> &Locator {
         self.locator.get_or_insert_with(|| Locator::new(self.bytes))
-    }
-}
-
-/// YAML as Go's `sigs.k8s.io/yaml` reads it. The budget against bombs is serde-saphyr's own.
-pub(super) fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-        legacy_octal_numbers: true,
-        with_snippet: false,
     }
 }

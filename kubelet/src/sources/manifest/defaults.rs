@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 
-use super::decode::Origin;
+use super::origin::Origin;
 use crate::fnv::Fnv128a;
 use crate::sources::{NodeName, clock};
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};

@@ -6,9 +6,8 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
-use super::decode::options;
 use super::field::{Field, Step};
 
 pub(super) struct Locator {
@@ -146,5 +145,14 @@ impl<'de> Visitor<'de> for TreeVisitor {
     fn visit_enum<A: serde::de::EnumAccess<'de>>(self, data: A) -> Result<Tree, A::Error> {
         data.variant::<IgnoredAny>()?;
         Ok(Tree::Scalar)
+    }
+}
+
+/// YAML as Go's `sigs.k8s.io/yaml` reads it. The budget against bombs is serde-saphyr's own.
+pub(super) fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        legacy_octal_numbers: true,
+        with_snippet: false,
     }
 }

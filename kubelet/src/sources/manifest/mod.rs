@@ -39,6 +39,8 @@ mod field;
 mod locate;
 #[doc(hidden)]
 pub mod names;
+mod origin;
 mod validate;
 
-pub use decode::{Decoded, Origin, decode};
+pub use decode::{Decoded, decode};
+pub use origin::Origin;

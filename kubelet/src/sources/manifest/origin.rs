@@ -1,0 +1,32 @@
+//! Where a manifest came from.
+
+use std::path::Path;
+
+use crate::sources::Source;
+
+/// Where a manifest came from. It goes into the UIDs of its pods and into the problems found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin<'a> {
+    /// A file, by its path.
+    File(&'a Path),
+    /// A URL.
+    Url(&'a str),
+}
+
+impl Origin<'_> {
+    /// The source that reads from such places.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        match self {
+            Self::File(_) => Source::File,
+            Self::Url(_) => Source::Http,
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Url(url) => (*url).to_owned(),
+        }
+    }
+}
