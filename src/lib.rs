@@ -94,6 +94,7 @@
 
 pub mod docs;
 mod error;
+mod follow;
 mod id;
 mod manager;
 mod map;
@@ -105,6 +106,7 @@ mod text;
 mod update;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 mod versions;
+mod wake;
 mod writer;
 
 /// The README's example is a test.
@@ -113,6 +115,7 @@ mod writer;
 struct Readme;
 
 pub use error::{Error, ErrorKind};
+pub use follow::{Changes, PodKey, Step, WaitError};
 pub use id::{FullName, MirrorPodUid, ParseFullNameError, PodUid, ResolvedPodUid, UidRef};
 pub use manager::PodManager;
 pub use pod::{
@@ -156,5 +159,7 @@ pub use writer::{Applied, Operation, Refused, Writer};
 #[must_use]
 pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
     let (versions, published) = versions::Versions::new();
-    (Writer::new(versions, published.clone()), Reader::new(published))
+    let wake = std::sync::Arc::new(wake::Wake::new());
+    let herald = wake::Herald::new(std::sync::Arc::clone(&wake));
+    (Writer::new(versions, published.clone(), herald), Reader::new(published, wake))
 }

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::error::Error;
+use crate::follow::{Changes, PodKey, WaitError};
 use crate::id::{ResolvedPodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::reader::{Guard, Reader};
+use crate::snapshot::Snapshot;
 use crate::sync::{self, Mutex};
 use crate::update::Upserted;
 use crate::writer::{Applied, Operation, Writer};
@@ -40,6 +44,8 @@ use crate::writer::{Applied, Operation, Writer};
 pub struct PodManager<P> {
     writer: sync::Arc<Mutex<Writer<P>>>,
     reader: Reader<P>,
+    /// What the writer said last of its retire queue.
+    retired: Arc<AtomicUsize>,
 }
 
 impl<P: PodMeta> PodManager<P> {
@@ -47,7 +53,7 @@ impl<P: PodMeta> PodManager<P> {
     #[must_use]
     pub fn new() -> Self {
         let (writer, reader) = crate::new();
-        Self { writer: sync::Arc::new(Mutex::new(writer)), reader }
+        Self { writer: sync::Arc::new(Mutex::new(writer)), reader, retired: Arc::default() }
     }
 
     /// A reader of this index; see there for the handles it gives.
@@ -60,6 +66,31 @@ impl<P: PodMeta> PodManager<P> {
     #[must_use]
     pub fn load(&self) -> Guard<P> {
         self.reader.load()
+    }
+
+    /// The current snapshot, to keep; as [`Reader::snapshot`].
+    #[must_use]
+    pub fn snapshot(&self) -> sync::Arc<Snapshot<P>> {
+        self.reader.snapshot()
+    }
+
+    /// A subscriber; as [`Reader::changes`]. The writer is gone when the last clone of the manager is.
+    #[must_use]
+    pub fn changes(&self) -> Changes<P> {
+        self.reader.changes()
+    }
+
+    /// As [`Reader::wait_for`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_for<'k>(&self, key: impl Into<PodKey<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
+        self.reader.wait_for(key, deadline)
+    }
+
+    /// As [`Reader::wait_for_async`].
+    pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
+        self.reader.wait_for_async(key).await
     }
 
     /// As [`Writer::add_pod`].
@@ -112,7 +143,7 @@ impl<P: PodMeta> PodManager<P> {
     /// As [`Writer::retired_snapshots`].
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
-        self.write(|writer| writer.retired_snapshots())
+        self.retired.load(Ordering::Relaxed)
     }
 
     /// As [`Snapshot::pod_by_uid`](crate::Snapshot::pod_by_uid).
@@ -172,7 +203,9 @@ impl<P: PodMeta> PodManager<P> {
     fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
         // A writer that panicked, in a pod's own methods, has published nothing of what it was at: its state is whole.
         let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        write(&mut writer)
+        let result = write(&mut writer);
+        self.retired.store(writer.retired_snapshots(), Ordering::Relaxed);
+        result
     }
 }
 
@@ -184,7 +217,8 @@ impl<P: PodMeta> Default for PodManager<P> {
 
 impl<P> Clone for PodManager<P> {
     fn clone(&self) -> Self {
-        Self { writer: sync::Arc::clone(&self.writer), reader: self.reader.clone() }
+        let Self { writer, reader, retired } = self;
+        Self { writer: sync::Arc::clone(writer), reader: reader.clone(), retired: Arc::clone(retired) }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::id::{ResolvedPodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
 use crate::sync::{self, Arc, Published};
+use crate::wake::Wake;
 
 /// A handle to read an index by, from any thread; clone it freely.
 ///
@@ -40,11 +41,27 @@ use crate::sync::{self, Arc, Published};
 /// ```
 pub struct Reader<P> {
     published: Published<Snapshot<P>>,
+    wake: std::sync::Arc<Wake>,
 }
 
 impl<P> Reader<P> {
-    pub(crate) fn new(published: Published<Snapshot<P>>) -> Self {
-        Self { published }
+    pub(crate) fn new(published: Published<Snapshot<P>>, wake: std::sync::Arc<Wake>) -> Self {
+        Self { published, wake }
+    }
+
+    pub(crate) fn wake(&self) -> &std::sync::Arc<Wake> {
+        &self.wake
+    }
+
+    /// Whether the writer is still there. If not, the current snapshot is the last one.
+    ///
+    /// To be woken when the writer goes, use [`changes`](Self::changes).
+    ///
+    /// # Complexity
+    /// O(1): one atomic load.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        !self.wake.look().writer_is_gone()
     }
 
     /// The current snapshot, for one piece of work.
@@ -262,7 +279,7 @@ impl<P: PodMeta> CachedReader<P> {
 
 impl<P> Clone for Reader<P> {
     fn clone(&self) -> Self {
-        Self { published: self.published.clone() }
+        Self { published: self.published.clone(), wake: std::sync::Arc::clone(&self.wake) }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::snapshot::Snapshot;
 use crate::sync::Published;
 use crate::update::Upserted;
 use crate::versions::Versions;
+use crate::wake::Herald;
 
 /// How many retired snapshots a publication looks at. More than one, so that the queue shrinks after a time in which
 /// readers held many; few, so that a thousand idle readers do not make each publication slow.
@@ -62,6 +63,8 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 pub struct Writer<P> {
     published: Published<Snapshot<P>>,
     versions: Versions<P>,
+    /// Tells followers that the writer is gone, when it is dropped.
+    herald: Herald,
 }
 
 /// One write of a batch; see [`Writer::apply`].
@@ -102,8 +105,8 @@ pub struct Refused {
 }
 
 impl<P: PodMeta> Writer<P> {
-    pub(crate) fn new(versions: Versions<P>, published: Published<Snapshot<P>>) -> Self {
-        Self { published, versions }
+    pub(crate) fn new(versions: Versions<P>, published: Published<Snapshot<P>>, herald: Herald) -> Self {
+        Self { published, versions, herald }
     }
 
     /// The snapshot published last.
@@ -264,7 +267,10 @@ impl<P: PodMeta> Writer<P> {
     }
 
     fn publish(&mut self, next: Snapshot<P>) {
+        let publication = self.herald.publication();
         self.versions.publish(next, &self.published);
+        // Wakes those who follow, before anything is freed.
+        drop(publication);
         self.versions.free_some(RECLAIM_PER_PUBLICATION);
     }
 }

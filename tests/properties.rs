@@ -9,7 +9,7 @@ mod seeded;
 mod support;
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_index::{PodMeta, is_mirror_pod};
@@ -84,6 +84,54 @@ fn holds<S: Strategy>(histories: &S, floor: usize, property: impl Fn(S::Value) -
         sum >= floor * cases || cases < 32,
         "{sum} were compared in {cases} cases, fewer than {floor} a case"
     );
+}
+
+/// What a follower knows who does nothing but replay.
+type Replayed = BTreeMap<String, Arc<TestPod>>;
+
+/// How many changes there were.
+fn replay(known: &mut Replayed, step: &pod_index::Step<TestPod>) -> usize {
+    let changes = step.changes();
+    let mut upserts = changes.iter().skip_while(|change| change.after().is_none());
+    assert!(upserts.all(|change| change.after().is_some()), "removals come first");
+    for change in &changes {
+        let before = match change.after() {
+            Some(pod) => known.insert(change.uid().to_owned(), Arc::clone(pod)),
+            None => known.remove(change.uid()),
+        };
+        assert_eq!(before.as_ref().map(Arc::as_ptr), change.before().map(Arc::as_ptr), "{change:?}");
+    }
+    let snapshot = step.after();
+    let pods = snapshot.pods().iter().chain(snapshot.mirror_pods());
+    let all: Replayed = pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect();
+    assert_eq!(known.len(), all.len());
+    assert!(known.iter().all(|(uid, pod)| all.get(uid).is_some_and(|there| Arc::ptr_eq(there, pod))));
+    changes.len()
+}
+
+/// Of one that looks after each write, and of one that looks now and then.
+#[test]
+fn replaying_the_changes_always_gives_the_current_set() {
+    holds(&vec((steps(), any::<bool>()), 1..100), 50, |history| {
+        let mut run = Run::default();
+        let (mut each, mut some) = (run.reader.changes(), run.reader.changes());
+        let (mut known_to_each, mut known_to_some) = (Replayed::new(), Replayed::new());
+        let mut replayed = 0;
+        for (number, (step, looks)) in history.iter().enumerate() {
+            run.step(step);
+            if let Ok(step) = each.try_next() {
+                replayed += replay(&mut known_to_each, &step);
+            }
+            let last = number + 1 == history.len();
+            if (*looks || last)
+                && let Ok(step) = some.try_next()
+            {
+                replayed += replay(&mut known_to_some, &step);
+            }
+        }
+        assert_eq!(known_to_each, known_to_some);
+        replayed
+    });
 }
 
 proptest! {

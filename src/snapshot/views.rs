@@ -160,7 +160,7 @@ pub struct StaticPodsWithMirrorsIter<'a, P> {
     static_pods: StaticPodsIter<'a, P>,
 }
 
-/// An iterator over [`UidTranslations::mirror_to_pod`].
+/// An iterator over [`UidTranslations`], from mirror to pod.
 pub struct MirrorToPodIter<'a, P> {
     snapshot: &'a Snapshot<P>,
     mirrors: map::Iter<'a, MirrorEntry<P>>,
@@ -217,13 +217,13 @@ impl<P: PodMeta> Iterator for MirrorToPodIter<'_, P> {
 
 /// Gives an iterator that looks into its snapshot, and its view, what all iterators and views have.
 macro_rules! paired {
-    ($name:ident, $iter:ident, $field:ident, $method:ident, $item:ty) => {
+    ($name:ident, $iter:ident, $field:ident, $item:ty) => {
         impl<'a, P: PodMeta> IntoIterator for $name<'a, P> {
             type Item = $item;
             type IntoIter = $iter<'a, P>;
 
             fn into_iter(self) -> $iter<'a, P> {
-                self.$method()
+                self.iter()
             }
         }
 
@@ -232,7 +232,7 @@ macro_rules! paired {
             type IntoIter = $iter<'a, P>;
 
             fn into_iter(self) -> $iter<'a, P> {
-                self.$method()
+                self.iter()
             }
         }
 
@@ -253,15 +253,9 @@ macro_rules! paired {
     };
 }
 
-paired!(FullNames, FullNamesIter, mirrors, iter, FullName);
-paired!(
-    StaticPodsWithMirrors,
-    StaticPodsWithMirrorsIter,
-    static_pods,
-    iter,
-    (&'a Arc<P>, Option<&'a Arc<P>>)
-);
-paired!(UidTranslations, MirrorToPodIter, mirrors, mirror_to_pod, (MirrorPodUid, PodUid));
+paired!(FullNames, FullNamesIter, mirrors, FullName);
+paired!(StaticPodsWithMirrors, StaticPodsWithMirrorsIter, static_pods, (&'a Arc<P>, Option<&'a Arc<P>>));
+paired!(UidTranslations, MirrorToPodIter, mirrors, (MirrorPodUid, PodUid));
 
 iterable!(Pods, PodsIter);
 iterable!(StaticPods, StaticPodsIter);
@@ -362,7 +356,13 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
 }
 
 impl<'a, P: PodMeta> UidTranslations<'a, P> {
-    /// Every mirror that translates, with the UID it translates to. `IntoIterator` gives the same pairs.
+    /// As [`mirror_to_pod`](Self::mirror_to_pod).
+    #[must_use]
+    pub fn iter(&self) -> MirrorToPodIter<'a, P> {
+        self.mirror_to_pod()
+    }
+
+    /// Every mirror that translates, with the UID it translates to.
     ///
     /// # Complexity
     /// O(mirror pods) to walk; no allocation for the usual UIDs.

@@ -15,3 +15,5 @@ mod model;
 pub use self::model::freed_by_this_thread;
 #[cfg(any(loom, shuttle))]
 pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, try_unwrap};
+
+pub(crate) mod park;

@@ -26,7 +26,7 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Whether the environment asks for this bug. The list of them, and the model that catches each, is in
 /// `loom-tests/tests/loom/planted.rs`.
-fn planted(bug: &str) -> bool {
+pub(crate) fn planted(bug: &str) -> bool {
     static PLANTED: OnceLock<Option<String>> = OnceLock::new();
     PLANTED.get_or_init(|| std::env::var("POD_INDEX_PLANTED").ok()).as_deref() == Some(bug)
 }

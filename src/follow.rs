@@ -1,0 +1,391 @@
+//! Following an index: a subscriber that is woken by each publication, and waiting for one pod.
+//!
+//! This room compares snapshots. How sleepers are woken is `wake`'s.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::id::{FullName, PodUid, ResolvedPodUid, UidRef};
+use crate::pod::PodMeta;
+use crate::reader::Reader;
+use crate::snapshot::{Change, Snapshot};
+use crate::sync;
+use crate::wake::{Follower, TimedOut};
+
+/// A subscriber: yields what has changed in an index, step by step. Made by [`Reader::changes`].
+///
+/// Each [`Step`] leads from the snapshot that the subscriber saw last to the current one. The first step tells of every pod
+/// as added; an index in which nothing was published yet has no first step until something is.
+///
+/// | you have | use |
+/// |---|---|
+/// | a thread to block | [`wait`](Self::wait), [`wait_until`](Self::wait_until) |
+/// | an async task, on any runtime | [`next`](Self::next) |
+/// | a `Future` or `Stream` of your own | [`poll_next`](Self::poll_next); with the feature `stream`, this is a `Stream` |
+/// | a loop that looks now and then | [`try_next`](Self::try_next) |
+///
+/// # Consistency
+/// Nothing is missed and nothing piles up: however many publications passed since the last step, the next step compares
+/// two snapshots. What was added and removed again in between does not show. Steps never go back. A pod that was replaced
+/// under its name by one of another UID shows as removed and added.
+///
+/// # Complexity
+/// A subscriber costs the writer nothing but one addition to an atomic word for each publication; while subscribers sleep,
+/// and however many they are, at most one system call. The writer never waits for one, takes no lock that one may hold and
+/// runs no waker: a thread of this crate does, which starts when a subscriber sleeps for the first time and ends when the
+/// writer goes.
+///
+/// A subscriber holds the snapshot that it saw last, and so the memory of that state: keep up, or drop it.
+///
+/// # Panics
+/// Whoever has to sleep starts that thread if it is not there, and panics if the operating system refuses.
+///
+/// # Examples
+/// ```
+/// # struct Slim(&'static str);
+/// # impl pod_index::PodMeta for Slim {
+/// #     fn uid(&self) -> &str { self.0 }
+/// #     fn name(&self) -> &str { self.0 }
+/// #     fn namespace(&self) -> &str { "default" }
+/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+/// # }
+/// use std::collections::HashMap;
+///
+/// let (mut writer, reader) = pod_index::new();
+/// let mut changes = reader.changes();
+/// let follower = std::thread::spawn(move || {
+///     let mut by_uid = HashMap::new();
+///     // Until the writer is gone.
+///     while let Some(step) = changes.wait() {
+///         for change in step.changes() {
+///             match change.after() {
+///                 Some(pod) => by_uid.insert(change.uid().to_owned(), pod.clone()),
+///                 None => by_uid.remove(change.uid()),
+///             };
+///         }
+///     }
+///     by_uid.len()
+/// });
+/// writer.add_pod(Slim("u1"))?;
+/// writer.add_pod(Slim("u2"))?;
+/// writer.remove_pod_by_uid("u1");
+/// drop(writer);
+/// assert_eq!(follower.join().unwrap(), 1);
+/// # Ok::<(), pod_index::Error>(())
+/// ```
+pub struct Changes<P> {
+    reader: Reader<P>,
+    follower: Follower,
+    seen: Option<sync::Arc<Snapshot<P>>>,
+}
+
+/// What lies between two looks of a subscriber at an index; see [`Changes`].
+pub struct Step<P> {
+    before: Option<sync::Arc<Snapshot<P>>>,
+    after: sync::Arc<Snapshot<P>>,
+}
+
+/// Why there is nothing to return.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The deadline has passed.
+    TimedOut,
+    /// The writer is gone, so nothing more will be published.
+    WriterGone,
+}
+
+/// By what [`Reader::wait_for`] knows a pod.
+///
+/// # Examples
+/// ```
+/// use pod_index::{FullName, PodKey, PodUid};
+///
+/// let _: PodKey = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the look-ups
+/// let _: PodKey = (&PodUid::from("u1")).into();
+/// let _: PodKey = ("shop", "web-0").into(); // namespace and name
+/// let _: PodKey = (&FullName::new("web-0", "shop")?).into();
+/// # Ok::<(), pod_index::ParseFullNameError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum PodKey<'a> {
+    /// As [`Snapshot::pod_by_uid`].
+    Uid(UidRef<'a>),
+    /// As [`Snapshot::pod_by_name`].
+    Name {
+        /// The pod's namespace.
+        namespace: &'a str,
+        /// The pod's name.
+        name: &'a str,
+    },
+}
+
+impl<P> Changes<P> {
+    fn new(reader: Reader<P>) -> Self {
+        let follower = Follower::new(reader.wake());
+        Self { reader, follower, seen: None }
+    }
+}
+
+impl<P: PodMeta> Changes<P> {
+    /// The next step, if there is one now.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`] if nothing was published since the last step, [`WaitError::WriterGone`] if nothing will be.
+    pub fn try_next(&mut self) -> Result<Step<P>, WaitError> {
+        // In this order: what was published last is seen although the writer is gone by then.
+        let has_writer = self.reader.has_writer();
+        let error = if has_writer { WaitError::TimedOut } else { WaitError::WriterGone };
+        step(&self.reader, &mut self.seen).ok_or(error)
+    }
+
+    /// Blocks until there is a next step. `None`: the writer is gone, and all that it published was seen.
+    pub fn wait(&mut self) -> Option<Step<P>> {
+        self.follower.block(None, || step(&self.reader, &mut self.seen)).ok()?
+    }
+
+    /// Blocks until there is a next step, but not past the deadline.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if there will be no next step.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// # }
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use pod_index::WaitError;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// let mut changes = reader.changes();
+    /// writer.add_pod(Slim)?;
+    /// let soon = Instant::now() + Duration::from_millis(10);
+    /// assert_eq!(changes.wait_until(soon).expect("it was published").changes().len(), 1);
+    /// assert_eq!(changes.wait_until(soon).expect_err("no news"), WaitError::TimedOut);
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    pub fn wait_until(&mut self, deadline: Instant) -> Result<Step<P>, WaitError> {
+        let waited = self.follower.block(Some(deadline), || step(&self.reader, &mut self.seen));
+        waited?.ok_or(WaitError::WriterGone)
+    }
+
+    /// The next step, when there is one. `None`: the writer is gone, and all that it published was seen.
+    ///
+    /// Works on any async runtime. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Step<P>> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Polls for the next step; otherwise as [`next`](Self::next). The waker of the last poll is the one that is woken.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Step<P>>> {
+        self.follower.poll(context, || step(&self.reader, &mut self.seen))
+    }
+
+    /// The snapshot of the last step; `None` before the first.
+    #[must_use]
+    pub fn seen(&self) -> Option<&Snapshot<P>> {
+        self.seen.as_deref()
+    }
+}
+
+/// From what was `seen` to the current snapshot, unless that is the same.
+fn step<P: PodMeta>(reader: &Reader<P>, seen: &mut Option<sync::Arc<Snapshot<P>>>) -> Option<Step<P>> {
+    let last = seen.as_ref().map_or(0, |seen| seen.generation());
+    if reader.load().generation() == last {
+        return None;
+    }
+    let after = reader.snapshot();
+    let before = seen.replace(sync::Arc::clone(&after));
+    Some(Step { before, after })
+}
+
+impl<P: PodMeta> Step<P> {
+    /// The snapshot that the subscriber saw before; `None` in its first step.
+    #[must_use]
+    pub fn before(&self) -> Option<&Snapshot<P>> {
+        self.before.as_deref()
+    }
+
+    /// The snapshot that was current when the subscriber looked.
+    #[must_use]
+    pub fn after(&self) -> &Snapshot<P> {
+        &self.after
+    }
+
+    /// What is different: as [`Snapshot::changes_since`], or everything as added in the first step. Removals come first.
+    ///
+    /// May be empty, if what was published in between cancels out.
+    ///
+    /// # Complexity
+    /// As there; O(n) for the first step.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change<'_, P>> {
+        match &self.before {
+            Some(before) => self.after.changes_since(before),
+            None => self.after.pods().iter().chain(self.after.mirror_pods()).map(Change::Added).collect(),
+        }
+    }
+}
+
+impl<P: PodMeta> Reader<P> {
+    /// A subscriber that is told of every pod, and then of what changes. See [`Changes`].
+    #[must_use]
+    pub fn changes(&self) -> Changes<P> {
+        Changes::new(self.clone())
+    }
+
+    /// Blocks until the index has this pod, but not past the deadline. Mirrors are not looked at.
+    ///
+    /// An event may come before the pod it belongs to: this waits for it without asking over and over.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod will not come.
+    ///
+    /// # Panics
+    /// As [`Changes`].
+    ///
+    /// # Complexity
+    /// A look-up for each publication.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// # }
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use pod_index::PodMeta;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// std::thread::spawn(move || writer.add_pod(Slim));
+    /// let pod = reader.wait_for("u1", Instant::now() + Duration::from_secs(10))?;
+    /// assert_eq!(pod.name(), "web");
+    /// # Ok::<(), pod_index::WaitError>(())
+    /// ```
+    pub fn wait_for<'k>(&self, key: impl Into<PodKey<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
+        let key = key.into();
+        let found = Follower::new(self.wake()).block(Some(deadline), || self.load().pod_by_key(key).cloned());
+        found?.ok_or(WaitError::WriterGone)
+    }
+
+    /// As [`wait_for`](Self::wait_for), for an async task; the deadline is the runtime's to keep. `None`: the writer is
+    /// gone, and the pod will not come.
+    pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
+        let key = key.into();
+        let mut follower = Follower::new(self.wake());
+        poll_fn(|context| follower.poll(context, || self.load().pod_by_key(key).cloned())).await
+    }
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    fn pod_by_key(&self, key: PodKey<'_>) -> Option<&Arc<P>> {
+        match key {
+            PodKey::Uid(uid) => self.pod_by_uid(uid),
+            PodKey::Name { namespace, name } => self.pod_by_name(namespace, name),
+        }
+    }
+}
+
+impl<'a> From<UidRef<'a>> for PodKey<'a> {
+    fn from(uid: UidRef<'a>) -> Self {
+        Self::Uid(uid)
+    }
+}
+
+impl<'a> From<&'a str> for PodKey<'a> {
+    fn from(uid: &'a str) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+impl<'a> From<&'a String> for PodKey<'a> {
+    fn from(uid: &'a String) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+impl<'a> From<&'a PodUid> for PodKey<'a> {
+    fn from(uid: &'a PodUid) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+impl<'a> From<&'a ResolvedPodUid> for PodKey<'a> {
+    fn from(uid: &'a ResolvedPodUid) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+/// Namespace and name, as [`Snapshot::pod_by_name`] takes them.
+impl<'a> From<(&'a str, &'a str)> for PodKey<'a> {
+    fn from((namespace, name): (&'a str, &'a str)) -> Self {
+        Self::Name { namespace, name }
+    }
+}
+
+impl<'a> From<&'a FullName> for PodKey<'a> {
+    fn from(full_name: &'a FullName) -> Self {
+        Self::Name { namespace: full_name.namespace(), name: full_name.name() }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<P: PodMeta> futures_core::Stream for Changes<P> {
+    type Item = Step<P>;
+
+    fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Step<P>>> {
+        Changes::poll_next(self.get_mut(), context)
+    }
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimedOut => "timed out",
+            Self::WriterGone => "the index has no writer any more",
+        })
+    }
+}
+
+impl std::error::Error for WaitError {}
+
+impl From<TimedOut> for WaitError {
+    fn from(_: TimedOut) -> Self {
+        Self::TimedOut
+    }
+}
+
+// Not derived, because a derive would ask for `P: Clone`.
+impl<P> Clone for Step<P> {
+    fn clone(&self) -> Self {
+        Self { before: self.before.clone(), after: self.after.clone() }
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for Step<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.before().map(Snapshot::generation);
+        f.debug_struct("Step").field("before", &before).field("after", &self.after().generation()).finish()
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for Changes<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seen = self.seen().map(Snapshot::generation);
+        f.debug_struct("Changes").field("seen", &seen).finish_non_exhaustive()
+    }
+}

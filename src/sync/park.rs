@@ -1,0 +1,108 @@
+//! How a thread sleeps until another one wakes it: std's parking, or the same on the locks of loom and shuttle.
+//!
+//! Not their own `park`: loom's wakes a thread out of whatever it waits for, a lock included.
+
+#[cfg(not(any(loom, shuttle)))]
+mod real {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::thread::{self, Thread};
+    use std::time::Duration;
+
+    /// One thread's sleep. Only the thread that made it may sleep by it.
+    pub(crate) struct Parker(Thread);
+
+    impl Parker {
+        pub(crate) fn of_this_thread() -> Self {
+            Self(thread::current())
+        }
+
+        /// Sleeps until [`unpark`](Self::unpark), which may have come before. May return for no reason.
+        pub(crate) fn park(&self) {
+            debug_assert_eq!(self.0.id(), thread::current().id());
+            thread::park();
+        }
+
+        /// As [`park`](Self::park), for `limit` at most.
+        pub(crate) fn park_timeout(&self, limit: Duration) {
+            debug_assert_eq!(self.0.id(), thread::current().id());
+            thread::park_timeout(limit);
+        }
+
+        /// Waits for nobody. One system call if the thread sleeps, none otherwise.
+        pub(crate) fn unpark(&self) {
+            self.0.unpark();
+        }
+    }
+
+    pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+        let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+        if let Err(error) = started {
+            panic!("the thread {name} cannot be started: {error}");
+        }
+    }
+
+    pub(crate) const fn planted(_bug: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod modelled {
+    use std::time::Duration;
+
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize};
+    #[cfg(loom)]
+    use loom::{
+        sync::{Condvar, Mutex},
+        thread,
+    };
+    #[cfg(shuttle)]
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicUsize};
+    #[cfg(shuttle)]
+    use shuttle::{
+        sync::{Condvar, Mutex},
+        thread,
+    };
+
+    pub(crate) use crate::sync::model::planted;
+
+    /// As `real::Parker`.
+    pub(crate) struct Parker {
+        unparked: Mutex<bool>,
+        sleeps: Condvar,
+    }
+
+    impl Parker {
+        pub(crate) fn of_this_thread() -> Self {
+            Self { unparked: Mutex::new(false), sleeps: Condvar::new() }
+        }
+
+        pub(crate) fn park(&self) {
+            let mut unparked = self.unparked.lock().expect("no panic");
+            while !*unparked {
+                unparked = self.sleeps.wait(unparked).expect("no panic");
+            }
+            *unparked = false;
+        }
+
+        /// The explorers know no time: the limit is never reached.
+        pub(crate) fn park_timeout(&self, _limit: Duration) {
+            self.park();
+        }
+
+        pub(crate) fn unpark(&self) {
+            *self.unparked.lock().expect("no panic") = true;
+            self.sleeps.notify_one();
+        }
+    }
+
+    pub(crate) fn spawn(_name: &str, run: impl FnOnce() + Send + 'static) {
+        drop(thread::spawn(run));
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) use self::modelled::{AtomicBool, AtomicUsize, Parker, planted, spawn};
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use self::real::{AtomicBool, AtomicUsize, Parker, planted, spawn};

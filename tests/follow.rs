@@ -1,0 +1,439 @@
+//! Following an index: what a subscriber is told, when it is woken, and that nobody waits for it.
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pod_index::{Change, Changes, FullName, Operation, PodKey, PodManager, PodUid, Step, WaitError};
+use support::TestPod;
+
+/// Long enough for what must come.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn in_time() -> Instant {
+    Instant::now() + DEADLINE
+}
+
+/// What a step tells, in its order.
+fn told(step: &Step<TestPod>) -> Vec<String> {
+    let name = |change: &Change<'_, TestPod>| match change {
+        Change::Added(pod) => format!("+{}", pod.uid),
+        Change::Updated { new, .. } => format!("~{}", new.uid),
+        Change::Removed(pod) => format!("-{}", pod.uid),
+        other => panic!("an unknown kind of change: {other:?}"),
+    };
+    step.changes().iter().map(name).collect()
+}
+
+fn sorted(mut told: Vec<String>) -> Vec<String> {
+    told.sort_unstable();
+    told
+}
+
+/// Counts how often it is woken, and tells by which thread.
+struct Counter {
+    wakes: AtomicUsize,
+    by: Mutex<Sender<Option<String>>>,
+}
+
+fn counter() -> (Arc<Counter>, Receiver<Option<String>>) {
+    let (by, woken) = mpsc::channel();
+    (Arc::new(Counter { wakes: AtomicUsize::new(0), by: Mutex::new(by) }), woken)
+}
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+        let by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = by.send(thread::current().name().map(str::to_owned));
+    }
+}
+
+fn poll(changes: &mut Changes<TestPod>, waker: &Arc<Counter>) -> Poll<Option<Step<TestPod>>> {
+    changes.poll_next(&mut Context::from_waker(&Waker::from(Arc::clone(waker))))
+}
+
+#[test]
+fn who_joins_late_is_told_of_everything_as_added_and_then_of_changes() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let _ = writer.set_pods([
+        TestPod::fixed("s", "web"),
+        TestPod::mirror("m", "web", "s"),
+        TestPod::plain("p", "db"),
+    ]);
+    let mut changes = reader.changes();
+    assert!(changes.seen().is_none());
+    let step = changes.wait().expect("the writer is there");
+    assert!(step.before().is_none());
+    assert_eq!(step.after().generation(), 1);
+    assert_eq!(sorted(told(&step)), ["+m", "+p", "+s"]);
+
+    writer.update_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
+    let step = changes.wait().expect("the writer is there");
+    assert_eq!(step.before().map(pod_index::Snapshot::generation), Some(1));
+    assert_eq!(told(&step), ["~p"]);
+    assert_eq!(changes.seen().map(pod_index::Snapshot::generation), Some(2));
+    assert_eq!(changes.try_next().map(|step| told(&step)), Err(WaitError::TimedOut));
+}
+
+#[test]
+fn an_index_in_which_nothing_was_published_has_no_first_step() {
+    let (writer, reader) = pod_index::new::<TestPod>();
+    let mut changes = reader.changes();
+    assert_eq!(changes.try_next().map(|step| told(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.wait_until(Instant::now()).map(|step| told(&step)), Err(WaitError::TimedOut));
+    drop(writer);
+    assert_eq!(changes.wait_until(in_time()).map(|step| told(&step)), Err(WaitError::WriterGone));
+}
+
+#[test]
+fn a_slow_subscriber_finds_one_step_however_much_was_published() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut changes = reader.changes();
+    writer.add_pod(TestPod::plain("stays", "stays")).expect("a good pod");
+    writer.add_pod(TestPod::plain("goes", "goes")).expect("a good pod");
+    changes.wait().expect("the writer is there");
+    for version in 0..1_000 {
+        let pod = TestPod::plain("stays", "stays").with_ephemeral(version);
+        writer.update_pod(pod).expect("a good pod");
+        writer.add_pod(TestPod::plain("in between", "in-between")).expect("a good pod");
+        writer.remove_pod_by_uid("in between").expect("it is there");
+    }
+    writer.remove_pod_by_uid("goes").expect("it is there");
+    let step = changes.wait().expect("the writer is there");
+    assert_eq!(told(&step), ["-goes", "~stays"]);
+    assert!(changes.try_next().is_err(), "nothing has piled up");
+    drop(step);
+    assert_eq!(writer.reclaim(), 0, "the subscriber holds the current snapshot alone");
+}
+
+#[test]
+fn a_pod_replaced_under_its_name_is_a_removal_and_then_an_addition() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut changes = reader.changes();
+    for round in 0..50 {
+        let (old, new) = (format!("u{round}"), format!("u{}", round + 1));
+        writer.add_pod(TestPod::plain(&old, "web")).expect("a good pod");
+        changes.wait().expect("the writer is there");
+        let _ = writer
+            .apply([Operation::Add(TestPod::plain(&new, "web")), Operation::Remove(old.as_str().into())]);
+        let step = changes.wait().expect("the writer is there");
+        assert_eq!(told(&step), [format!("-{old}"), format!("+{new}")]);
+    }
+}
+
+#[test]
+fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
+    for sleeps in [false, true] {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        assert!(reader.has_writer());
+        let mut all: Vec<Changes<TestPod>> = (0..4).map(|_| reader.changes()).collect();
+        writer.add_pod(TestPod::plain("first", "first")).expect("a good pod");
+        for changes in &mut all {
+            changes.wait().expect("the writer is there");
+        }
+        let followers: Vec<_> = all
+            .drain(..3)
+            .enumerate()
+            .map(|(number, mut changes)| {
+                let (asleep, is_asleep) = mpsc::channel();
+                let follower = thread::spawn(move || {
+                    asleep.send(()).expect("the test is there");
+                    let mut steps = Vec::new();
+                    loop {
+                        let step = match number {
+                            0 => changes.wait(),
+                            1 => changes.wait_until(in_time()).ok(),
+                            _ => block_on(changes.next()),
+                        };
+                        let Some(step) = step else { return (steps, changes.try_next().err()) };
+                        steps.extend(told(&step));
+                    }
+                });
+                is_asleep.recv().expect("the follower is there");
+                follower
+            })
+            .collect();
+        if sleeps {
+            // Not needed for the outcome: it makes it likely that they sleep.
+            thread::sleep(Duration::from_millis(50));
+        }
+        writer.add_pod(TestPod::plain("last", "last")).expect("a good pod");
+        drop(writer);
+        for follower in followers {
+            assert_eq!(
+                follower.join().expect("no panic"),
+                (vec!["+last".into()], Some(WaitError::WriterGone))
+            );
+        }
+        let mut late = all.pop().expect("one that has not looked");
+        assert_eq!(late.try_next().map(|step| told(&step)), Ok(vec!["+last".into()]));
+        assert_eq!(late.try_next().map(|step| told(&step)), Err(WaitError::WriterGone));
+        assert!(!reader.has_writer());
+        let mut later = reader.changes();
+        assert_eq!(sorted(told(&later.wait().expect("the last state"))), ["+first", "+last"]);
+        assert!(later.wait().is_none());
+    }
+}
+
+/// The smallest runtime there is.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let (waker, woken) = counter();
+    let (mut future, waker) = (pin!(future), Waker::from(waker));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(ready) => return ready,
+            Poll::Pending => drop(woken.recv_timeout(DEADLINE).expect("a wake-up is lost")),
+        }
+    }
+}
+
+#[test]
+fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
+    const FOLLOWERS: usize = 20;
+    const PUBLICATIONS: u64 = 50;
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let (seen, sees) = mpsc::channel();
+    for _ in 0..FOLLOWERS {
+        let (mut changes, seen) = (reader.changes(), seen.clone());
+        thread::spawn(move || {
+            while let Some(step) = changes.wait() {
+                let _ = seen.send(step.after().generation());
+            }
+        });
+    }
+    // The next publication comes when the last one has been seen by all, so each of them must be woken by each.
+    for generation in 1..=PUBLICATIONS {
+        writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
+        for _ in 0..FOLLOWERS {
+            assert_eq!(sees.recv_timeout(DEADLINE), Ok(generation), "a wake-up is lost");
+        }
+    }
+}
+
+#[test]
+fn a_waker_is_woken_by_a_publication_on_a_thread_that_is_not_the_writers() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut changes = reader.changes();
+    let (waker, woken) = counter();
+    assert!(poll(&mut changes, &waker).is_pending());
+    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    let by = woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
+    assert_eq!(by.as_deref(), Some("pod-index-wake"));
+    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if told(&step) == ["+p"]));
+    // Nobody sleeps now, so nobody is woken.
+    writer.remove_pod_by_uid("p").expect("it is there");
+    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if told(&step) == ["-p"]));
+    assert!(poll(&mut changes, &waker).is_pending());
+    drop(writer);
+    woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
+    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(None)));
+    assert_eq!(waker.wakes.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_woken_and_that_of_a_dropped_subscriber_is_not_kept() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut changes = reader.changes();
+    let ((first, first_woken), (last, last_woken), (dropped, _)) = (counter(), counter(), counter());
+    assert!(poll(&mut changes, &first).is_pending());
+    assert!(poll(&mut changes, &last).is_pending());
+    assert_eq!(Arc::strong_count(&first), 1, "the first waker is let go of");
+    let mut another = reader.changes();
+    assert!(poll(&mut another, &dropped).is_pending());
+    drop(another);
+    assert_eq!(Arc::strong_count(&dropped), 1, "a waker that nobody waits by");
+    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    last_woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
+    assert!(first_woken.try_recv().is_err());
+    assert_eq!(dropped.wakes.load(Ordering::SeqCst), 0);
+}
+
+/// A waker that stands still, as one would that waits for a lock of its executor.
+struct Stuck(Mutex<Receiver<()>>, Sender<()>);
+
+impl Wake for Stuck {
+    fn wake(self: Arc<Self>) {
+        let _ = self.1.send(());
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    }
+}
+
+#[test]
+fn the_writer_waits_for_no_waker() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut changes = reader.changes();
+    let ((go_on, told_to), (stands, stands_still)) = (mpsc::channel(), mpsc::channel());
+    let waker = Waker::from(Arc::new(Stuck(Mutex::new(told_to), stands)));
+    assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+        stands_still.recv_timeout(DEADLINE).expect("the waker is woken");
+        // Again, while the waker stands still; and the writer goes.
+        writer.remove_pod_by_uid("p").expect("it is there");
+        drop(writer);
+        let _ = done.send(());
+    });
+    is_done.recv_timeout(DEADLINE).expect("the writer waits for a waker");
+    drop(go_on);
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics; expected in this test");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_costs_others_nothing() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut subscribers: Vec<Changes<TestPod>> = (0..3).map(|_| reader.changes()).collect();
+    let (waker, woken) = counter();
+    for round in 0..3 {
+        let panics = Waker::from(Arc::new(Panics));
+        for (number, changes) in subscribers.iter_mut().enumerate() {
+            while changes.try_next().is_ok() {}
+            let waker = if number == 1 { Waker::from(Arc::clone(&waker)) } else { panics.clone() };
+            assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        }
+        writer.add_pod(TestPod::plain(&round.to_string(), "web")).expect("a good pod");
+        woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
+    }
+}
+
+/// A pod that panics when it is freed.
+struct Bomb(&'static str, bool);
+
+impl pod_index::PodMeta for Bomb {
+    fn uid(&self) -> &str {
+        self.0
+    }
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn namespace(&self) -> &str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(!self.1, "a pod that panics when it is freed; expected in this test");
+    }
+}
+
+#[test]
+fn what_was_published_by_a_write_that_panicked_wakes_as_well() {
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(Bomb("bomb", true)).expect("a good pod");
+    let (asleep, is_asleep) = mpsc::channel();
+    let waiting = thread::spawn(move || {
+        asleep.send(()).expect("the test is there");
+        reader.wait_for("after", in_time()).map(|pod| pod.0)
+    });
+    is_asleep.recv().expect("it is there");
+    // Likely asleep by now, which is the case that matters.
+    thread::sleep(Duration::from_millis(50));
+    let write = || drop(writer.set_pods([Bomb("after", false)]));
+    assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "the old pod is freed, and panics");
+    assert_eq!(waiting.join().expect("no panic"), Ok("after"));
+}
+
+#[test]
+fn waiting_for_a_pod_ends_when_it_comes_whatever_key_it_is_waited_by() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let full_name = FullName::new("web", "default").expect("a full name");
+    let uid = PodUid::from("p");
+    let keys: [fn(&FullName, &PodUid) -> PodKey<'static>; 2] =
+        [|_, _| "p".into(), |_, _| ("default", "web").into()];
+    let waiting: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            let (reader, key) = (reader.clone(), key(&full_name, &uid));
+            thread::spawn(move || reader.wait_for(key, in_time()))
+        })
+        .chain([{
+            let (reader, full_name) = (reader.clone(), full_name.clone());
+            thread::spawn(move || block_on(reader.wait_for_async(&full_name)).ok_or(WaitError::WriterGone))
+        }])
+        .collect();
+    writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
+    // A mirror of that name is not the pod.
+    writer.add_pod(TestPod::mirror("m", "web", "p")).expect("a good pod");
+    assert_eq!(reader.wait_for("m", Instant::now()), Err(WaitError::TimedOut));
+    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    for waiting in waiting {
+        assert_eq!(waiting.join().expect("no panic").map(|pod| pod.uid.clone()), Ok("p".into()));
+    }
+    // At once, if it is there, whatever the deadline and whether or not the writer is.
+    drop(writer);
+    assert_eq!(reader.wait_for(&uid, Instant::now()).map(|pod| pod.uid.clone()), Ok("p".into()));
+    assert_eq!(reader.wait_for("nobody", in_time()), Err(WaitError::WriterGone));
+    assert_eq!(block_on(reader.wait_for_async("nobody")), None);
+}
+
+#[test]
+fn waiting_for_a_pod_ends_at_the_deadline_although_others_come() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let deadline = Instant::now() + Duration::from_millis(60);
+    let waiting = thread::spawn(move || (reader.wait_for("nobody", deadline), Instant::now()));
+    while !waiting.is_finished() {
+        writer.add_pod(TestPod::plain("p", "web").with_ephemeral(1)).expect("a good pod");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (waited, ended) = waiting.join().expect("no panic");
+    assert_eq!(waited, Err(WaitError::TimedOut));
+    assert!(ended >= deadline, "not before the deadline");
+}
+
+#[test]
+fn a_manager_can_be_followed_and_its_writer_is_gone_with_its_last_clone() {
+    let manager = PodManager::<TestPod>::new();
+    let mut changes = manager.changes();
+    let same = manager.clone();
+    let waiting = thread::spawn({
+        let reader = manager.reader().clone();
+        move || reader.wait_for("p", in_time()).map(|pod| pod.uid.clone())
+    });
+    same.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    assert_eq!(manager.wait_for(("default", "web"), in_time()).map(|pod| pod.uid.clone()), Ok("p".into()));
+    assert_eq!(block_on(manager.wait_for_async("p")).map(|pod| pod.uid.clone()), Some("p".into()));
+    assert_eq!(waiting.join().expect("no panic"), Ok("p".into()));
+    assert_eq!(told(&changes.wait().expect("the writer is there")), ["+p"]);
+    drop(manager);
+    assert_eq!(changes.try_next().map(|step| told(&step)), Err(WaitError::TimedOut));
+    drop(same);
+    assert!(changes.wait().is_none());
+}
+
+/// A scrape must not wait behind a write that takes long.
+#[test]
+fn the_retired_snapshots_of_a_manager_are_told_while_it_is_at_work() {
+    let manager = PodManager::<TestPod>::new();
+    let held = manager.snapshot();
+    manager.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    let same = manager.clone();
+    let (asked, ask) = mpsc::channel();
+    let slow = [TestPod::plain("q", "db")].into_iter().inspect(|_| {
+        let (same, asked) = (same.clone(), asked.clone());
+        thread::spawn(move || asked.send(same.retired_snapshots()));
+        assert_eq!(ask.recv_timeout(DEADLINE), Ok(1), "the one that is held");
+    });
+    let _ = manager.set_pods(slow);
+    drop(held);
+    assert_eq!(manager.reclaim(), 0);
+    assert_eq!(manager.retired_snapshots(), 0);
+}
