@@ -55,8 +55,10 @@ mod keep;
 mod load;
 mod thread;
 
+/// They need the private disk.
 #[cfg(test)]
-mod crash;
+#[path = "../../tests/checkpoint_internal/mod.rs"]
+mod disks;
 
 use std::sync::Arc;
 

@@ -1,0 +1,208 @@
+//! What keeps checkpoints, on disks that lose power at any step, that fail once, and that hang.
+//!
+//! These tests replace the disk, which is private to the crate, so that crate includes them as a module.
+
+mod failing;
+mod hanging;
+mod power;
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::disk::{Disk, Seen, WRITING};
+use super::keep::{Found, Keeper};
+use super::thread::Checkpointing;
+use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
+use pod_index::{Operation, PodMeta, PodUid, Snapshot};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A version of a pod that asks to be kept, or does not.
+fn pod(uid: &str, version: u64, kept: bool) -> Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.uid = Some(uid.to_owned());
+    pod.metadata.name = Some(uid.to_owned());
+    pod.metadata.namespace = Some("ns".to_owned());
+    pod.metadata.resource_version = Some(version.to_string());
+    let annotation = (CHECKPOINT_ANNOTATION.to_owned(), kept.to_string());
+    pod.metadata.annotations = Some([annotation].into());
+    Arc::new(pod)
+}
+
+fn version(pod: &Pod) -> u64 {
+    pod.metadata.resource_version.as_deref().unwrap().parse().unwrap()
+}
+
+/// Which version of which pod.
+type Pods = BTreeMap<String, u64>;
+
+/// What is on the platter, and what is on its way there.
+#[derive(Clone, Default)]
+struct Platter {
+    /// Each file's bytes, and whether they were synced.
+    files: Vec<(Vec<u8>, bool)>,
+    /// The names as they were when the directory was synced last.
+    names: BTreeMap<String, usize>,
+    /// What happened to the names since.
+    since: Vec<Renamed>,
+}
+
+/// A name that stands for a file from now on, or for none.
+#[derive(Clone)]
+struct Renamed(Vec<(String, Option<usize>)>);
+
+impl Platter {
+    fn now(&self) -> BTreeMap<String, usize> {
+        self.after(self.since.iter())
+    }
+
+    fn after<'a>(&self, since: impl Iterator<Item = &'a Renamed>) -> BTreeMap<String, usize> {
+        let mut names = self.names.clone();
+        for (name, file) in since.flat_map(|renamed| &renamed.0) {
+            match file {
+                Some(file) => names.insert(name.clone(), *file),
+                None => names.remove(name),
+            };
+        }
+        names
+    }
+
+    /// Every directory that a loss of power may leave: the steps since the last sync up to any one, or all but one; and in
+    /// what was not synced nothing, a part, or rubbish.
+    fn after_a_loss_of_power(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
+        let steps = &self.since;
+        let up_to = (0..=steps.len()).map(|end| self.after(steps[..end].iter()));
+        let but_one = (0..steps.len()).map(|lost| {
+            self.after(steps.iter().enumerate().filter(|(at, _)| *at != lost).map(|(_, step)| step))
+        });
+        let names: BTreeSet<_> = up_to.chain(but_one).collect();
+        let damages: [Damage; 4] = [
+            <[u8]>::to_vec,
+            |_| Vec::new(),
+            |bytes| bytes[..bytes.len() / 2].to_vec(),
+            |bytes| vec![0; bytes.len()],
+        ];
+        let mut states = Vec::new();
+        for names in names {
+            for damage in damages {
+                let bytes = |file: &usize| {
+                    let (bytes, synced) = &self.files[*file];
+                    if *synced { bytes.clone() } else { damage(bytes) }
+                };
+                states.push(names.iter().map(|(name, file)| (name.clone(), bytes(file))).collect());
+            }
+        }
+        states
+    }
+}
+
+type Damage = fn(&[u8]) -> Vec<u8>;
+
+/// A disk that works for so many steps, and then never again.
+struct MortalDisk {
+    platter: Arc<Mutex<Platter>>,
+    steps: usize,
+}
+
+impl MortalDisk {
+    fn step(&mut self) -> io::Result<std::sync::MutexGuard<'_, Platter>> {
+        self.steps = self.steps.checked_sub(1).ok_or_else(|| io::Error::other("no power"))?;
+        Ok(self.platter.lock().unwrap())
+    }
+}
+
+impl Disk for MortalDisk {
+    type File = usize;
+
+    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+        let platter = self.platter.lock().unwrap();
+        let bytes = platter.now().get(name).map(|file| platter.files[*file].0.clone());
+        Ok(bytes.map_or(
+            Seen::Nothing,
+            |bytes| if bytes.len() > most { Seen::Larger } else { Seen::Bytes(bytes) },
+        ))
+    }
+
+    fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
+        let mut platter = self.step()?;
+        platter.files.push((bytes.to_vec(), false));
+        let file = platter.files.len() - 1;
+        platter.since.push(Renamed(vec![(name.to_owned(), Some(file))]));
+        Ok(file)
+    }
+
+    fn sync(&mut self, file: usize) -> io::Result<()> {
+        self.step()?.files[file].1 = true;
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let mut platter = self.step()?;
+        let file = *platter.now().get(from).ok_or(io::ErrorKind::NotFound)?;
+        platter.since.push(Renamed(vec![(from.to_owned(), None), (to.to_owned(), Some(file))]));
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        let mut platter = self.step()?;
+        if platter.now().contains_key(name) {
+            platter.since.push(Renamed(vec![(name.to_owned(), None)]));
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&mut self) -> io::Result<()> {
+        let mut platter = self.step()?;
+        platter.names = platter.now();
+        platter.since.clear();
+        Ok(())
+    }
+
+    fn is_free(&self, name: &str) -> io::Result<bool> {
+        Ok(!self.platter.lock().unwrap().now().contains_key(name))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from("/disk").join(name)
+    }
+}
+
+/// States of an index one after the other, in which pods come, change, go, and change their minds.
+fn history() -> Vec<(Arc<Snapshot<Pod>>, Pods)> {
+    let (mut writer, reader) = pod_index::new();
+    let steps: [&[(&str, u64, bool)]; 6] = [
+        &[("a", 1, true), ("b", 2, true), ("c", 3, false)],
+        &[("a", 4, true), ("c", 5, true)],
+        &[("b", 0, true), ("d", 6, true)],
+        &[("c", 7, false), ("b", 8, true)],
+        &[("a", 9, true), ("a", 10, true), ("d", 0, true)],
+        &[("b", 0, true), ("a", 11, true), ("e", 12, true)],
+    ];
+    let mut states = Vec::new();
+    for step in steps {
+        let operations = step.iter().map(|(uid, version, kept)| match version {
+            0 => Operation::Remove(PodUid::from(*uid)),
+            version => Operation::Update(pod(uid, *version, *kept)),
+        });
+        assert_eq!(writer.apply(operations).refused, []);
+        let snapshot = reader.snapshot();
+        let kept = snapshot.pods().iter().filter(|pod| pod.annotation(CHECKPOINT_ANNOTATION) == Some("true"));
+        let kept = kept.map(|pod| (pod.uid().to_owned(), version(pod))).collect();
+        states.push((snapshot, kept));
+    }
+    states
+}
+
+/// What a start would find.
+fn found(directory: &BTreeMap<String, Vec<u8>>) -> Pods {
+    let files = directory.iter().filter(|(name, _)| format::is_file_name(name));
+    let pods = files.filter_map(|(name, bytes)| Some(format::decode(name, bytes).ok()?.0));
+    pods.map(|pod| (pod.uid().to_owned(), version(&pod))).collect()
+}

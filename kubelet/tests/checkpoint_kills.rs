@@ -1,0 +1,239 @@
+//! Checkpoints of a process that is killed again and again while it writes.
+
+mod checkpoint_support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use checkpoint_support::{Place, Run, add, kept, open, unmarked};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{Operation, PodUid};
+use pod_index_kubelet::checkpoint::Which;
+
+/// What a child is told: where, and which history.
+const CHILD: &str = "POD_INDEX_TEST_CHECKPOINT_CHILD";
+/// How many pods the history has, and how many of them a step touches.
+const PODS: u64 = 6;
+
+/// The same numbers for parent and child.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % below
+    }
+}
+
+/// What a step does to its pods: a version, or nothing for "gone".
+fn step(seed: u64, number: u64) -> Vec<(String, Option<u64>)> {
+    let mut random = random(seed ^ number.wrapping_mul(0x1000_0000_01b3));
+    (0..=random(3))
+        .map(|_| {
+            let uid = format!("u{}", random(PODS));
+            let goes = random(4) == 0;
+            (uid, (!goes).then_some(number))
+        })
+        .collect()
+}
+
+/// Runs as a child of the next test, and ends with that test's kill.
+#[test]
+fn the_child_that_is_killed() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let mut told = told.split('\n');
+    let directory = PathBuf::from(told.next().unwrap());
+    let (seed, from): (u64, u64) =
+        (told.next().unwrap().parse().unwrap(), told.next().unwrap().parse().unwrap());
+    let mut run = Run::start(&directory, Which::Annotated);
+    let mut out = std::io::stdout();
+    for number in from.. {
+        run.apply(step(seed, number).into_iter().map(|(uid, version)| match version {
+            Some(version) => add(kept(&uid, version)),
+            None => Operation::Remove(PodUid::from(&*uid)),
+        }));
+        run.acknowledged();
+        // The parent may have gone; then there is nobody to kill this one.
+        if writeln!(out, "\nacknowledged {number}").and_then(|()| out.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn child(directory: &Path, seed: u64, from: u64) -> Child {
+    let told = format!("{}\n{seed}\n{from}", directory.display());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "the_child_that_is_killed", "--nocapture", "--test-threads=1"]);
+    command
+        .env(CHILD, told)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap()
+}
+
+/// What came of it: steps that were acknowledged, and bad files that were set aside.
+#[derive(Default)]
+struct Survived {
+    acknowledged: u64,
+    set_aside: usize,
+}
+
+/// Kills a writing process so many times, each time at another moment, and compares what it left with the history. Between
+/// two lives, leftovers of torn writes are put beside the files, and files that are torn, foreign or of a newer format
+/// among them.
+fn kill_again_and_again(kills: u64, seed: u64) -> Survived {
+    let place = Place::new();
+    let mut random = random(seed);
+    // The state after the last step that is known to be on disk; what came after it may be there, too.
+    let mut state: BTreeMap<String, u64> = BTreeMap::new();
+    let mut next = 1;
+    let mut survived = Survived::default();
+    let mut planted = BTreeMap::new();
+    for kill in 0..kills {
+        let mut child = child(&place.directory(), seed, next);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut acknowledged = next - 1;
+        let heard = |acknowledged: &mut u64, line: &str| {
+            if let Some(number) = line.strip_prefix("acknowledged ") {
+                *acknowledged = number.parse().unwrap();
+            }
+        };
+        // Some steps are let pass, and then some microseconds: the kill falls into another place of a write each time.
+        let pass = random(6);
+        while acknowledged < next - 1 + pass {
+            heard(&mut acknowledged, &lines.next().expect("the child lives").unwrap());
+        }
+        std::thread::sleep(Duration::from_micros(random(3000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it had said before it was killed counts.
+        for line in lines {
+            heard(&mut acknowledged, &line.unwrap());
+        }
+        let apply = |state: &mut BTreeMap<String, u64>, number| {
+            for (uid, version) in step(seed, number) {
+                match version {
+                    Some(version) => state.insert(uid, version),
+                    None => state.remove(&uid),
+                };
+            }
+        };
+        for number in next..=acknowledged {
+            apply(&mut state, number);
+        }
+        survived.acknowledged += acknowledged + 1 - next;
+        // At most one step was under way, which may be there in part: each of its pods as before, or as after it.
+        let mut after = state.clone();
+        apply(&mut after, acknowledged + 1);
+        survived.set_aside += planted.len();
+        let found = restored_beside(&place.directory(), std::mem::take(&mut planted));
+        for number in 0..PODS {
+            let uid = format!("u{number}");
+            let version = found.get(&uid).map(|pod| {
+                let version = pod.metadata.resource_version.as_deref().unwrap().parse().unwrap();
+                assert_eq!(*pod, kept(&uid, version), "a mixture of versions");
+                version
+            });
+            let allowed = [state.get(&uid).copied(), after.get(&uid).copied()];
+            assert!(
+                allowed.contains(&version),
+                "kill {kill}, seed {seed}: {uid} is {version:?}, not one of {allowed:?}"
+            );
+        }
+        state = found
+            .into_iter()
+            .map(|(uid, pod)| (uid, pod.metadata.resource_version.unwrap().parse().unwrap()))
+            .collect();
+        next = acknowledged + 2;
+        leave_over(&place.directory(), random(4));
+        planted = plant(&place.directory(), &state, &mut random);
+    }
+    survived
+}
+
+/// Bad files, by name.
+type Planted = BTreeMap<String, Vec<u8>>;
+
+/// Puts bad files among the good ones: under the names of pods that are gone, and under names of no pod at all.
+fn plant(directory: &Path, state: &BTreeMap<String, u64>, random: &mut impl FnMut(u64) -> u64) -> Planted {
+    let name = |uid: &str| format!("Pod_{uid}.yaml");
+    let gone = (0..PODS).map(|number| format!("u{number}")).filter(|uid| !state.contains_key(uid));
+    let whole = state.keys().next().map(|uid| fs::read(directory.join(name(uid))).unwrap());
+    let whole = whole.unwrap_or_else(|| b"# pod-index checkpoint 1 0123456789abcdef\n{}\n".to_vec());
+    let cut = |random: &mut dyn FnMut(u64) -> u64| {
+        whole[..usize::try_from(random(whole.len() as u64 - 1)).unwrap()].to_vec()
+    };
+    let mut planted = Planted::new();
+    for uid in gone.chain(["torn".to_owned(), "%74".to_owned(), "%%0123".to_owned()]) {
+        let bytes = match random(7) {
+            0 | 1 => cut(random),
+            2 => Vec::new(),
+            3 => vec![0; 4096],
+            // Another pod's, whole.
+            4 => whole.clone(),
+            5 => b"# pod-index checkpoint 2 0\n{}\n".to_vec(),
+            _ => continue,
+        };
+        fs::write(directory.join(name(&uid)), &bytes).unwrap();
+        planted.insert(name(&uid), bytes);
+    }
+    planted
+}
+
+/// The pods that a start finds. What was planted is set aside by this start or by the one before it, as it was, and is
+/// cleared away.
+fn restored_beside(directory: &Path, planted: Planted) -> BTreeMap<String, Pod> {
+    let (_checkpoints, restored) = open(directory, Which::Annotated);
+    for error in &restored.errors {
+        let name = Path::new(error.path()).file_name().unwrap().to_str().unwrap();
+        assert!(planted.contains_key(name), "{error}");
+    }
+    for (name, bytes) in planted {
+        let aside = directory.join(format!("{name}.unusable"));
+        assert_eq!(fs::read(&aside).unwrap(), bytes, "{name}");
+        fs::remove_file(aside).unwrap();
+    }
+    unmarked(&restored)
+}
+
+/// What a write that was torn may leave.
+fn leave_over(directory: &Path, what: u64) {
+    let half = b"# pod-index checkpoint 1 0123456789abcdef\n{\"apiVersion\":\"v1\",\"ki";
+    let leftover = directory.join(".writing");
+    match what {
+        0 => fs::write(leftover, half).unwrap(),
+        1 => fs::write(leftover, b"").unwrap(),
+        2 => fs::write(leftover, vec![0xff; 5000]).unwrap(),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
+    let survived = kill_again_and_again(25, 1);
+    assert!(survived.acknowledged > 0 && survived.set_aside > 0);
+}
+
+/// The same for longer:
+/// `cargo test -p pod-index-kubelet --test checkpoint_kills -- --ignored --nocapture five_hundred`
+#[test]
+#[ignore = "takes minutes"]
+fn five_hundred_kills_lose_nothing_that_was_acknowledged() {
+    let mut sum = Survived::default();
+    for seed in 0..10 {
+        let survived = kill_again_and_again(50, 1000 + seed);
+        sum.acknowledged += survived.acknowledged;
+        sum.set_aside += survived.set_aside;
+    }
+    let Survived { acknowledged, set_aside } = sum;
+    println!("500 kills, {acknowledged} steps acknowledged, 0 of them lost; {set_aside} bad files set aside");
+}
+
+// ------------------------------------------------------------------------------------------------------- a full disk

@@ -1,0 +1,133 @@
+//! What the tests of checkpoints share: a directory, pods, and an index with checkpoints.
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{Operation, PodMeta, Writer};
+use pod_index_kubelet::checkpoint::{
+    CHECKPOINT_ANNOTATION, CheckpointErrorKind, Checkpointing, Checkpoints, Restored, Which, is_restored,
+};
+
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory of its own, gone when dropped.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    pub fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("pod-index-checkpoint-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn directory(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.directory()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A version of a pod; how large it is hangs on the version, so that a mixture of two shows.
+pub fn pod(uid: &str, version: u64, kept: Option<&str>) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.uid = Some(uid.to_owned());
+    pod.metadata.name = Some(format!("pod-{uid}"));
+    pod.metadata.namespace = Some("ns".to_owned());
+    pod.metadata.resource_version = Some(version.to_string());
+    let filler = "x".repeat(usize::try_from(version * 997 % 9000).unwrap());
+    let mut annotations = BTreeMap::from([("filler".to_owned(), filler)]);
+    annotations.extend(kept.map(|kept| (CHECKPOINT_ANNOTATION.to_owned(), kept.to_owned())));
+    pod.metadata.annotations = Some(annotations);
+    pod
+}
+
+pub fn kept(uid: &str, version: u64) -> Pod {
+    pod(uid, version, Some("true"))
+}
+
+/// Opens it. Another test of this process may be about to start a child, which until then holds whatever lock this process
+/// has just let go of.
+pub fn open(directory: &Path, which: Which) -> (Checkpoints, Restored) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Checkpoints::open(directory, which) {
+            Err(error) if error.kind() == CheckpointErrorKind::Locked && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+/// An index with checkpoints, as an agent has it.
+pub struct Run {
+    pub writer: Writer<Pod>,
+    pub restored: Restored,
+    pub checkpointing: Checkpointing,
+}
+
+impl Run {
+    pub fn start(directory: &Path, which: Which) -> Self {
+        let (checkpoints, restored) = open(directory, which);
+        let (mut writer, reader) = pod_index::new();
+        assert_eq!(writer.apply(restored.operations()).refused, []);
+        let checkpointing = checkpoints.keep(reader).unwrap();
+        Self { writer, restored, checkpointing }
+    }
+
+    pub fn apply(&mut self, operations: impl IntoIterator<Item = Operation<Pod>>) {
+        assert_eq!(self.writer.apply(operations).refused, []);
+        self.checkpointing.published();
+    }
+
+    pub fn acknowledged(&self) {
+        self.checkpointing.wait_for(self.writer.current().generation(), PATIENCE).unwrap();
+    }
+
+    /// Ends it as a kill would: nothing more is written.
+    pub fn end(self) -> Writer<Pod> {
+        self.checkpointing.finish(PATIENCE).unwrap();
+        self.writer
+    }
+}
+
+pub fn add(pod: Pod) -> Operation<Pod> {
+    Operation::Update(pod.into())
+}
+
+/// The pods that a start finds, which must be whole, and nothing wrong.
+pub fn restored(directory: &Path) -> BTreeMap<String, Pod> {
+    let (_checkpoints, restored) = open(directory, Which::Annotated);
+    assert_eq!(restored.errors, []);
+    unmarked(&restored)
+}
+
+pub fn unmarked(restored: &Restored) -> BTreeMap<String, Pod> {
+    let unmarked = |pod: &std::sync::Arc<Pod>| {
+        assert!(is_restored(&**pod));
+        let mut pod = Pod::clone(pod);
+        pod.metadata.annotations.as_mut().unwrap().remove(pod_index_kubelet::checkpoint::RESTORED_ANNOTATION);
+        (pod.uid().to_owned(), pod)
+    };
+    restored.pods.iter().map(unmarked).collect()
+}
