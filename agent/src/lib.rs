@@ -36,6 +36,7 @@ mod format;
 mod log;
 mod metrics;
 mod mirrors;
+mod pod_api;
 mod query;
 mod readiness;
 mod reference_managers;

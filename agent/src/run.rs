@@ -15,6 +15,7 @@ use super::exit::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
+use super::pod_api::{PodApi, StaticPods};
 use super::readiness::{Readiness, is_grave};
 use super::reference_managers::ReferenceManagers;
 use super::reload::Reload;
@@ -82,8 +83,12 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     metrics.mirrors(&mirrors, &reader);
     let debug = settings.debug_endpoints.then(|| log.clone());
     let connections = metrics.connections();
+    let pods = PodApi::start(&reader, &readiness, StaticPods::Node, PodApi::limits(1024, 256))
+        .map_err(|error| Failure::unable("cannot start the thread of the pod API", error))?;
+    metrics.watches(&pods);
     let metrics = Arc::new(metrics);
-    let app = App { reader, readiness, mirrors, references, metrics, tags: Tags::new(), debug, connections };
+    let app =
+        App { reader, readiness, mirrors, references, metrics, tags: Tags::new(), pods, debug, connections };
 
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };

@@ -12,6 +12,7 @@ mod process;
 mod references;
 mod sources;
 mod tls;
+mod watches;
 mod writing;
 
 use std::fmt;
@@ -32,8 +33,10 @@ use self::process::Process;
 use self::references::References;
 use self::sources::Sources;
 use self::tls::Certificate;
+use self::watches::Watches;
 pub(super) use self::writing::Writing;
 use super::mirrors::MirrorKeeper;
+use super::pod_api::PodApi;
 use super::readiness::Readiness;
 use super::tls::Tls;
 use pod_index::Reader;
@@ -84,6 +87,11 @@ impl Metrics {
     /// Whether the certificate is as it should be, where the agent speaks TLS.
     pub(super) fn tls(&mut self, tls: &Arc<Tls>) {
         self.ours().register_collector(Box::new(Certificate(Arc::clone(tls))));
+    }
+
+    /// What comes of the watches of pods.
+    pub(super) fn watches(&mut self, pods: &PodApi) {
+        self.ours().register_collector(Box::new(Watches(pods.clone())));
     }
 
     /// How many connections are open; whoever serves them counts.

@@ -11,7 +11,7 @@ use hyper::header::ACCEPT_ENCODING;
 const CHUNK: usize = 16 * 1024;
 
 /// Whether the client takes gzip.
-pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
+pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {
         let mut parameters = coding.split(';').map(str::trim);
@@ -22,14 +22,14 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
 }
 
 /// The same parts, squeezed. Little is held back: a few dozen kilobytes.
-pub(super) struct Gzip<I> {
+pub(crate) struct Gzip<I> {
     parts: I,
     /// None once the end is written.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl<I: Iterator<Item = Vec<u8>>> Gzip<I> {
-    pub(super) fn new(parts: I) -> Self {
+    pub(crate) fn new(parts: I) -> Self {
         // What pods repeat, even the quickest finds; the others take several times as long for a tenth less.
         Self { parts, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
     }

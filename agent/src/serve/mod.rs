@@ -13,10 +13,10 @@
 //! This module knows connections. What is answered is [`routes`]'.
 
 mod debug;
-mod gzip;
+pub(super) mod gzip;
 mod host;
 mod page;
-mod pod_list;
+pub(super) mod pod_list;
 mod refusal;
 mod routes;
 mod stall;
@@ -39,12 +39,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
+use tower::ServiceExt;
 
 use self::stall::{Bounds, StallGuard};
 pub(super) use self::tag::Tags;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
+use super::pod_api::{Peer, PodApi};
 use super::readiness::Readiness;
 use super::reference_managers::ReferenceManagers;
 use super::tls::{self, Tls};
@@ -86,6 +88,7 @@ pub(super) struct App {
     /// `None` if they are not followed.
     pub(super) references: Option<ReferenceManagers>,
     pub(super) tags: Tags,
+    pub(super) pods: PodApi,
     /// What clients may change, if they may.
     pub(super) debug: Option<Log>,
     /// How many connections are open.
@@ -102,6 +105,7 @@ pub(super) async fn serve(
 ) {
     let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let connections = app.connections.clone();
+    let pods = app.pods.clone();
     let router = routes::router(app);
     let router = if is_private { host::checked(router) } else { router };
     let mut tasks = JoinSet::new();
@@ -113,16 +117,18 @@ pub(super) async fn serve(
             () = stopped(stop.clone()) => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 make_room(&mut oldest_first);
                 let is_greeted = Arc::new(AtomicBool::new(tls.is_none()));
-                let met = meet(stream, tls.clone(), Arc::clone(&is_greeted), router.clone(), stop.clone());
+                let peer = Peer::new(address.ip().to_string());
+                let service = Service { router: router.clone(), peer: Arc::clone(&peer) };
+                let met = meet(stream, tls.clone(), Arc::clone(&is_greeted), service, stop.clone());
                 let counted = Counted::new(&connections);
                 let met = async move {
                     met.await;
                     drop(counted);
                 };
-                oldest_first.push_back(Connection { task: tasks.spawn(met), is_greeted });
+                oldest_first.push_back(Connection { task: tasks.spawn(met), is_greeted, peer });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -131,6 +137,7 @@ pub(super) async fn serve(
         }
     }
     drop(listener);
+    pods.close();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     if drained.is_err() {
         tracing::warn!(connections = tasks.len(), "cutting off connections that did not end");
@@ -141,6 +148,14 @@ pub(super) async fn serve(
 struct Connection {
     task: AbortHandle,
     is_greeted: Arc<AtomicBool>,
+    peer: Arc<Peer>,
+}
+
+/// What answers the requests of one connection.
+#[derive(Clone)]
+struct Service {
+    router: Router,
+    peer: Arc<Peer>,
 }
 
 /// A connection that is open as long as this is there; one that is ended goes with its task.
@@ -160,14 +175,17 @@ impl Drop for Counted {
 }
 
 /// Ends the oldest connection if there are too many, of those first that have not shaken hands. Honest ones are short, so the
-/// oldest is hardly one of them.
+/// oldest is hardly one of them. Watches are long, and have limits of their own: they do not count.
 fn make_room(oldest_first: &mut VecDeque<Connection>) {
     oldest_first.retain(|connection| !connection.task.is_finished());
-    if oldest_first.len() < CONNECTIONS {
+    let is_short = |connection: &Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
+    if oldest_first.iter().filter(|connection| is_short(connection)).count() < CONNECTIONS {
         return;
     }
     let stranger = oldest_first.iter().position(|connection| !connection.is_greeted.load(Ordering::Relaxed));
-    if let Some(oldest) = oldest_first.remove(stranger.unwrap_or(0)) {
+    if let Some(oldest) =
+        stranger.or_else(|| oldest_first.iter().position(is_short)).and_then(|at| oldest_first.remove(at))
+    {
         oldest.task.abort();
     }
 }
@@ -177,11 +195,11 @@ async fn meet(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
     is_greeted: Arc<AtomicBool>,
-    router: Router,
+    service: Service,
     stop: watch::Receiver<bool>,
 ) {
     let Some(tls) = tls else {
-        return converse(StallGuard::new(stream, SLOWNESS), router, stop).await;
+        return converse(StallGuard::new(stream, SLOWNESS), service, stop).await;
     };
     let greeting = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&tls, stream));
     let greeted = tokio::select! {
@@ -192,7 +210,7 @@ async fn meet(
     match greeted {
         Ok(Ok(Some(stream))) => {
             is_greeted.store(true, Ordering::Relaxed);
-            converse(stream, router, stop).await;
+            converse(stream, service, stop).await;
         }
         Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP, and was told to speak TLS"),
         Ok(Err(error)) => tracing::debug!(%error, "a client did not shake hands"),
@@ -213,16 +231,21 @@ async fn greet(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<Stal
 /// Serves what a connection asks.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    service: Service,
     stop: watch::Receiver<bool>,
 ) {
     let io = TokioIo::new(stream);
+    let Service { router, peer } = service;
+    let service = tower::service_fn(move |mut request: axum::extract::Request<_>| {
+        request.extensions_mut().insert(Arc::clone(&peer));
+        router.clone().oneshot(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(HEADERS)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(io, TowerToHyperService::new(router));
+        .serve_connection(io, TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -119,14 +119,14 @@ impl Iterator for PodList {
 
 /// A body made of parts, none of which fails to come. After each, others have their turn: a client that takes parts as fast
 /// as they are made would otherwise keep the thread, and whoever else is served on it waiting, to the last of them.
-pub(super) struct Parts<I> {
+pub(crate) struct Parts<I> {
     parts: I,
     /// The others have had their turn.
     rested: bool,
 }
 
 impl<I> Parts<I> {
-    pub(super) fn new(parts: I) -> Self {
+    pub(crate) fn new(parts: I) -> Self {
         Self { parts, rested: true }
     }
 }

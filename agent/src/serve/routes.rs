@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -16,12 +16,14 @@ use super::refusal::not_found;
 use super::{App, Tags, debug, page, tag};
 use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
+use crate::pod_api::{self, Peer};
 
 /// How many pods a list has that is worth squeezing.
 const LARGE: usize = 64;
 
 pub(super) fn router(app: App) -> Router {
     let debug = app.debug.clone().map(debug::router).unwrap_or_default();
+    let pods_of_the_api = pod_api::router(app.pods.clone());
     Router::new()
         .route("/pods", get(pods))
         .route("/pods/{key}", get(pod_by_key))
@@ -37,12 +39,21 @@ pub(super) fn router(app: App) -> Router {
         .route("/readyz", get(readyz))
         .fallback(nothing_here)
         .with_state(app)
+        .merge(pods_of_the_api)
         .merge(debug)
         .merge(page::router())
 }
 
-/// All pods, mirrors excluded, as the kubelet's `/pods`.
-async fn pods(State(app): State<App>, headers: HeaderMap) -> Response {
+/// All pods, mirrors excluded, as the kubelet's `/pods`; with a parameter of the pod API, as that.
+async fn pods(
+    State(app): State<App>,
+    Extension(peer): Extension<Arc<Peer>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    if pod_api::is_meant(query.as_deref()) {
+        return pod_api::collection_of_rows(&app.pods, &peer, query.as_deref(), &headers).await;
+    }
     let snapshot = app.reader.load();
     list(&app.tags, snapshot.generation(), &headers, snapshot.pods())
 }

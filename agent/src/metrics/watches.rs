@@ -1,0 +1,45 @@
+//! How many watches of pods there are, and what comes of them.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{counter, counters, gauge, number};
+use crate::pod_api::PodApi;
+
+/// The watches of the pod API.
+#[derive(Debug)]
+pub(super) struct Watches(pub(super) PodApi);
+
+impl Collector for Watches {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let figures = self.0.figures();
+        gauge(&mut encoder, "watches", "Open watches of pods.", number(figures.watches))?;
+        gauge(
+            &mut encoder,
+            "watch_history_events",
+            "Events from which a watch can start or resume.",
+            number(figures.events),
+        )?;
+        counter(&mut encoder, "watch_events_sent", "Events sent to watches.", figures.sent)?;
+        counter(
+            &mut encoder,
+            "watch_events_encoded",
+            "Objects encoded for watches. Watches that want the same form share the bytes.",
+            figures.encoded,
+        )?;
+        counter(
+            &mut encoder,
+            "watch_publications_coalesced",
+            "Publications whose changes watches got together with those of a later one.",
+            figures.coalesced,
+        )?;
+        counters(
+            &mut encoder,
+            "watch_drops",
+            "Watches that were ended or refused by the agent, by reason.",
+            [([("reason", "history")], figures.too_old), ([("reason", "limit")], figures.refused)],
+        )
+    }
+}

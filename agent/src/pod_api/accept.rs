@@ -1,0 +1,148 @@
+//! Which form of the answer a client asks for by `Accept`, by the API server's rules.
+//!
+//! Clauses are tried by quality, then by how specific they are, then in their order. A clause that cannot be served is
+//! passed over: clients send `application/vnd.kubernetes.protobuf,application/json` and take JSON.
+
+use axum::http::{HeaderMap, header};
+
+use super::status::Refusal;
+
+/// What is asked for decides which forms there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    List,
+    Watch,
+}
+
+/// The form of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The pods themselves.
+    Object,
+    /// Their metadata: `PartialObjectMetadata`.
+    Metadata,
+    /// A row for each: `Table`.
+    Table,
+}
+
+/// The first form that the client takes and that there is.
+pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusal> {
+    let values: Vec<_> =
+        headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok()).collect();
+    if values.iter().all(|value| value.trim().is_empty()) {
+        return Ok(Asked::Object);
+    }
+    let mut clauses: Vec<_> =
+        values.iter().flat_map(|value| value.split(',')).filter_map(Clause::read).collect();
+    // A stable sort keeps the order of the header.
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(b.specificity.cmp(&a.specificity)));
+    clauses.iter().find_map(|clause| clause.form(verb)).ok_or_else(Refusal::not_acceptable)
+}
+
+#[derive(Debug)]
+struct Clause<'a> {
+    quality: f32,
+    specificity: u8,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    /// `None` if it is for another media type than JSON.
+    fn read(clause: &'a str) -> Option<Self> {
+        let mut parts = clause.split(';').map(str::trim);
+        let media_type = parts.next()?.to_ascii_lowercase();
+        let specificity = match &*media_type {
+            "application/json" => 2,
+            "application/*" => 1,
+            "*/*" => 0,
+            _ => return None,
+        };
+        let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let quality = parameters.iter().find(|(name, _)| *name == "q").map_or("1", |(_, value)| value);
+        let quality = quality.parse().ok().filter(|quality: &f32| *quality > 0.0)?;
+        Some(Self { quality, specificity, parameters })
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    fn form(&self, verb: Verb) -> Option<Asked> {
+        if self.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
+            return None;
+        }
+        let kind = match self.parameter("as") {
+            None => return Some(Asked::Object),
+            Some(kind) if self.parameter("v") == Some("v1") && self.parameter("g") == Some("meta.k8s.io") => {
+                kind
+            }
+            Some(_) => return None,
+        };
+        match (kind, verb) {
+            ("Table", _) => Some(Asked::Table),
+            ("PartialObjectMetadata", Verb::Get | Verb::Watch)
+            | ("PartialObjectMetadataList", Verb::List) => Some(Asked::Metadata),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+
+    fn asked(accept: &str, verb: Verb) -> Option<Asked> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        negotiate(&headers, verb).ok()
+    }
+
+    #[test]
+    fn clauses_count_by_quality_then_specificity_then_order() {
+        for (accept, form) in [
+            ("", Some(Asked::Object)),
+            ("application/json", Some(Asked::Object)),
+            ("*/*", Some(Asked::Object)),
+            ("application/*;q=0.1", Some(Asked::Object)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(Asked::Object)),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("text/html, application/yaml", None),
+            ("application/json;q=0", None),
+            (&format!("{TABLE},application/json"), Some(Asked::Table)),
+            (&format!("application/json,{TABLE}"), Some(Asked::Object)),
+            (&format!("application/json;q=0.9,{TABLE}"), Some(Asked::Table)),
+            (&format!("{TABLE};q=0.5,application/json"), Some(Asked::Object)),
+            (&format!("*/*,{TABLE}"), Some(Asked::Table)),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Asked::Object)),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", None),
+            (
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
+                Some(Asked::Object),
+            ),
+        ] {
+            assert_eq!(asked(accept, Verb::List), form, "{accept:?}");
+        }
+        assert_eq!(negotiate(&HeaderMap::new(), Verb::List).ok(), Some(Asked::Object));
+    }
+
+    #[test]
+    fn metadata_is_a_list_for_lists_and_an_object_for_the_others() {
+        for (verb, accept, form) in [
+            (Verb::List, PARTIAL_LIST, Some(Asked::Metadata)),
+            (Verb::List, PARTIAL, None),
+            (Verb::Watch, PARTIAL, Some(Asked::Metadata)),
+            (Verb::Watch, PARTIAL_LIST, None),
+            (Verb::Get, PARTIAL, Some(Asked::Metadata)),
+            (Verb::Watch, "application/json;stream=watch", Some(Asked::Object)),
+            (Verb::Watch, "application/json;stream=other", None),
+            (Verb::List, "application/json;stream=watch", None),
+        ] {
+            assert_eq!(asked(accept, verb), form, "{verb:?} {accept}");
+        }
+    }
+}

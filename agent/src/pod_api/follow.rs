@@ -1,0 +1,91 @@
+//! From the index to the history: which object is shown under each name that a publication touches.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
+
+/// Which of a static pod's two objects is shown, if both are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum StaticPods {
+    /// The node's, whose UID is in cgroups and log paths.
+    #[default]
+    Node,
+    /// The API server's.
+    Mirror,
+}
+
+/// What is shown from now on under each name that the changes touch.
+pub(super) fn touched(
+    changes: &[Change<'_, Pod>],
+    now: &Snapshot<Pod>,
+    shown: StaticPods,
+) -> Vec<(Arc<str>, Option<Arc<Pod>>)> {
+    let mut names = HashSet::with_capacity(changes.len());
+    for change in changes {
+        let pods = match change {
+            Change::Added(pod) | Change::Removed(pod) => [Some(pod), None],
+            Change::Updated { old, new } => [Some(old), Some(new)],
+            _ => [None, None],
+        };
+        names.extend(pods.into_iter().flatten().map(|pod| (pod.namespace(), pod.name())));
+    }
+    let named = |(namespace, name): (&str, &str)| {
+        let key = format!("{namespace}/{name}").into();
+        (key, object(now, namespace, name, shown).cloned())
+    };
+    names.into_iter().map(named).collect()
+}
+
+/// The object that is shown under this name.
+fn object<'a>(
+    snapshot: &'a Snapshot<Pod>,
+    namespace: &str,
+    name: &str,
+    shown: StaticPods,
+) -> Option<&'a Arc<Pod>> {
+    let mirror = || snapshot.mirror_pod_by_full_name(&format!("{name}_{namespace}"));
+    match snapshot.pod_by_name(namespace, name) {
+        Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => mirror().or(Some(pod)),
+        Some(pod) => Some(pod),
+        None => mirror(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str, annotations: &[(&str, &str)]) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        pod.metadata.name = Some("web".to_owned());
+        pod.metadata.namespace = Some("shop".to_owned());
+        pod.metadata.annotations =
+            Some(annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+        pod
+    }
+
+    #[test]
+    fn of_a_static_pod_and_its_mirror_the_one_that_is_asked_for_is_shown_or_the_only_one() {
+        let static_pod =
+            pod("s", &[("kubernetes.io/config.source", "file"), ("kubernetes.io/config.hash", "s")]);
+        let mirror =
+            pod("m", &[("kubernetes.io/config.source", "file"), ("kubernetes.io/config.mirror", "s")]);
+        let plain = pod("p", &[]);
+        for (pods, node, api) in [
+            (vec![&static_pod, &mirror], "s", "m"),
+            (vec![&static_pod], "s", "s"),
+            (vec![&mirror], "m", "m"),
+            (vec![&plain], "p", "p"),
+            (vec![&plain, &mirror], "p", "p"),
+        ] {
+            let (mut writer, reader) = pod_index::new();
+            let _ = writer.set_pods(pods.into_iter().cloned());
+            for (shown, uid) in [(StaticPods::Node, node), (StaticPods::Mirror, api)] {
+                assert_eq!(object(&reader.load(), "shop", "web", shown).unwrap().uid(), uid);
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! What the API shows now, the events that led there, and the watches that follow them; all of it under one lock.
+//!
+//! Each event has a version of its own. The first is the number of microseconds since 1970 when the agent started, and each
+//! is greater by one than the one before, so that
+//! - a client that was cut off in the middle of a publication goes on with the very next event;
+//! - versions of an earlier run are smaller than those of this one, unless the clock was set back between the two.
+//!
+//! A watch holds its selection and its place in the history. A new event wakes those whose selection it touches; for the
+//! others, their place moves on.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use im::OrdMap;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+use tokio::sync::Notify;
+
+use super::encodings::Encodings;
+use super::event::Event;
+use super::object::Object;
+use super::selection::{Marks, Selection};
+use super::shape::Kind;
+use super::status::Refusal;
+
+/// How many changes are taken in, and how many events looked at, before others may have the lock.
+const TURN: usize = 512;
+
+/// The pods that the API shows, by namespace, slash and name.
+pub(super) type State = OrdMap<Arc<str>, Arc<Object>>;
+
+/// What bounds the memory that the history and the watches take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How many events are kept.
+    pub(crate) events: usize,
+    /// How long an event is kept.
+    pub(crate) age: Duration,
+    /// How many bytes of encoded events are kept.
+    pub(crate) encoded: usize,
+    /// How many watches there may be.
+    pub(crate) watches: usize,
+    /// How many of them one client may have.
+    pub(crate) watches_per_client: usize,
+}
+
+/// What has come of the watches so far.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) events_sent: AtomicU64,
+    pub(super) coalesced: AtomicU64,
+    pub(super) too_old: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct History {
+    limits: Limits,
+    inner: Mutex<Inner>,
+    pub(super) encodings: Encodings,
+    pub(super) counts: Counts,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    /// The version of the last event.
+    version: u64,
+    /// Their versions are consecutive, and the last is `version`.
+    events: VecDeque<Kept>,
+    /// A watch keeps its number, and whoever comes later takes a free one.
+    watches: Vec<Option<Place>>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    event: Arc<Event>,
+    since: Instant,
+}
+
+/// Where a watch is.
+#[derive(Debug)]
+struct Place {
+    client: Arc<str>,
+    selection: Arc<Selection>,
+    marks: Marks,
+    /// The version up to which the watch has been told.
+    version: u64,
+    wake: Arc<Notify>,
+}
+
+/// From where a watch starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Now.
+    Now,
+    /// Behind this version.
+    After(u64),
+}
+
+/// What there is for a watch.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// These events, and nothing else up to this version.
+    Events(Vec<(Kind, Arc<Object>)>, u64),
+    /// Nothing up to this version, which is the latest.
+    Nothing(u64),
+    /// What comes next is not kept any more.
+    TooOld(Refusal),
+    /// The agent is leaving.
+    Closed,
+}
+
+impl History {
+    /// Nothing is shown, and nothing has happened, before this version.
+    pub(super) fn new(version: u64, limits: Limits) -> Self {
+        let inner = Inner {
+            state: State::new(),
+            version,
+            events: VecDeque::new(),
+            watches: Vec::new(),
+            is_closed: false,
+        };
+        let encodings = Encodings::new(limits.encoded);
+        Self { limits, inner: Mutex::new(inner), encodings, counts: Counts::default() }
+    }
+
+    /// Takes in what is shown under these names from now on.
+    pub(super) fn show(&self, names: Vec<(Arc<str>, Option<Arc<Pod>>)>) {
+        let mut names = names.into_iter().peekable();
+        while names.peek().is_some() {
+            let now = Instant::now();
+            let mut inner = self.lock();
+            let before = inner.version;
+            for (key, pod) in names.by_ref().take(TURN) {
+                inner.change(key, pod, now);
+            }
+            inner.wake(before);
+            inner.trim(&self.limits, now);
+        }
+    }
+
+    /// Forgets events that are older than they may be.
+    pub(super) fn age(&self) {
+        self.lock().trim(&self.limits, Instant::now());
+    }
+
+    /// What is shown, and its version.
+    pub(super) fn now(&self) -> (State, u64) {
+        let inner = self.lock();
+        (inner.state.clone(), inner.version)
+    }
+
+    /// What was shown at this version, if every event since is kept.
+    pub(super) fn at(&self, version: u64) -> Option<State> {
+        let (mut state, events): (_, Vec<_>) = {
+            let inner = self.lock();
+            let first = inner.index_behind(version)?;
+            (inner.state.clone(), inner.events.range(first..).map(|kept| Arc::clone(&kept.event)).collect())
+        };
+        for event in events.iter().rev() {
+            match &event.was {
+                Some(was) => state.insert(Arc::clone(&event.key), Arc::clone(was)),
+                None => state.remove(&event.key),
+            };
+        }
+        Some(state)
+    }
+
+    /// How many events are kept, and how many watches there are.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.events.len(), inner.places().count())
+    }
+
+    /// Begins a watch. The outer error is for one that may not be, the inner for one that cannot start there.
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        selection: Selection,
+        client: &Arc<str>,
+        start: Start,
+    ) -> Result<Result<Begun, Refusal>, Refusal> {
+        let mut inner = self.lock();
+        let Limits { watches, watches_per_client, .. } = self.limits;
+        let limit = if inner.places().count() >= watches {
+            Some(format!("all clients together may have {watches} (--max-watches)"))
+        } else if inner.places().filter(|place| place.client == *client).count() >= watches_per_client {
+            Some(format!("one client may have {watches_per_client} (--max-watches-per-client)"))
+        } else {
+            None
+        };
+        if let Some(limit) = limit {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Refusal::too_many_watches(&limit));
+        }
+        let version = match start {
+            Start::Now => inner.version,
+            Start::After(version) => version,
+        };
+        if inner.index_behind(version).is_none() {
+            return Ok(Err(inner.expired(version)));
+        }
+        let (client, marks, wake) = (Arc::clone(client), selection.marks(), Arc::new(Notify::new()));
+        let place = Place { client, selection: Arc::new(selection), marks, version, wake: Arc::clone(&wake) };
+        // There may be events behind the place already.
+        wake.notify_one();
+        let id = inner.watches.iter().position(Option::is_none).unwrap_or(inner.watches.len());
+        if id == inner.watches.len() {
+            inner.watches.push(None);
+        }
+        inner.watches[id] = Some(place);
+        let watcher = Watcher { history: Arc::clone(self), id, wake };
+        Ok(Ok(Begun { watcher, state: inner.state.clone(), version }))
+    }
+
+    /// Ends all watches, and lets none begin.
+    pub(super) fn close(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        inner.places().for_each(|place| place.wake.notify_one());
+    }
+
+    /// Why nothing can start from this version, if that is so.
+    pub(super) fn check(&self, version: u64) -> Result<(), Refusal> {
+        let inner = self.lock();
+        if version > inner.version { Err(inner.expired(version)) } else { Ok(()) }
+    }
+
+    /// The refusal of this version.
+    pub(super) fn expired(&self, version: u64) -> Refusal {
+        self.lock().expired(version)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.watches.iter().flatten()
+    }
+
+    /// Makes the events of one name.
+    fn change(&mut self, key: Arc<str>, pod: Option<Arc<Pod>>, now: Instant) {
+        let was = self.state.get(&key).cloned();
+        match (was, pod) {
+            (None, None) => {}
+            (Some(was), Some(pod)) if Arc::ptr_eq(&was.pod, &pod) => {}
+            (Some(was), Some(pod)) if was.pod.uid() != pod.uid() => {
+                self.append(Arc::clone(&key), Some(was), None, now);
+                self.append(key, None, Some(pod), now);
+            }
+            (was, pod) => self.append(key, was, pod, now),
+        }
+    }
+
+    fn append(&mut self, key: Arc<str>, was: Option<Arc<Object>>, pod: Option<Arc<Pod>>, since: Instant) {
+        self.version += 1;
+        let object = pod.map(|pod| Object::new(pod, self.version));
+        match &object {
+            Some(object) => self.state.insert(Arc::clone(&key), Arc::clone(object)),
+            None => self.state.remove(&key),
+        };
+        let event = Arc::new(Event::new(self.version, key, was, object));
+        self.events.push_back(Kept { event, since });
+    }
+
+    /// Wakes the watches for which there is something behind version `before`, and moves the others on.
+    fn wake(&mut self, before: u64) {
+        let Some(first) = self.index_behind(before) else { return };
+        let last = self.version;
+        for place in self.watches.iter_mut().flatten() {
+            // One that has not come so far has been woken, and has not looked yet.
+            if place.version != before {
+                continue;
+            }
+            let mut events = self.events.range(first..);
+            if events.any(|kept| {
+                kept.event.marks.may_have(place.marks) && kept.event.to(&place.selection).is_some()
+            }) {
+                place.wake.notify_one();
+            } else {
+                place.version = last;
+            }
+        }
+    }
+
+    fn trim(&mut self, limits: &Limits, now: Instant) {
+        let is_over = |kept: &Kept| now.saturating_duration_since(kept.since) > limits.age;
+        while self.events.len() > limits.events || self.events.front().is_some_and(is_over) {
+            self.events.pop_front();
+        }
+    }
+
+    /// The index of the first event behind `version`. `None` if it is not kept any more, or if there has been no such
+    /// version.
+    fn index_behind(&self, version: u64) -> Option<usize> {
+        let behind = usize::try_from(self.version.checked_sub(version)?).ok()?;
+        self.events.len().checked_sub(behind)
+    }
+
+    fn expired(&self, version: u64) -> Refusal {
+        let oldest = self.version - self.events.len() as u64;
+        if version > self.version {
+            return Refusal::expired(format!(
+                "there is no resource version {version} yet (the latest is {})",
+                self.version
+            ));
+        }
+        Refusal::expired(format!("too old resource version: {version} ({oldest})"))
+    }
+}
+
+/// A watch as it begins.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) watcher: Watcher,
+    /// What is shown as it begins.
+    pub(super) state: State,
+    /// Behind which version its events are.
+    pub(super) version: u64,
+}
+
+/// A watch that is under way. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    history: Arc<History>,
+    id: usize,
+    wake: Arc<Notify>,
+}
+
+impl Watcher {
+    /// Waits until there may be something.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// What there is; the place moves on behind it.
+    pub(super) fn next(&self) -> Next {
+        loop {
+            // The lock is taken anew for each turn: a watch that has much to catch up with keeps nobody else waiting.
+            let mut inner = self.history.lock();
+            let Inner { events, watches, version, is_closed, .. } = &mut *inner;
+            let Some(place) = watches[self.id].as_mut().filter(|_| !*is_closed) else { return Next::Closed };
+            let behind = usize::try_from(*version - place.version).unwrap_or(usize::MAX);
+            let Some(first) = events.len().checked_sub(behind) else {
+                let version = place.version;
+                self.history.counts.too_old.fetch_add(1, Ordering::Relaxed);
+                return Next::TooOld(inner.expired(version));
+            };
+            let mut found = Vec::new();
+            for kept in events.range(first..).take(TURN) {
+                place.version = kept.event.version;
+                if kept.event.marks.may_have(place.marks) {
+                    let event = kept.event.to(&place.selection);
+                    found.extend(event.map(|(kind, object)| (kind, Arc::clone(object))));
+                }
+            }
+            if !found.is_empty() {
+                return Next::Events(found, place.version);
+            }
+            if place.version == *version {
+                return Next::Nothing(*version);
+            }
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.history.lock().watches[self.id] = None;
+    }
+}
+
+/// The pods of a namespace, or of all, behind a key.
+pub(super) fn range<'a>(
+    state: &'a State,
+    namespace: Option<&str>,
+    after: Option<&str>,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + use<'a> {
+    let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let start = match after {
+        Some(after) if after >= &*prefix => Bound::Excluded(Arc::from(after)),
+        _ => Bound::Included(Arc::from(&*prefix)),
+    };
+    state.range::<_, Arc<str>>((start, Bound::Unbounded)).take_while(move |(key, _)| key.starts_with(&prefix))
+}

@@ -1,0 +1,104 @@
+//! Lists: which version is shown, which pods of it, and where the next page begins.
+
+use std::sync::Arc;
+
+use super::continuation::Continuation;
+use super::history::{History, State, range};
+use super::object::Object;
+use super::query::{Matching, Options, Version};
+use super::shape::Form;
+use super::status::Refusal;
+
+/// How much is written before it is sent.
+const CHUNK: usize = 32 * 1024;
+
+/// A page of pods.
+#[derive(Debug)]
+pub(super) struct Page {
+    objects: Vec<Arc<Object>>,
+    version: u64,
+    continuation: Option<String>,
+    /// How many pods are behind this page, where that is known.
+    remaining: Option<usize>,
+}
+
+impl Page {
+    /// The page that is asked for.
+    pub(super) fn of(history: &History, options: &Options) -> Result<Self, Refusal> {
+        let after = options.continuation.as_ref().map(|continuation| &*continuation.after);
+        // At version 0 the API server does not page.
+        let limit = options.limit.filter(|_| options.version != Version::Any || after.is_some());
+        let (state, version) = shown(history, options, limit.is_some())?;
+        let namespace = options.selection.namespace.as_deref();
+        let selected = |object: &Arc<Object>| options.selection.matches(&object.pod);
+        let mut pods = range(&state, namespace, after).filter(|(_, object)| selected(object));
+        let mut objects = Vec::new();
+        let mut last = None;
+        for (key, object) in pods.by_ref().take(limit.unwrap_or(usize::MAX)) {
+            objects.push(Arc::clone(object));
+            last = Some(key);
+        }
+        let behind = if limit.is_some() { pods.count() } else { 0 };
+        let continuation = last.filter(|_| behind > 0).map(|key| {
+            let version = options
+                .continuation
+                .as_ref()
+                .map_or(Some(version), |before| before.version.or(Some(version)));
+            Continuation { version, after: (**key).to_owned() }.write()
+        });
+        let remaining = Some(behind).filter(|behind| *behind > 0 && options.selection.has_no_selector());
+        Ok(Self { objects, version, continuation, remaining })
+    }
+
+    /// How many pods it has.
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The page as JSON, in parts.
+    pub(super) fn write(self, form: Form) -> impl Iterator<Item = Vec<u8>> + Send + Unpin {
+        let mut chunk = form.list_head(self.version, self.continuation.as_deref(), self.remaining);
+        let mut objects = self.objects.into_iter();
+        let mut is_first = true;
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over {
+                return None;
+            }
+            while chunk.len() < CHUNK {
+                let Some(object) = objects.next() else {
+                    chunk.extend_from_slice(b"]}");
+                    is_over = true;
+                    break;
+                };
+                if !is_first {
+                    chunk.push(b',');
+                }
+                is_first = false;
+                form.write_item(&object, &mut chunk);
+            }
+            Some(std::mem::take(&mut chunk))
+        })
+    }
+}
+
+/// What is shown, and its version.
+fn shown(history: &History, options: &Options, is_paged: bool) -> Result<(State, u64), Refusal> {
+    if let Some(continuation) = &options.continuation {
+        let Some(version) = continuation.version else { return Ok(history.now()) };
+        return history.at(version).map(|state| (state, version)).ok_or_else(|| {
+            Refusal::page_expired(Continuation { version: None, ..continuation.clone() }.write())
+        });
+    }
+    let Version::At(version) = options.version else { return Ok(history.now()) };
+    let is_exact = match options.matching {
+        Some(matching) => matching == Matching::Exact,
+        // A page of an unmentioned version could not be continued.
+        None => is_paged,
+    };
+    if is_exact {
+        return history.at(version).map(|state| (state, version)).ok_or_else(|| history.expired(version));
+    }
+    history.check(version)?;
+    Ok(history.now())
+}

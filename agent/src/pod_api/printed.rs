@@ -1,0 +1,400 @@
+//! A pod as `kubectl get pods` shows it. The columns and what is in them are those of the API server's printer.
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use pod_index::PodMeta;
+use serde_json::{Value, json};
+
+/// The name of each column, what it says, and its priority: those above 0 are for `-o wide`.
+pub(super) const COLUMNS: [(&str, &str, u8); 9] = [
+    ("Name", "Name must be unique within a namespace.", 0),
+    ("Ready", "The aggregate readiness state of this pod for accepting traffic.", 0),
+    ("Status", "The aggregate status of the containers in this pod.", 0),
+    (
+        "Restarts",
+        "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
+        0,
+    ),
+    ("Age", "CreationTimestamp is a timestamp representing the server time when this object was created.", 0),
+    (
+        "IP",
+        "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated.",
+        1,
+    ),
+    ("Node", "NodeName indicates in which node this pod is scheduled.", 1),
+    ("Nominated Node", "nominatedNodeName is set only when this pod preempts other pods on the node.", 1),
+    ("Readiness Gates", "If specified, all readiness gates will be evaluated for pod readiness.", 1),
+];
+
+/// What a finished pod's row says besides.
+pub(super) fn conditions(pod: &Pod) -> Vec<Value> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let (reason, message) = match phase {
+        Some("Succeeded") => ("Succeeded", "The pod has completed successfully."),
+        Some("Failed") => ("Failed", "The pod failed."),
+        _ => return Vec::new(),
+    };
+    vec![json!({ "type": "Completed", "status": "True", "reason": reason, "message": message })]
+}
+
+/// The cells, in the order of [`COLUMNS`].
+pub(super) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
+    let (no_spec, no_status) = (PodSpec::default(), PodStatus::default());
+    let spec = pod.spec.as_ref().unwrap_or(&no_spec);
+    let status = pod.status.as_ref().unwrap_or(&no_status);
+    let Containers { reason, ready, total, restarts, last_restart } = containers(pod, spec, status);
+    let restarts = match last_restart {
+        Some(last) if restarts != 0 => format!("{restarts} ({} ago)", since(Some(&last), now)),
+        _ => restarts.to_string(),
+    };
+    let ip = status.pod_ips.as_ref().and_then(|ips| ips.first()).map(|ip| &*ip.ip);
+    let or_none = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or("<none>").to_owned();
+    [
+        pod.name().to_owned(),
+        format!("{ready}/{total}"),
+        reason,
+        restarts,
+        since(pod.metadata.creation_timestamp.as_ref(), now),
+        or_none(ip.or(status.pod_ip.as_deref())),
+        or_none(spec.node_name.as_deref()),
+        or_none(status.nominated_node_name.as_deref()),
+        readiness_gates(spec, status),
+    ]
+}
+
+struct Containers {
+    reason: String,
+    ready: usize,
+    total: usize,
+    restarts: i32,
+    last_restart: Option<Time>,
+}
+
+/// As `printPod` of the API server, branch by branch.
+fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
+    let phase = status.phase.as_deref().unwrap_or_default();
+    let mut reason =
+        status.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| phase.to_owned());
+    let is_gated = |condition: &PodCondition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("SchedulingGated")
+    };
+    if conditions_of(status).iter().any(is_gated) {
+        "SchedulingGated".clone_into(&mut reason);
+    }
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let is_sidecar = |name: &str| {
+        init.iter()
+            .any(|container| container.name == name && container.restart_policy.as_deref() == Some("Always"))
+    };
+    let sidecars = init.iter().filter(|container| is_sidecar(&container.name)).count();
+    let total = spec.containers.len() + sidecars;
+    let (mut ready, mut initializing) = (0, false);
+    let mut restarts = Restarts::default();
+    let mut of_sidecars = Restarts::default();
+    for (at, container) in status.init_container_statuses.iter().flatten().enumerate() {
+        restarts.add(container);
+        let is_sidecar = is_sidecar(&container.name);
+        if is_sidecar {
+            of_sidecars.add(container);
+        }
+        let terminated = terminated(container);
+        if terminated.is_some_and(|terminated| terminated.exit_code == 0) {
+            continue;
+        }
+        if is_sidecar && container.started == Some(true) {
+            ready += usize::from(container.ready);
+            continue;
+        }
+        let waiting = waiting(container).filter(|reason| *reason != "PodInitializing");
+        reason = match (terminated, waiting) {
+            (Some(_), _) => format!("Init:{}", ended(container)),
+            (None, Some(waiting)) => format!("Init:{waiting}"),
+            (None, None) => format!("Init:{at}/{}", init.len()),
+        };
+        initializing = true;
+        break;
+    }
+    let is_true = |kind: &str| {
+        conditions_of(status).iter().any(|condition| condition.type_ == kind && condition.status == "True")
+    };
+    if !initializing || is_true("Initialized") {
+        restarts = of_sidecars;
+        let mut has_running = false;
+        for container in status.container_statuses.iter().flatten().rev() {
+            restarts.add(container);
+            if let Some(waiting) = waiting(container) {
+                waiting.clone_into(&mut reason);
+            } else if terminated(container).is_some() {
+                reason = ended(container);
+            } else if container.ready && running(container) {
+                has_running = true;
+                ready += 1;
+            }
+        }
+        if reason == "Completed" && has_running {
+            (if is_true("Ready") { "Running" } else { "NotReady" }).clone_into(&mut reason);
+        }
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        if status.reason.as_deref() == Some("NodeLost") {
+            "Unknown".clone_into(&mut reason);
+        } else if !matches!(phase, "Failed" | "Succeeded") {
+            "Terminating".clone_into(&mut reason);
+        }
+    }
+    Containers { reason, ready, total, restarts: restarts.count, last_restart: restarts.last }
+}
+
+#[derive(Default)]
+struct Restarts {
+    count: i32,
+    last: Option<Time>,
+}
+
+impl Restarts {
+    fn add(&mut self, container: &ContainerStatus) {
+        self.count = self.count.saturating_add(container.restart_count);
+        let ended =
+            container.last_state.as_ref().and_then(|state| state.terminated.as_ref()?.finished_at.clone());
+        if ended > self.last {
+            self.last = ended;
+        }
+    }
+}
+
+fn conditions_of(status: &PodStatus) -> &[PodCondition] {
+    status.conditions.as_deref().unwrap_or_default()
+}
+
+fn state(container: &ContainerStatus) -> Option<&ContainerState> {
+    container.state.as_ref()
+}
+
+fn running(container: &ContainerStatus) -> bool {
+    state(container).is_some_and(|state| state.running.is_some())
+}
+
+fn waiting(container: &ContainerStatus) -> Option<&str> {
+    state(container)?.waiting.as_ref()?.reason.as_deref().filter(|reason| !reason.is_empty())
+}
+
+fn terminated(container: &ContainerStatus) -> Option<&k8s_openapi::api::core::v1::ContainerStateTerminated> {
+    state(container)?.terminated.as_ref()
+}
+
+/// How a container has ended, in a word.
+fn ended(container: &ContainerStatus) -> String {
+    let Some(terminated) = terminated(container) else { return String::new() };
+    match (terminated.reason.as_deref(), terminated.signal) {
+        (Some(reason), _) if !reason.is_empty() => reason.to_owned(),
+        (_, Some(signal)) if signal != 0 => format!("Signal:{signal}"),
+        _ => format!("ExitCode:{}", terminated.exit_code),
+    }
+}
+
+fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
+    let gates = spec.readiness_gates.as_deref().unwrap_or_default();
+    if gates.is_empty() {
+        return "<none>".to_owned();
+    }
+    let is_open = |gate: &&k8s_openapi::api::core::v1::PodReadinessGate| {
+        let found = conditions_of(status).iter().find(|condition| condition.type_ == gate.condition_type);
+        found.is_some_and(|condition| condition.status == "True")
+    };
+    format!("{}/{}", gates.iter().filter(is_open).count(), gates.len())
+}
+
+/// How long ago that was, as `duration.HumanDuration`.
+fn since(time: Option<&Time>, now: Timestamp) -> String {
+    let Some(Time(time)) = time else { return "<unknown>".to_owned() };
+    human(now.as_second().saturating_sub(time.as_second()))
+}
+
+fn human(seconds: i64) -> String {
+    let with = |large: i64, unit: char, small: i64, rest: char| match small {
+        0 => format!("{large}{unit}"),
+        small => format!("{large}{unit}{small}{rest}"),
+    };
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let days = hours / 24;
+    match () {
+        () if seconds < -1 => "<invalid>".to_owned(),
+        () if seconds < 0 => "0s".to_owned(),
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => with(minutes, 'm', seconds % 60, 's'),
+        () if minutes < 180 => format!("{minutes}m"),
+        () if hours < 8 => with(hours, 'h', minutes % 60, 'm'),
+        () if hours < 48 => format!("{hours}h"),
+        () if days < 8 => with(days, 'd', hours % 24, 'h'),
+        () if days < 365 * 2 => format!("{days}d"),
+        () if days < 365 * 8 => with(days / 365, 'y', days % 365, 'd'),
+        () => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_written_as_kubectl_writes_them() {
+        for (seconds, text) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (600, "10m"),
+            (10_799, "179m"),
+            (10_800, "3h"),
+            (10_860, "3h1m"),
+            (8 * 3600 + 60, "8h"),
+            (48 * 3600, "2d"),
+            (49 * 3600, "2d1h"),
+            (8 * 86_400 + 3600, "8d"),
+            (2 * 365 * 86_400, "2y"),
+            ((2 * 365 + 3) * 86_400, "2y3d"),
+            (9 * 365 * 86_400, "9y"),
+        ] {
+            assert_eq!(human(seconds), text, "{seconds}");
+        }
+    }
+
+    fn row(pod: Value) -> [String; 9] {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        cells(&serde_json::from_value(pod).unwrap(), now)
+    }
+
+    #[test]
+    fn each_state_of_a_pod_is_shown_as_the_api_server_shows_it() {
+        let pod = |spec: Value, status: Value| json!({ "metadata": { "name": "web", "creationTimestamp": "2026-01-01T23:00:00Z" }, "spec": spec, "status": status });
+        let two = json!({ "containers": [{ "name": "a" }, { "name": "b" }], "nodeName": "node-1" });
+        let with_init = json!({
+            "containers": [{ "name": "a" }],
+            "initContainers": [{ "name": "i" }, { "name": "s", "restartPolicy": "Always" }],
+        });
+        let up = |name: &str| json!({ "name": name, "ready": true, "restartCount": 0, "image": "", "imageID": "", "state": { "running": {} } });
+        let container = |name: &str, state: Value| json!({ "name": name, "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": state });
+        for (what, pod, ready, reason, restarts) in [
+            ("pending", pod(two.clone(), json!({ "phase": "Pending" })), "0/2", "Pending", "0"),
+            (
+                "running",
+                pod(two.clone(), json!({ "phase": "Running", "containerStatuses": [up("a"), up("b")] })),
+                "2/2",
+                "Running",
+                "0",
+            ),
+            (
+                "evicted",
+                pod(two.clone(), json!({ "phase": "Failed", "reason": "Evicted" })),
+                "0/2",
+                "Evicted",
+                "0",
+            ),
+            (
+                "gated",
+                pod(
+                    two.clone(),
+                    json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" }] }),
+                ),
+                "0/2",
+                "SchedulingGated",
+                "0",
+            ),
+            (
+                "crashing",
+                pod(
+                    two.clone(),
+                    json!({ "phase": "Running", "containerStatuses": [
+                    { "name": "a", "ready": false, "restartCount": 3, "image": "", "imageID": "", "state": { "waiting": { "reason": "CrashLoopBackOff" } },
+                      "lastState": { "terminated": { "exitCode": 1, "finishedAt": "2026-01-01T23:58:00Z" } } },
+                    up("b"),
+                ] }),
+                ),
+                "1/2",
+                "CrashLoopBackOff",
+                "3 (2m ago)",
+            ),
+            (
+                "one has ended",
+                pod(
+                    two.clone(),
+                    json!({ "phase": "Running", "containerStatuses": [container("a", json!({ "terminated": { "exitCode": 0, "reason": "Completed" } })), up("b")] }),
+                ),
+                "1/2",
+                "NotReady",
+                "0",
+            ),
+            (
+                "killed",
+                pod(
+                    two.clone(),
+                    json!({ "phase": "Failed", "containerStatuses": [container("a", json!({ "terminated": { "exitCode": 137, "signal": 9 } }))] }),
+                ),
+                "0/2",
+                "Signal:9",
+                "0",
+            ),
+            (
+                "failed",
+                pod(
+                    two.clone(),
+                    json!({ "phase": "Failed", "containerStatuses": [container("a", json!({ "terminated": { "exitCode": 3 } }))] }),
+                ),
+                "0/2",
+                "ExitCode:3",
+                "0",
+            ),
+            (
+                "initializing",
+                pod(
+                    with_init.clone(),
+                    json!({ "phase": "Pending", "initContainerStatuses": [container("i", json!({ "running": {} }))] }),
+                ),
+                "0/2",
+                "Init:0/2",
+                "0",
+            ),
+            (
+                "failing to initialize",
+                pod(
+                    with_init.clone(),
+                    json!({ "phase": "Pending", "initContainerStatuses": [container("i", json!({ "terminated": { "exitCode": 2 } }))] }),
+                ),
+                "0/2",
+                "Init:ExitCode:2",
+                "0",
+            ),
+            (
+                "with a sidecar",
+                pod(
+                    with_init,
+                    json!({
+                        "phase": "Running",
+                        "initContainerStatuses": [
+                            container("i", json!({ "terminated": { "exitCode": 0 } })),
+                            { "name": "s", "ready": true, "started": true, "restartCount": 2, "image": "", "imageID": "", "state": { "running": {} } },
+                        ],
+                        "containerStatuses": [up("a")],
+                    }),
+                ),
+                "2/2",
+                "Running",
+                "2",
+            ),
+        ] {
+            let cells = row(pod);
+            assert_eq!((&*cells[1], &*cells[2], &*cells[3]), (ready, reason, restarts), "{what}");
+            assert_eq!(cells[4], "60m");
+        }
+        let mut leaving = pod(two, json!({ "phase": "Running", "podIPs": [{ "ip": "10.0.0.1" }] }));
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
+        leaving["spec"]["readinessGates"] = json!([{ "conditionType": "x" }, { "conditionType": "y" }]);
+        leaving["status"]["conditions"] = json!([{ "type": "x", "status": "True" }]);
+        let cells = row(leaving);
+        assert_eq!(&cells[2], "Terminating");
+        assert_eq!(cells[5..], ["10.0.0.1", "node-1", "<none>", "1/2"]);
+    }
+}

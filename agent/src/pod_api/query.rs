@@ -1,0 +1,274 @@
+//! The parameters of a request: `metav1.ListOptions` as the API server reads and checks them.
+
+use super::continuation::Continuation;
+use super::fields::Fields;
+use super::labels::Labels;
+use super::selection::Selection;
+use super::shape::Include;
+use super::status::Refusal;
+
+/// Which version a client wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Absent: the latest.
+    Latest,
+    /// `0`: any.
+    Any,
+    At(u64),
+}
+
+/// `resourceVersionMatch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matching {
+    Exact,
+    NotOlderThan,
+}
+
+/// What a request for many pods asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) watch: bool,
+    pub(super) selection: Selection,
+    pub(super) version: Version,
+    pub(super) matching: Option<Matching>,
+    /// `None`: as many as there are.
+    pub(super) limit: Option<usize>,
+    pub(super) continuation: Option<Continuation>,
+    pub(super) send_initial_events: Option<bool>,
+    pub(super) bookmarks: bool,
+    /// In seconds; zero is absent, less is over at once.
+    pub(super) timeout: Option<i64>,
+    pub(super) include: Include,
+}
+
+/// The parameters that make a request one for the pod API.
+const PARAMETERS: [&str; 11] = [
+    "watch",
+    "labelSelector",
+    "fieldSelector",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "limit",
+    "continue",
+    "sendInitialEvents",
+    "allowWatchBookmarks",
+    "timeoutSeconds",
+    "includeObject",
+];
+
+/// Whether any of `query` is for the pod API.
+pub(crate) fn is_meant(query: Option<&str>) -> bool {
+    let query = query.unwrap_or_default().as_bytes();
+    form_urlencoded::parse(query).any(|(name, _)| PARAMETERS.contains(&&*name))
+}
+
+impl Options {
+    /// Reads a query. Of parameters that come twice, the first counts; those that are not known do not count.
+    pub(super) fn read(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
+        let mut given: [Option<String>; PARAMETERS.len()] = Default::default();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            if let Some(at) = PARAMETERS.iter().position(|known| *known == name) {
+                given[at].get_or_insert_with(|| value.into_owned());
+            }
+        }
+        let [watch, labels, fields, version, matching, limit, token, initial, bookmarks, timeout, include] =
+            given;
+        let labels = Labels::parse(&labels.unwrap_or_default())
+            .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
+        let fields = Fields::parse(&fields.unwrap_or_default())
+            .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
+        let limit = integer("limit", limit)?.filter(|limit| *limit > 0);
+        let options = Self {
+            watch: watch.is_some_and(|text| truth(&text)),
+            selection: Selection { namespace: namespace.map(str::to_owned), labels, fields },
+            version: version_of(version.as_deref())?,
+            matching: matching_of(matching.as_deref())?,
+            limit: limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+            continuation: match token.filter(|token| !token.is_empty()) {
+                Some(token) => Some(Continuation::read(&token)?),
+                None => None,
+            },
+            send_initial_events: initial.map(|text| truth(&text)),
+            bookmarks: bookmarks.is_some_and(|text| truth(&text)),
+            timeout: integer("timeoutSeconds", timeout)?,
+            include: include_of(include.as_deref())?,
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// As the API server's `ValidateListOptions`.
+    fn check(&self) -> Result<(), Refusal> {
+        let forbidden = |field, why| Err(Refusal::invalid(field, why, true));
+        if self.watch {
+            return match (self.send_initial_events, self.matching) {
+                (None, None) | (Some(_), Some(Matching::NotOlderThan)) => Ok(()),
+                (None, Some(_)) => forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ),
+                (Some(_), None) => forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ),
+                (Some(_), Some(Matching::Exact)) => Err(Refusal::invalid(
+                    "resourceVersionMatch",
+                    "\"Exact\": supported values: \"NotOlderThan\"",
+                    false,
+                )),
+            };
+        }
+        if self.send_initial_events.is_some() {
+            return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        }
+        let Some(matching) = self.matching else {
+            return match (&self.continuation, self.version) {
+                (Some(_), Version::At(_)) => Err(Refusal::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                )),
+                _ => Ok(()),
+            };
+        };
+        match self.version {
+            _ if self.continuation.is_some() => forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden when continue is provided",
+            ),
+            Version::Latest => forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ),
+            Version::Any if matching == Matching::Exact => forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// As `Convert_Slice_string_To_bool`: everything but `false` and `0` is true.
+fn truth(text: &str) -> bool {
+    !(text == "0" || text.eq_ignore_ascii_case("false"))
+}
+
+fn integer(name: &str, text: Option<String>) -> Result<Option<i64>, Refusal> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let number =
+        text.parse().map_err(|_| Refusal::bad_request(format!("{name}: {text:?} is not an integer")))?;
+    Ok(Some(number))
+}
+
+/// Reads `resourceVersion`.
+pub(super) fn version_of(text: Option<&str>) -> Result<Version, Refusal> {
+    match text.unwrap_or_default() {
+        "" => Ok(Version::Latest),
+        text if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse() {
+            Ok(0) => Ok(Version::Any),
+            Ok(version) => Ok(Version::At(version)),
+            Err(_) => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is out of range"))),
+        },
+        text => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number"))),
+    }
+}
+
+fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
+    match text.unwrap_or_default() {
+        "" => Ok(None),
+        "Exact" => Ok(Some(Matching::Exact)),
+        "NotOlderThan" => Ok(Some(Matching::NotOlderThan)),
+        other => {
+            let why = format!("{other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            Err(Refusal::invalid("resourceVersionMatch", &why, false))
+        }
+    }
+}
+
+/// Reads `includeObject`: what each row of a `Table` carries.
+pub(super) fn include_of(text: Option<&str>) -> Result<Include, Refusal> {
+    match text.unwrap_or_default() {
+        "" | "Metadata" => Ok(Include::Metadata),
+        "None" => Ok(Include::Nothing),
+        "Object" => Ok(Include::Object),
+        other => Err(Refusal::bad_request(format!(
+            "includeObject: {other:?} is unknown; supported values: \"None\", \"Metadata\", \"Object\""
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Result<Options, i32> {
+        Options::read(Some(query), None).map_err(|refusal| refusal.status().code.unwrap())
+    }
+
+    #[test]
+    fn parameters_are_read_as_clients_write_them() {
+        let options =
+            read("watch=True&labelSelector=app%3Dweb&timeoutSeconds=5&allowWatchBookmarks=true&a=b").unwrap();
+        assert!(options.watch && options.bookmarks);
+        assert_eq!(options.timeout, Some(5));
+        assert_eq!(options.selection.labels, Labels::parse("app=web").unwrap());
+        assert_eq!(read("watch=0&watch=1").unwrap().watch, false);
+        assert_eq!(read("watch").unwrap().watch, true);
+        assert_eq!(read("limit=-1").unwrap().limit, None);
+        assert_eq!(read("limit=0").unwrap().limit, None);
+        assert_eq!(read("limit=5").unwrap().limit, Some(5));
+        assert_eq!(read("resourceVersion=0").unwrap().version, Version::Any);
+        assert_eq!(read("resourceVersion=").unwrap().version, Version::Latest);
+        assert_eq!(read("resourceVersion=17").unwrap().version, Version::At(17));
+        let many: String = (0..1000).map(|n| format!("p{n}=v&")).collect();
+        assert_eq!(read(&many), read(""));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_invalid() {
+        for (query, code) in [
+            ("limit=x", 400),
+            ("limit=99999999999999999999", 400),
+            ("timeoutSeconds=1.5", 400),
+            ("resourceVersion=abc", 400),
+            ("resourceVersion=-1", 400),
+            ("resourceVersion=%2B1", 400),
+            ("resourceVersion=99999999999999999999", 400),
+            ("labelSelector=a%20b", 400),
+            ("fieldSelector=spec.image%3Dx", 400),
+            ("continue=x", 400),
+            ("includeObject=Everything", 400),
+            ("resourceVersionMatch=Exact", 422),
+            ("resourceVersionMatch=Exact&resourceVersion=0", 422),
+            ("resourceVersionMatch=Newest&resourceVersion=5", 422),
+            ("sendInitialEvents=true", 422),
+            ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=5", 422),
+            ("watch=1&resourceVersionMatch=NotOlderThan", 422),
+            ("watch=1&sendInitialEvents=true", 422),
+            ("watch=1&sendInitialEvents=false", 422),
+            ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", 422),
+        ] {
+            assert_eq!(read(query), Err(code), "{query}");
+        }
+        for query in [
+            "resourceVersionMatch=NotOlderThan&resourceVersion=0",
+            "resourceVersionMatch=Exact&resourceVersion=5",
+            "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=5",
+        ] {
+            assert!(read(query).is_ok(), "{query}");
+        }
+    }
+
+    #[test]
+    fn pods_without_a_parameter_of_the_api_is_not_for_the_api() {
+        for (query, meant) in [
+            (None, false),
+            (Some(""), false),
+            (Some("x=watch"), false),
+            (Some("x&watch=1"), true),
+            (Some("limit=0"), true),
+        ] {
+            assert_eq!(is_meant(query), meant, "{query:?}");
+        }
+    }
+}

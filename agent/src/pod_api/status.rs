@@ -1,0 +1,129 @@
+//! Refusals in the API server's words: a `Status` with its code, its reason and its details.
+
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, Status, StatusCause, StatusDetails};
+
+/// What is the matter with a continue token that is too old, as the API server says it.
+const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+     list without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+     results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, \
+     or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// A request that is not served, and why.
+#[derive(Debug)]
+pub(crate) struct Refusal(Box<Status>);
+
+impl Refusal {
+    fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
+        Self(Box::new(Status {
+            code: Some(code.as_u16().into()),
+            message: Some(message.into()),
+            reason: Some(reason.to_owned()),
+            status: Some("Failure".to_owned()),
+            ..Status::default()
+        }))
+    }
+
+    fn with(mut self, details: StatusDetails) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    fn retry_after(self, seconds: i32) -> Self {
+        self.with(StatusDetails { retry_after_seconds: Some(seconds), ..StatusDetails::default() })
+    }
+
+    /// A parameter that cannot be read.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// Parameters that do not go together: the field that is wrong, and why.
+    pub(super) fn invalid(field: &str, why: &str, is_forbidden: bool) -> Self {
+        let (reason, words) = if is_forbidden {
+            ("FieldValueForbidden", "Forbidden")
+        } else {
+            ("FieldValueNotSupported", "Unsupported value")
+        };
+        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {words}: {why}");
+        let cause = StatusCause {
+            field: Some(field.to_owned()),
+            message: Some(format!("{words}: {why}")),
+            reason: Some(reason.to_owned()),
+        };
+        let details = StatusDetails {
+            group: Some("meta.k8s.io".to_owned()),
+            kind: Some("ListOptions".to_owned()),
+            causes: Some(vec![cause]),
+            ..StatusDetails::default()
+        };
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(details)
+    }
+
+    pub(super) fn no_such_pod(name: &str) -> Self {
+        let details = StatusDetails {
+            kind: Some("pods".to_owned()),
+            name: Some(name.to_owned()),
+            ..StatusDetails::default()
+        };
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("pods {name:?} not found")).with(details)
+    }
+
+    pub(super) fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(StatusDetails::default())
+    }
+
+    pub(super) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).with(StatusDetails::default())
+    }
+
+    pub(super) fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json, \
+                       application/json;as=Table;v=v1;g=meta.k8s.io, \
+                       application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io, \
+                       application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// A version from which no list and no watch can start.
+    pub(super) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// A page of a list that is not known any more; `token` continues with the latest state.
+    pub(super) fn page_expired(token: String) -> Self {
+        let mut refusal = Self::expired(PAGE_EXPIRED);
+        refusal.0.metadata = ListMeta { continue_: Some(token), ..ListMeta::default() };
+        refusal
+    }
+
+    pub(super) fn too_many_watches(limit: &str) -> Self {
+        let message = format!("too many watches: {limit}");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)
+    }
+
+    pub(super) fn unavailable(message: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
+    }
+
+    pub(super) fn status(&self) -> &Status {
+        &self.0
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        let retry = self.0.details.as_ref().and_then(|details| details.retry_after_seconds);
+        let response = (code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(&*self.0)).into_response();
+        match retry {
+            Some(seconds) => ([(header::RETRY_AFTER, seconds.to_string())], response).into_response(),
+            None => response,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A watch as the body of an answer: what is shown as it begins, if that is asked for, then events as they come.
+
+use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::Body;
+use futures_util::stream;
+use hyper::body::Bytes;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use super::Peer;
+use super::encodings;
+use super::history::{Begun, History, Next, Start, Watcher, range};
+use super::object::Object;
+use super::query::{Options, Version};
+use super::shape::{Form, Kind};
+use super::status::Refusal;
+
+/// How often a client that asks for it is told how far it is, though nothing happened.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// How long a watch lasts that does not say; up to twice as long.
+const LEAST: Duration = Duration::from_secs(30 * 60);
+/// How much of what is shown is written before others have their turn.
+const CHUNK: usize = 32 * 1024;
+
+/// Begins a watch.
+pub(super) fn body(
+    history: &Arc<History>,
+    peer: &Arc<Peer>,
+    options: Options,
+    form: Form,
+) -> Result<Body, Refusal> {
+    // Absent and 0 ask for what is shown now, unless it is said that they do not.
+    let with_initial =
+        options.send_initial_events.unwrap_or(matches!(options.version, Version::Latest | Version::Any));
+    let start = match options.version {
+        Version::At(version) if with_initial => match history.check(version) {
+            Ok(()) => Start::Now,
+            Err(refusal) => return Ok(refused(&refusal)),
+        },
+        Version::At(version) => Start::After(version),
+        Version::Latest | Version::Any => Start::Now,
+    };
+    let selection = options.selection.clone();
+    let Begun { watcher, state, version } = match history.watch(options.selection, &peer.client, start)? {
+        Ok(begun) => begun,
+        Err(refusal) => return Ok(refused(&refusal)),
+    };
+    let initial = with_initial.then(|| {
+        let objects = range(&state, selection.namespace.as_deref(), None).map(|(_, object)| object);
+        let mut objects: Vec<_> = objects.filter(|object| selection.matches(&object.pod)).cloned().collect();
+        // A client that is cut off resumes from the last object that it saw: no other may have an older version.
+        objects.sort_unstable_by_key(|object| object.version);
+        objects.into_iter()
+    });
+    let now = Instant::now();
+    peer.is_watching.store(true, Ordering::Relaxed);
+    let watch = Watch {
+        watcher,
+        history: Arc::clone(history),
+        peer: Watching(Arc::clone(peer)),
+        form,
+        initial,
+        says_end: options.bookmarks,
+        version,
+        bookmarks: options.bookmarks,
+        bookmark_at: now + BOOKMARKS,
+        ends_at: now + duration(options.timeout),
+        lacks_columns: matches!(form, Form::Table(_) | Form::Rows),
+        ready: Vec::new().into_iter(),
+        is_over: false,
+    };
+    Ok(Body::from_stream(stream::unfold(watch, async |mut watch| {
+        let bytes = watch.next().await?;
+        Some((Ok::<_, Infallible>(bytes), watch))
+    })))
+}
+
+/// A watch that ends with this error, as the API server's does: after 200, in an event.
+fn refused(refusal: &Refusal) -> Body {
+    Body::from(error(refusal))
+}
+
+fn error(refusal: &Refusal) -> Bytes {
+    format!("{}\n", json!({ "type": "ERROR", "object": refusal.status() })).into()
+}
+
+/// How long a watch lasts. Below zero, it is over at once; at zero, as if nothing had been said.
+fn duration(seconds: Option<i64>) -> Duration {
+    match seconds.unwrap_or_default() {
+        0 => LEAST + Duration::from_secs(RandomState::new().hash_one(0) % LEAST.as_secs()),
+        // A year is as long as for ever, and can be added to any moment.
+        seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(365 * 86_400)),
+    }
+}
+
+/// Says that a connection serves a watch, as long as it does.
+struct Watching(Arc<Peer>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.is_watching.store(false, Ordering::Relaxed);
+    }
+}
+
+struct Watch {
+    watcher: Watcher,
+    history: Arc<History>,
+    #[expect(dead_code, reason = "what matters is that it is dropped")]
+    peer: Watching,
+    form: Form,
+    /// What is left of what was shown as the watch began.
+    initial: Option<std::vec::IntoIter<Arc<Object>>>,
+    /// A bookmark says that it was all.
+    says_end: bool,
+    /// What has been read of the history.
+    version: u64,
+    bookmarks: bool,
+    bookmark_at: Instant,
+    ends_at: Instant,
+    /// The first event of a table names its columns.
+    lacks_columns: bool,
+    /// What has been read and not been sent.
+    ready: std::vec::IntoIter<(Kind, Arc<Object>)>,
+    is_over: bool,
+}
+
+impl Watch {
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.initial.is_some() {
+            tokio::task::yield_now().await;
+            if let Some(bytes) = self.initial() {
+                return Some(bytes);
+            }
+        }
+        loop {
+            if self.is_over {
+                return None;
+            }
+            if let Some((kind, object)) = self.ready.next() {
+                return Some(self.event(kind, &object));
+            }
+            let now = Instant::now();
+            if now >= self.ends_at {
+                self.is_over = true;
+                return self.bookmarks.then(|| self.bookmark(false));
+            }
+            match self.watcher.next() {
+                Next::Events(events, version) => {
+                    self.ready = events.into_iter();
+                    self.version = version;
+                    continue;
+                }
+                Next::TooOld(refusal) => {
+                    self.is_over = true;
+                    return Some(error(&refusal));
+                }
+                Next::Closed => return None,
+                Next::Nothing(version) => self.version = version,
+            }
+            if self.bookmarks && now >= self.bookmark_at {
+                return Some(self.bookmark(false));
+            }
+            let timer = if self.bookmarks { self.ends_at.min(self.bookmark_at) } else { self.ends_at };
+            tokio::select! {
+                () = self.watcher.woken() => {}
+                () = sleep_until(timer) => {}
+            }
+        }
+    }
+
+    /// A part of what was shown as the watch began, or the bookmark that ends it.
+    fn initial(&mut self) -> Option<Bytes> {
+        let mut objects = self.initial.take()?;
+        let mut chunk = Vec::new();
+        while chunk.len() < CHUNK {
+            let Some(object) = objects.next() else {
+                if self.says_end {
+                    chunk.extend_from_slice(&self.bookmark(true));
+                }
+                return Some(chunk.into()).filter(|chunk: &Bytes| !chunk.is_empty());
+            };
+            chunk.extend_from_slice(&self.event(Kind::Added, &object));
+        }
+        self.initial = Some(objects);
+        Some(chunk.into())
+    }
+
+    fn event(&mut self, kind: Kind, object: &Arc<Object>) -> Bytes {
+        self.history.counts.events_sent.fetch_add(1, Ordering::Relaxed);
+        if std::mem::take(&mut self.lacks_columns) {
+            return encodings::line(object, self.form, kind, true);
+        }
+        self.history.encodings.event(object, self.form, kind)
+    }
+
+    fn bookmark(&mut self, ends_initial_events: bool) -> Bytes {
+        self.bookmark_at = Instant::now() + BOOKMARKS;
+        self.form.bookmark(self.version, ends_initial_events).into()
+    }
+}
