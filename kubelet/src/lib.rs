@@ -35,6 +35,11 @@ pub mod text;
 /// Marks a pod that was read from a checkpoint, until a source sends it.
 const RESTORED: &str = "pod-index/restored";
 
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// The chapters for embedders use all three parts, so their examples are tested here.
 #[cfg(all(doctest, feature = "api-server"))]
 #[doc = include_str!("../../docs/embedders.md")]

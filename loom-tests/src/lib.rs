@@ -18,7 +18,6 @@
 #[cfg(any(loom, shuttle))]
 pub mod explore;
 pub mod history;
-#[path = "../../tests/support/mod.rs"]
 pub mod support;
 
 /// The bug that this run is asked to have, if any. `pod_index` plants the bugs of its own cell under the same variable.
