@@ -1,39 +1,27 @@
-//! A connection to a running agent, with TLS or without.
+//! A client of a running agent, with TLS or without.
 
 use std::error::Error;
-use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
+use super::cli::{ClientArgs, ServerArgs};
 use super::exit::Failure;
-use super::tls::ClientTls;
+use super::tls;
 
-/// Where an agent is, and how it is spoken to; without TLS: plainly.
-#[derive(Clone)]
+/// A running agent. Requests share connections.
+#[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    pub(super) tls: Option<ClientTls>,
-}
-
-pub(super) fn read<T: DeserializeOwned>(server: SocketAddr, bytes: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| Failure::unable(format_args!("cannot read what {server} answers"), error))
-}
-
-/// A connection to an agent.
-#[derive(Debug)]
-pub(super) struct Connection {
-    server: SocketAddr,
-    sender: SendRequest<Empty<Bytes>>,
+    scheme: &'static str,
+    client: Client<Connector, Empty<Bytes>>,
 }
 
 /// A good answer.
@@ -43,85 +31,77 @@ pub(super) struct Body {
     pub(super) tag: Option<String>,
 }
 
-impl Connection {
-    pub(super) async fn open(server: &Server) -> Result<Self, Failure> {
-        let address = server.address;
-        let stream = TcpStream::connect(address).await.map_err(|error| unreachable(address, &error))?;
-        match &server.tls {
-            None => Self::over(stream, address).await,
-            Some(tls) => {
-                let stream = tls.connect(stream).await;
-                let unable = |error| Failure::unable(format_args!("cannot speak TLS with {address}"), error);
-                Self::over(stream.map_err(unable)?, address).await
-            }
-        }
-    }
-
-    async fn over(
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        server: SocketAddr,
+impl Server {
+    /// The agent that the flags name.
+    pub(super) fn new(
+        server: &ServerArgs,
+        client: &ClientArgs,
+        default: (IpAddr, u16),
     ) -> Result<Self, Failure> {
-        let (sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(server, &error))?;
-        tokio::spawn(connection);
-        Ok(Self { server, sender })
+        let address = SocketAddr::new(server.address.unwrap_or(default.0), server.port.unwrap_or(default.1));
+        let (scheme, connector) = match tls::client::connector(client, address.ip()) {
+            Ok(Some(connector)) => ("https", Ok(connector)),
+            Ok(None) => ("http", tls::client::plain()),
+            Err(error) => ("https", Err(error)),
+        };
+        let client = Client::builder(TokioExecutor::new()).build(connector.map_err(Failure::Usage)?);
+        Ok(Self { address, scheme, client })
     }
 
     /// What is at `path`.
-    pub(super) async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Result<Body, Failure> {
-        let server = self.server;
-        let known = || Failure::Unable(format!("{server} says that {path} is known, and it is not"));
-        self.get_unless_known(path, headers).await?.ok_or_else(known)
+    pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Body, Failure> {
+        let unchanged = || Failure::Unable(format!("{} says that {path} has not changed", self.address));
+        self.get_unless_known(path, headers).await?.ok_or_else(unchanged)
     }
 
     /// What is at `path`, as JSON.
-    pub(super) async fn get_json<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Failure> {
+    pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.get(path, &[]).await?;
-        read(self.server, &body.bytes)
+        serde_json::from_slice(&body.bytes).map_err(|error| {
+            Failure::unable(format_args!("cannot read what {} answers", self.address), error)
+        })
     }
 
-    /// What is at `path`; nothing, if the headers say that the client has it.
+    /// What is at `path`. `None` if the headers name the version that is there.
     pub(super) async fn get_unless_known(
-        &mut self,
+        &self,
         path: &str,
         headers: &[(&str, &str)],
     ) -> Result<Option<Body>, Failure> {
-        let server = self.server;
-        let request = Request::get(path).header(header::HOST, server.to_string());
+        let request = Request::get(format!("{}://{}{path}", self.scheme, self.address));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
             .body(Empty::new())
             .map_err(|error| Failure::Usage(format!("cannot ask for that: {error}")))?;
-        let response = self.sender.send_request(request).await.map_err(|error| broken(server, &error))?;
+        let response = self.client.request(request).await.map_err(|error| self.unreachable(&error))?;
         let code = response.status();
         let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-        let body = response.into_body().collect().await.map_err(|error| broken(server, &error))?;
+        let body = response.into_body().collect().await.map_err(|error| self.unreachable(&error))?;
         let bytes = body.to_bytes();
         match code {
             StatusCode::OK => Ok(Some(Body { bytes, tag })),
             StatusCode::NOT_MODIFIED => Ok(None),
-            _ => Err(refusal(server, code, &bytes)),
+            _ => Err(self.refusal(code, &bytes)),
         }
     }
-}
 
-/// What an answer means that is none.
-fn refusal(server: SocketAddr, code: StatusCode, body: &[u8]) -> Failure {
-    let message = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
-    match (code, message) {
-        (StatusCode::NOT_FOUND, Some(message)) => Failure::No(Some(message)),
-        (_, message) => Failure::Unable(format!("{server} answers {code} {}", message.unwrap_or_default())),
+    /// The agent's reason for an answer other than 200.
+    fn refusal(&self, code: StatusCode, body: &[u8]) -> Failure {
+        let message = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
+        match (code, message) {
+            (StatusCode::NOT_FOUND, Some(message)) => Failure::No(Some(message)),
+            (_, message) => {
+                Failure::Unable(format!("{} answers {code} {}", self.address, message.unwrap_or_default()))
+            }
+        }
     }
-}
 
-fn unreachable(server: SocketAddr, error: &dyn Display) -> Failure {
-    Failure::unable(format_args!("no agent answers on {server} (--address, --port)"), error)
-}
-
-/// What hyper says itself is "connection error"; why, it keeps within.
-fn broken(server: SocketAddr, error: &hyper::Error) -> Failure {
-    match error.source() {
-        Some(source) => unreachable(server, &format_args!("{error}: {source}")),
-        None => unreachable(server, error),
+    /// The innermost error has the reason. The ones around it say "client error (Connect)".
+    fn unreachable(&self, error: &(dyn Error + 'static)) -> Failure {
+        let mut innermost = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        Failure::unable(format_args!("no agent answers on {} (--address, --port)", self.address), innermost)
     }
 }

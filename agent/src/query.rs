@@ -1,6 +1,5 @@
 //! Asks a running agent, and prints what it says.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -9,9 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::api_types::Translation;
 use super::cli::{ClientArgs, Output, Query, ServerArgs};
-use super::client::{Connection, Server, read};
+use super::client::Server;
 use super::exit::Failure;
-use super::tls::ClientTls;
 use super::{format, settings, table, top};
 
 /// How long the whole conversation may take.
@@ -27,12 +25,7 @@ pub(super) fn ask(
     client: &ClientArgs,
     output: Output,
 ) -> Result<(), Failure> {
-    let address = SocketAddr::new(
-        server.address.unwrap_or(settings::DEFAULT_ADDRESS),
-        server.port.unwrap_or(settings::DEFAULT_PORT),
-    );
-    let tls = ClientTls::load(client, address.ip()).map_err(Failure::Usage)?;
-    let server = Server { address, tls };
+    let server = Server::new(server, client, (settings::DEFAULT_ADDRESS, settings::DEFAULT_PORT))?;
     match query {
         Query::Get { pod } => {
             let path = match pod.split_once('/') {
@@ -65,11 +58,8 @@ fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure>
         .enable_all()
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let address = server.address;
-    let body = runtime.block_on(async {
-        let get = async { Connection::open(server).await?.get(path, &[]).await };
-        let late = || Failure::Unable(format!("the agent on {address} did not answer within {TIMEOUT:?}"));
-        tokio::time::timeout(TIMEOUT, get).await.map_err(|_| late())?
-    })?;
-    read(address, &body.bytes)
+    let late =
+        || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", server.address));
+    let answer = async { tokio::time::timeout(TIMEOUT, server.get_json(path)).await };
+    runtime.block_on(answer).map_err(|_| late())?
 }

@@ -24,6 +24,9 @@
 pub mod backoff;
 pub mod checkpoint;
 mod fnv;
+#[cfg(feature = "tls")]
+#[doc(hidden)]
+pub mod https;
 #[cfg(feature = "api-server")]
 pub mod mirror;
 #[cfg(feature = "api-server")]

@@ -10,18 +10,8 @@
 //!
 //! This module knows files and handshakes. It must not know what is asked or answered.
 
-mod client;
+pub(super) mod client;
 mod pem;
 mod server;
 
-use std::sync::Arc;
-
-use rustls::crypto::CryptoProvider;
-
-pub(super) use self::client::ClientTls;
 pub(super) use self::server::{Tls, TlsFiles, speaks_tls, turn_away};
-
-/// By name: without one, rustls takes whichever happens to be the only one in the tree.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}

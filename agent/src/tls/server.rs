@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::pem::Pem;
-use super::provider;
+use pod_index_kubelet::https::provider;
 
 /// How often the files are looked at.
 const PERIOD: Duration = Duration::from_secs(10);

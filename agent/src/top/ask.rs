@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::seen::{Answer, Counts};
-use crate::client::{Connection, Server};
+use crate::client::Server;
 use crate::exit::Failure;
 
 /// How long a round may take.
@@ -37,13 +37,12 @@ pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<
 /// Asks for everything once. `tag` is that of the pods that were told before.
 async fn round(server: &Server, tag: &mut Option<String>) -> Result<Answer, String> {
     let told = |failure: Failure| failure.message().unwrap_or_default().to_owned();
-    let mut agent = Connection::open(server).await.map_err(told)?;
     let mut headers = vec![("accept", TABLE)];
     headers.extend(tag.as_deref().map(|tag| ("if-none-match", tag)));
-    let table = agent.get_unless_known("/pods", &headers).await.map_err(told)?;
-    let mirrors = agent.get_json("/mirrors").await.map_err(told)?;
-    let sources = agent.get_json("/sources").await.map_err(told)?;
-    let metrics = agent.get("/metrics", &[]).await.map_err(told)?;
+    let table = server.get_unless_known("/pods", &headers).await.map_err(told)?;
+    let mirrors = server.get_json("/mirrors").await.map_err(told)?;
+    let sources = server.get_json("/sources").await.map_err(told)?;
+    let metrics = server.get("/metrics", &[]).await.map_err(told)?;
     let pods = match table {
         Some(body) => {
             let table = serde_json::from_slice(&body.bytes)

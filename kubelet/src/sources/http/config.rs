@@ -133,11 +133,7 @@ impl HttpConfig {
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> Result<ClientConfig, Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
-        // By name: an embedder may have several crypto providers in the tree and none installed.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(error.to_string()))?;
+        let builder = crate::https::client_config().map_err(|error| wrong(error.to_string()))?;
         let authorities = match &self.authorities {
             Some(authorities) => Arc::clone(authorities),
             None => match builder.clone().with_native_roots() {

@@ -4,14 +4,15 @@ use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ACCEPT, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
-#[cfg(feature = "tls")]
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+#[cfg(not(feature = "tls"))]
+use hyper_util::client::legacy::connect::HttpConnector as Connector;
 use hyper_util::rt::TokioExecutor;
 
 use super::HttpConfig;
 use super::redirect::{MOST_REDIRECTS, keep_secrets, resolve};
+#[cfg(feature = "tls")]
+use crate::https::{self, Connector};
 use crate::sources::Problem;
 use crate::text::causes;
 
@@ -19,11 +20,6 @@ use crate::text::causes;
 const LARGEST_BODY: usize = 10 * 1024 * 1024;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("pod-index/", env!("CARGO_PKG_VERSION")));
-
-#[cfg(feature = "tls")]
-type Connector = HttpsConnector<HttpConnector>;
-#[cfg(not(feature = "tls"))]
-type Connector = HttpConnector;
 
 /// Asks one URL, over connections that it keeps.
 pub(super) struct Fetcher {
@@ -67,14 +63,13 @@ impl Fetcher {
 
 #[cfg(feature = "tls")]
 fn connector(config: &HttpConfig) -> Result<Connector, Problem> {
-    let builder = HttpsConnectorBuilder::new().with_tls_config(config.tls()?);
-    Ok(builder.https_or_http().enable_http1().build())
+    Ok(https::connector(config.tls()?, None))
 }
 
 #[cfg(not(feature = "tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "as with TLS, where the authorities may be unreadable")]
 fn connector(_: &HttpConfig) -> Result<Connector, Problem> {
-    Ok(HttpConnector::new())
+    Ok(Connector::new())
 }
 
 async fn read(body: Incoming) -> Result<Bytes, String> {
