@@ -8,6 +8,8 @@ use serde::Deserialize;
 
 use super::duration::GoDuration;
 use super::exit::Failure;
+use super::pod_api::StaticPods;
+use super::serve::Mode;
 use pod_index_kubelet::references::Strategy;
 
 /// Which pod is this? An index of the node's pods, and the answers to those who ask.
@@ -172,6 +174,27 @@ pub(super) struct RunArgs {
     /// it, TLS keeps others from listening, but whoever can reach the agent can ask it.
     #[arg(long, env = "POD_INDEX_CLIENT_CA_FILE", value_name = "FILE")]
     pub(super) client_ca_file: Option<PathBuf>,
+
+    /// The object that the pod API shows for a static pod if it knows both: the node's own or the API server's mirror
+    /// [default: node].
+    #[arg(long, env = "POD_INDEX_STATIC_POD_OBJECT", value_enum, value_name = "OBJECT")]
+    pub(super) static_pod_object: Option<StaticPods>,
+
+    /// How many watches of pods there may be [default: 1024].
+    #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
+    pub(super) max_watches: Option<usize>,
+
+    /// How many of them one client may have: an address, a user of the socket [default: 256].
+    #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
+    pub(super) max_watches_per_client: Option<usize>,
+
+    /// Serve on this Unix socket as well, without TLS.
+    #[arg(long, env = "POD_INDEX_SOCKET", value_name = "PATH")]
+    pub(super) socket: Option<PathBuf>,
+
+    /// The permissions of the socket, in octal: who may write to it may ask [default: 0660].
+    #[arg(long, env = "POD_INDEX_SOCKET_MODE", value_name = "MODE")]
+    pub(super) socket_mode: Option<Mode>,
 
     /// Let clients change the log level, by PUT /log-level.
     #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]

@@ -15,11 +15,11 @@ use super::exit::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
-use super::pod_api::{PodApi, StaticPods};
+use super::pod_api::PodApi;
 use super::readiness::{Readiness, is_grave};
 use super::reference_managers::ReferenceManagers;
 use super::reload::Reload;
-use super::serve::{self, App, Tags};
+use super::serve::{self, App, Socket, Tags};
 use super::settings::{Given, Settings};
 use super::signals::{Hangups, Signals};
 use super::source_tasks::SourceTasks;
@@ -53,6 +53,12 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     // Heeded before anybody is told that the agent serves; until then, and with `--once`, SIGHUP ends it.
     let serving =
         if settings.once { None } else { Some((bind(&settings).await?, Hangups::new().map_err(unheard)?)) };
+    let socket = settings.socket.as_ref().filter(|_| !settings.once).map(|(path, mode)| {
+        let unable =
+            |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
+        Socket::bind(path, *mode).map_err(unable)
+    });
+    let socket = socket.transpose()?;
 
     let (writer, reader) = pod_index::new();
     let readiness = Arc::new(Readiness::new());
@@ -83,7 +89,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     metrics.mirrors(&mirrors, &reader);
     let debug = settings.debug_endpoints.then(|| log.clone());
     let connections = metrics.connections();
-    let pods = PodApi::start(&reader, &readiness, StaticPods::Node, PodApi::limits(1024, 256))
+    let pods = PodApi::start(&reader, &readiness, &settings.pod_api)
         .map_err(|error| Failure::unable("cannot start the thread of the pod API", error))?;
     metrics.watches(&pods);
     let metrics = Arc::new(metrics);
@@ -93,7 +99,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let work = async {
         let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };
         let reload = Reload { given, settings: &settings, log, source_tasks, hangups };
-        serve(&settings, listener, &app, signals, reload).await
+        serve(&settings, listener, socket, &app, signals, reload).await
     };
     let done = tokio::select! {
         () = writer_thread.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
@@ -123,6 +129,7 @@ async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<()
 async fn serve(
     settings: &Settings,
     listener: TcpListener,
+    socket: Option<Socket>,
     app: &App,
     mut signals: Signals,
     reload: Reload<'_>,
@@ -133,7 +140,7 @@ async fn serve(
     warn_of_strangers(settings, address);
     systemd::serving();
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(serve::serve(listener, settings.tls.clone(), app.clone(), stopped));
+    let server = tokio::spawn(serve::serve(listener, socket, settings.tls.clone(), app.clone(), stopped));
     if let Some(tls) = settings.tls.clone() {
         tokio::spawn(tls.keep_current());
     }

@@ -1,13 +1,16 @@
 //! From the index to the history: which object is shown under each name that a publication touches.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
+use serde::Deserialize;
 
 /// Which of a static pod's two objects is shown, if both are known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum StaticPods {
     /// The node's, whose UID is in cgroups and log paths.
     #[default]
@@ -22,7 +25,7 @@ pub(super) fn touched(
     now: &Snapshot<Pod>,
     shown: StaticPods,
 ) -> Vec<(Arc<str>, Option<Arc<Pod>>)> {
-    let mut names = HashSet::with_capacity(changes.len());
+    let mut names = BTreeSet::new();
     for change in changes {
         let pods = match change {
             Change::Added(pod) | Change::Removed(pod) => [Some(pod), None],

@@ -34,17 +34,17 @@ pub(super) type State = OrdMap<Arc<str>, Arc<Object>>;
 
 /// What bounds the memory that the history and the watches take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(super) struct Limits {
     /// How many events are kept.
-    pub(crate) events: usize,
+    pub(super) events: usize,
     /// How long an event is kept.
-    pub(crate) age: Duration,
+    pub(super) age: Duration,
     /// How many bytes of encoded events are kept.
-    pub(crate) encoded: usize,
+    pub(super) encoded: usize,
     /// How many watches there may be.
-    pub(crate) watches: usize,
+    pub(super) watches: usize,
     /// How many of them one client may have.
-    pub(crate) watches_per_client: usize,
+    pub(super) watches_per_client: usize,
 }
 
 /// What has come of the watches so far.

@@ -31,17 +31,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{Change, Reader};
-use tokio::runtime::Handle;
+use pod_index::{Reader, Snapshot, WaitError};
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 pub(crate) use self::follow::StaticPods;
-use self::history::History;
-pub(crate) use self::history::Limits;
+use self::history::{History, Limits};
 pub(crate) use self::query::is_meant;
 pub(crate) use self::routes::{collection_of_rows, router};
 use self::status::Refusal;
@@ -49,7 +47,7 @@ use crate::readiness::Readiness;
 
 /// How many events are kept, and for how long. With pods of 20 KiB each, which is a lot, 4096 events hold 80 MiB; a node
 /// with a change a second holds 300 of them.
-pub(crate) const EVENTS: usize = 4096;
+const EVENTS: usize = 4096;
 const AGE: Duration = Duration::from_secs(5 * 60);
 /// How many bytes of encoded events are kept for watches that want them too.
 const ENCODED: usize = 16 << 20;
@@ -57,6 +55,16 @@ const ENCODED: usize = 16 << 20;
 const AGING: Duration = Duration::from_secs(10);
 /// How long a request waits until the history has come to the latest publication.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) static_pods: StaticPods,
+    /// How many watches there may be.
+    pub(crate) watches: usize,
+    /// How many of them one client may have.
+    pub(crate) watches_per_client: usize,
+}
 
 /// Who is at the other end of a connection.
 #[derive(Debug)]
@@ -103,50 +111,35 @@ pub(crate) struct PodApi {
 }
 
 impl PodApi {
-    /// The limits, with these numbers of watches.
-    pub(crate) fn limits(watches: usize, watches_per_client: usize) -> Limits {
-        Limits { events: EVENTS, age: AGE, encoded: ENCODED, watches, watches_per_client }
-    }
-
     /// Follows the index on a thread of its own.
     pub(crate) fn start(
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
-        shown: StaticPods,
-        limits: Limits,
+        settings: &Settings,
     ) -> io::Result<Self> {
+        let Settings { static_pods, watches, watches_per_client } = *settings;
+        let limits = Limits { events: EVENTS, age: AGE, encoded: ENCODED, watches, watches_per_client };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let history = Arc::new(History::new(u64::try_from(started).unwrap_or(1).max(1), limits));
         let (reach, reached) = channel::channel(0);
         let api = Self { history, reached, reader: reader.clone(), readiness: Arc::clone(readiness) };
-        let (history, reader, readiness) =
-            (Arc::clone(&api.history), reader.clone(), Arc::downgrade(readiness));
-        let runtime = Handle::current();
+        let history = Arc::clone(&api.history);
+        let mut changes = reader.changes();
         thread::Builder::new().name("pod-api".to_owned()).spawn(move || {
-            let Some(mut publications) = readiness.upgrade().map(|readiness| readiness.publications()) else {
-                return;
-            };
-            let mut seen = reader.snapshot();
-            let all: Vec<_> =
-                seen.pods().iter().chain(seen.mirror_pods().iter()).map(Change::Added).collect();
-            history.show(follow::touched(&all, &seen, shown));
-            drop(all);
-            reach.send_replace(seen.generation());
             loop {
-                match runtime.block_on(async { timeout(AGING, publications.changed()).await }) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) => return,
-                    Err(_) => {
+                let step = match changes.wait_until(Instant::now() + AGING) {
+                    Ok(step) => step,
+                    Err(WaitError::TimedOut) => {
                         history.age();
                         continue;
                     }
-                }
-                let now = reader.snapshot();
-                let missed = now.generation().saturating_sub(seen.generation()).saturating_sub(1);
-                history.counts.coalesced.fetch_add(missed, Ordering::Relaxed);
-                history.show(follow::touched(&now.changes_since(&seen), &now, shown));
-                reach.send_replace(now.generation());
-                seen = now;
+                    Err(_) => return,
+                };
+                let before = step.before().map_or(0, Snapshot::generation);
+                let passed = step.after().generation().saturating_sub(before + 1);
+                history.counts.coalesced.fetch_add(passed, Ordering::Relaxed);
+                history.show(follow::touched(&step.changes(), step.after(), static_pods));
+                reach.send_replace(step.after().generation());
             }
         })?;
         Ok(api)

@@ -82,7 +82,7 @@ pub(super) fn body(
 
 /// A watch that ends with this error, as the API server's does: after 200, in an event.
 fn refused(refusal: &Refusal) -> Body {
-    Body::from(error(refusal))
+    Body::from_stream(stream::iter([Ok::<_, Infallible>(error(refusal))]))
 }
 
 fn error(refusal: &Refusal) -> Bytes {
@@ -146,22 +146,25 @@ impl Watch {
                 return Some(self.event(kind, &object));
             }
             let now = Instant::now();
-            if now >= self.ends_at {
-                self.is_over = true;
-                return self.bookmarks.then(|| self.bookmark(false));
-            }
+            let is_late = now >= self.ends_at;
             match self.watcher.next() {
+                Next::Closed => return None,
+                Next::TooOld(refusal) => {
+                    self.is_over = true;
+                    return Some(error(&refusal));
+                }
+                // The client resumes before these.
+                Next::Events(..) if is_late => {}
                 Next::Events(events, version) => {
                     self.ready = events.into_iter();
                     self.version = version;
                     continue;
                 }
-                Next::TooOld(refusal) => {
-                    self.is_over = true;
-                    return Some(error(&refusal));
-                }
-                Next::Closed => return None,
                 Next::Nothing(version) => self.version = version,
+            }
+            if is_late {
+                self.is_over = true;
+                return self.bookmarks.then(|| self.bookmark(false));
             }
             if self.bookmarks && now >= self.bookmark_at {
                 return Some(self.bookmark(false));

@@ -19,6 +19,7 @@ mod page;
 pub(super) mod pod_list;
 mod refusal;
 mod routes;
+mod socket;
 mod stall;
 mod tag;
 
@@ -35,12 +36,13 @@ use hyper_util::service::TowerToHyperService;
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
+pub(super) use self::socket::{Mode, Socket};
 use self::stall::{Bounds, StallGuard};
 pub(super) use self::tag::Tags;
 use super::log::Log;
@@ -95,10 +97,17 @@ pub(super) struct App {
     pub(super) connections: Gauge,
 }
 
+/// A client's connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
 /// Serves until `stop` becomes true, and then until the requests under way are answered.
-/// Without `tls` it speaks plain HTTP.
+/// Without `tls` it speaks plain HTTP, as it does on the socket.
 pub(super) async fn serve(
     listener: TcpListener,
+    socket: Option<Socket>,
     tls: Option<Arc<Tls>>,
     app: App,
     stop: watch::Receiver<bool>,
@@ -106,23 +115,30 @@ pub(super) async fn serve(
     let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let connections = app.connections.clone();
     let pods = app.pods.clone();
-    let router = routes::router(app);
-    let router = if is_private { host::checked(router) } else { router };
+    let on_socket = routes::router(app);
+    // No page in a browser gets to the socket.
+    let on_port = if is_private { host::checked(on_socket.clone()) } else { on_socket.clone() };
     let mut tasks = JoinSet::new();
     let mut oldest_first = VecDeque::new();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept() => {
+                accepted.map(|(stream, address)| (Stream::Tcp(stream), address.ip().to_string(), &on_port))
+            }
+            accepted = accept(socket.as_ref()) => {
+                accepted.map(|(stream, client)| (Stream::Unix(stream), client, &on_socket))
+            }
             Some(_) = tasks.join_next() => continue,
             () = stopped(stop.clone()) => break,
         };
         match accepted {
-            Ok((stream, address)) => {
+            Ok((stream, client, router)) => {
                 make_room(&mut oldest_first);
+                let tls = tls.clone().filter(|_| matches!(stream, Stream::Tcp(_)));
                 let is_greeted = Arc::new(AtomicBool::new(tls.is_none()));
-                let peer = Peer::new(address.ip().to_string());
+                let peer = Peer::new(client);
                 let service = Service { router: router.clone(), peer: Arc::clone(&peer) };
-                let met = meet(stream, tls.clone(), Arc::clone(&is_greeted), service, stop.clone());
+                let met = meet(stream, tls, Arc::clone(&is_greeted), service, stop.clone());
                 let counted = Counted::new(&connections);
                 let met = async move {
                     met.await;
@@ -136,11 +152,20 @@ pub(super) async fn serve(
             }
         }
     }
+    drop(socket);
     drop(listener);
     pods.close();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     if drained.is_err() {
         tracing::warn!(connections = tasks.len(), "cutting off connections that did not end");
+    }
+}
+
+/// The next connection on the socket, if there is one.
+async fn accept(socket: Option<&Socket>) -> io::Result<(UnixStream, String)> {
+    match socket {
+        Some(socket) => socket.accept().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -192,14 +217,20 @@ fn make_room(oldest_first: &mut VecDeque<Connection>) {
 
 /// Serves one connection to its end, by TLS if that is what the agent speaks.
 async fn meet(
-    stream: TcpStream,
+    stream: Stream,
     tls: Option<Arc<Tls>>,
     is_greeted: Arc<AtomicBool>,
     service: Service,
     stop: watch::Receiver<bool>,
 ) {
-    let Some(tls) = tls else {
-        return converse(StallGuard::new(stream, SLOWNESS), service, stop).await;
+    let (stream, tls) = match (stream, tls) {
+        (Stream::Tcp(stream), Some(tls)) => (stream, tls),
+        (Stream::Tcp(stream), None) => {
+            return converse(StallGuard::new(stream, SLOWNESS), service, stop).await;
+        }
+        (Stream::Unix(stream), _) => {
+            return converse(StallGuard::new(stream, SLOWNESS), service, stop).await;
+        }
     };
     let greeting = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&tls, stream));
     let greeted = tokio::select! {

@@ -10,6 +10,8 @@ use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 use crate::cli::{LogFormat, LogLevel};
 use crate::duration::GoDuration;
 use crate::exit::Failure;
+use crate::pod_api::StaticPods;
+use crate::serve::Mode;
 use pod_index_kubelet::references::Strategy;
 
 /// What a configuration file may say. A key that is not among these is an error.
@@ -45,6 +47,11 @@ pub(super) struct ConfigFile {
     pub(super) tls_cert_file: Option<PathBuf>,
     pub(super) tls_private_key_file: Option<PathBuf>,
     pub(super) authentication: Authentication,
+    pub(super) static_pod_object: Option<StaticPods>,
+    pub(super) max_watches: Option<usize>,
+    pub(super) max_watches_per_client: Option<usize>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) socket_mode: Option<Mode>,
     pub(super) debug_endpoints: bool,
     pub(super) log_level: Option<LogLevel>,
     pub(super) log_format: Option<LogFormat>,

@@ -16,6 +16,8 @@ use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::duration::GoDuration;
 use super::exit::Failure;
 use super::mirrors::Management;
+use super::pod_api;
+use super::serve::Mode;
 use super::table;
 use super::tls::{Tls, TlsFiles};
 use pod_index_kubelet::checkpoint::Which;
@@ -34,6 +36,10 @@ pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Near the ports of the other components of a node, and none of theirs.
 pub(super) const DEFAULT_PORT: u16 = 10_270;
 
+/// How many watches there may be, and how many of one client.
+const WATCHES: usize = 1024;
+const WATCHES_PER_CLIENT: usize = 256;
+
 /// What the agent is to do.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
@@ -50,6 +56,9 @@ pub(super) struct Settings {
     pub(super) address: SocketAddr,
     /// `None` for plain HTTP.
     pub(super) tls: Option<Arc<Tls>>,
+    pub(super) pod_api: pod_api::Settings,
+    /// A Unix socket to serve on as well, and its permissions.
+    pub(super) socket: Option<(PathBuf, Mode)>,
     pub(super) kubelet_metrics: bool,
     pub(super) debug_endpoints: bool,
     pub(super) once: bool,
@@ -179,6 +188,21 @@ impl Settings {
             .or(config.config_map_and_secret_change_detection_strategy);
         let references = strategy.map(|strategy| followed(strategy, api.as_ref())).transpose()?.is_some();
 
+        let pod_api = pod_api::Settings {
+            static_pods: args.static_pod_object.or(config.static_pod_object).unwrap_or_default(),
+            watches: args.max_watches.or(config.max_watches).unwrap_or(WATCHES),
+            watches_per_client: args
+                .max_watches_per_client
+                .or(config.max_watches_per_client)
+                .unwrap_or(WATCHES_PER_CLIENT),
+        };
+        let mode = args.socket_mode.or(config.socket_mode);
+        let socket = args.socket.or(config.socket).filter(|path| !path.as_os_str().is_empty());
+        if socket.is_none() && mode.is_some() {
+            return Err(Failure::Usage("socketMode needs a socket (--socket)".to_owned()));
+        }
+        let socket = socket.map(|path| (path, mode.unwrap_or_default()));
+
         let mut summary = vec![["node".to_owned(), node.to_string()]];
         if let Some(FileSettings { path, period }) = &file {
             summary.push(["file".to_owned(), format!("{} every {period:?}", path.display())]);
@@ -194,6 +218,11 @@ impl Settings {
         }
         summary.extend(kept(checkpoints.as_ref(), references));
         summary.push(["address".to_owned(), served(address, tls.as_ref())]);
+        summary.extend(
+            socket
+                .as_ref()
+                .map(|(path, mode)| ["socket".to_owned(), format!("{} with mode {mode}", path.display())]),
+        );
         Ok(Self {
             node,
             file,
@@ -205,6 +234,8 @@ impl Settings {
             references: references && !args.once,
             address,
             tls: tls.map(Arc::new),
+            pod_api,
+            socket,
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
             debug_endpoints: args.debug_endpoints || config.debug_endpoints,
             once: args.once,
@@ -231,6 +262,8 @@ impl Settings {
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
+            ("staticPodObject, maxWatches or maxWatchesPerClient", self.pod_api != new.pod_api),
+            ("socket or socketMode", self.socket != new.socket),
             ("debugEndpoints", self.debug_endpoints != new.debug_endpoints),
             ("logFormat", self.log_format != new.log_format),
         ]

@@ -16,6 +16,7 @@ mod log;
 mod metrics;
 mod mirrors;
 mod page;
+mod pod_api;
 mod references;
 mod reload;
 mod restart;

@@ -17,7 +17,7 @@ pub const OF_TLS: [&str; 2] =
     ["pod_index_tls_certificate_current", "pod_index_tls_certificate_not_after_timestamp_seconds"];
 
 /// The value of a series, given as it is written; a whole number in these tests.
-fn value(metrics: &str, series: &str) -> u64 {
+pub fn value(metrics: &str, series: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
 }

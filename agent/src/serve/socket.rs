@@ -1,0 +1,120 @@
+//! A Unix socket to serve on: whoever may write to it may ask.
+
+use std::fmt;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::Deserialize;
+use tokio::net::{UnixListener, UnixStream};
+
+/// The permissions of the socket.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct Mode(u32);
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self(0o660)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.map(Self).ok_or("must be permissions in octal, such as 0660")
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+/// A socket that is served on. It is removed in the end.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Makes the socket. One that an agent left behind is replaced; one that is served on, and any other file, is not.
+    pub(crate) fn bind(path: &Path, mode: Mode) -> io::Result<Self> {
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is another file"));
+            }
+            Ok(_) if StdUnixStream::connect(path).is_ok() => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves on it"));
+            }
+            _ => {}
+        }
+        // Nobody can connect before the permissions are right: it gets its name after them.
+        let beside = beside(path);
+        let _ = fs::remove_file(&beside);
+        let listener = UnixListener::bind(&beside)?;
+        let named = fs::set_permissions(&beside, Permissions::from_mode(mode.0))
+            .and_then(|()| fs::rename(&beside, path));
+        if let Err(error) = named {
+            let _ = fs::remove_file(&beside);
+            return Err(error);
+        }
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// The next connection, and whose it is.
+    pub(super) async fn accept(&self) -> io::Result<(UnixStream, String)> {
+        let (stream, _) = self.listener.accept().await?;
+        let client =
+            stream.peer_cred().map_or_else(|_| "socket".to_owned(), |peer| format!("uid {}", peer.uid()));
+        Ok((stream, client))
+    }
+}
+
+/// A name in the same directory, of this process alone.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_octal() {
+        for (text, mode) in [
+            ("0660", Some("0660")),
+            ("600", Some("0600")),
+            ("0", Some("0000")),
+            ("888", None),
+            ("01777", None),
+            ("", None),
+            ("rw", None),
+        ] {
+            assert_eq!(text.parse::<Mode>().ok().map(|mode| mode.to_string()).as_deref(), mode, "{text:?}");
+        }
+    }
+}

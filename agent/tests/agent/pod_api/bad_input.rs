@@ -1,0 +1,80 @@
+//! What cannot be meant, and what is answered to it. Whoever else asks is served.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
+    let world = World::new().await;
+    world.server.put("pods", &pod("shop", "web", &json!({})));
+    world.until("", 1);
+    let many: String = (0..1000).map(|n| format!("p{n}=v&")).collect();
+    let long_selector = format!("labelSelector={}", vec!["a%3Db"; 2000].join(","));
+    for (request, code, reason, word) in [
+        ("GET /api/v1/pods?labelSelector=a%20b", 400, "BadRequest", "labelSelector"),
+        ("GET /api/v1/pods?labelSelector=a%20in%20(", 400, "BadRequest", "labelSelector"),
+        ("GET /api/v1/pods?labelSelector=%FF", 400, "BadRequest", "labelSelector"),
+        ("GET /api/v1/pods?fieldSelector=spec.image%3Dx", 400, "BadRequest", "spec.image"),
+        ("GET /api/v1/pods?fieldSelector=metadata.name", 400, "BadRequest", "fieldSelector"),
+        ("GET /api/v1/pods?continue=garbage", 400, "BadRequest", "continue"),
+        ("GET /api/v1/pods?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEi", 400, "BadRequest", "continue"),
+        ("GET /api/v1/pods?resourceVersion=abc", 400, "BadRequest", "resourceVersion"),
+        ("GET /api/v1/pods?watch=1&resourceVersion=-1", 400, "BadRequest", "resourceVersion"),
+        ("GET /api/v1/pods?limit=many", 400, "BadRequest", "limit"),
+        ("GET /api/v1/pods?watch=1&timeoutSeconds=soon", 400, "BadRequest", "timeoutSeconds"),
+        ("GET /api/v1/pods?sendInitialEvents=true", 422, "Invalid", "sendInitialEvents"),
+        ("GET /api/v1/pods?watch=1&sendInitialEvents=true", 422, "Invalid", "resourceVersionMatch"),
+        ("GET /api/v1/pods?resourceVersionMatch=Exact", 422, "Invalid", "resourceVersionMatch"),
+        ("GET /api/v1/namespaces/shop/pods/nope", 404, "NotFound", "pods \"nope\" not found"),
+        ("GET /api/v1/namespaces/shop/services", 404, "NotFound", "could not find"),
+        ("GET /api/v1/namespaces/shop/pods/web/log", 404, "NotFound", "could not find"),
+        ("GET /api/v1/nodes", 404, "NotFound", "could not find"),
+        ("GET /apis/apps/v1/deployments", 404, "NotFound", "could not find"),
+        ("GET /openapi/v2", 404, "NotFound", ""),
+        ("POST /api/v1/namespaces/shop/pods", 405, "MethodNotAllowed", "does not allow"),
+        ("DELETE /api/v1/namespaces/shop/pods/web", 405, "MethodNotAllowed", "does not allow"),
+        ("PATCH /api/v1/namespaces/shop/pods/web", 405, "MethodNotAllowed", "does not allow"),
+        ("PUT /api/v1/pods", 405, "MethodNotAllowed", "does not allow"),
+        ("DELETE /api/v1/namespaces/shop/pods", 405, "MethodNotAllowed", "does not allow"),
+    ] {
+        let answer = world.agent.send(request, "", "");
+        let status: Value = answer.json();
+        assert_eq!((answer.code, &status["reason"]), (code, &json!(reason)), "{request}: {}", answer.body);
+        assert_eq!((&status["kind"], &status["apiVersion"]), (&json!("Status"), &json!("v1")));
+        assert_eq!((&status["status"], &status["code"]), (&json!("Failure"), &json!(code)));
+        assert!(status["message"].as_str().unwrap().contains(word), "{request}: {}", status["message"]);
+    }
+    for (query, code) in [
+        ("limit=-1", 200),
+        ("limit=9223372036854775807", 200),
+        (&*many, 200),
+        (&*long_selector, 200),
+        ("watch=false", 200),
+        ("labelSelector=&fieldSelector=&continue=&limit=&resourceVersion=", 200),
+        // A token of another run, well-formed: its version is not kept.
+        ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIzLCJzdGFydCI6InNob3AvYVx1MDAwMCJ9", 410),
+    ] {
+        assert_eq!(
+            world.agent.get(&format!("/api/v1/pods?{query}")).code,
+            code,
+            "{}",
+            &query[..query.len().min(60)]
+        );
+    }
+    for accept in [
+        "application/vnd.kubernetes.protobuf",
+        "text/html",
+        "application/yaml",
+        "application/json;as=Other;v=v1;g=meta.k8s.io",
+    ] {
+        for path in ["/api/v1/pods", "/api/v1/pods?watch=1", "/api/v1/namespaces/shop/pods/web"] {
+            let answer = world.agent.send(&format!("GET {path}"), &format!("Accept: {accept}\r\n"), "");
+            assert_eq!(
+                (answer.code, &answer.json::<Value>()["reason"]),
+                (406, &json!("NotAcceptable")),
+                "{accept} {path}"
+            );
+        }
+    }
+    let both = "Accept: application/vnd.kubernetes.protobuf, application/json\r\n";
+    assert_eq!(world.agent.send("GET /api/v1/pods", both, "").json::<Value>()["kind"], "PodList");
+}

@@ -1,0 +1,213 @@
+//! Real clients through random changes, with connections that are cut and agents that are restarted: in the end each knows
+//! what the index has.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+const CHANGES: usize = 10_000;
+const PODS: u64 = 300;
+
+/// Numbers that look random, the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Stands between clients and the agent, and cuts them off when it is told to.
+struct Proxy {
+    address: SocketAddr,
+    /// Where the agent is now.
+    agent: Arc<Mutex<SocketAddr>>,
+    connections: Arc<Mutex<JoinSet<()>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Proxy {
+    async fn to(agent: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let agent = Arc::new(Mutex::new(agent));
+        let connections = Arc::new(Mutex::new(JoinSet::new()));
+        let (to, all) = (Arc::clone(&agent), Arc::clone(&connections));
+        let accepting = tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let agent = *to.lock().unwrap();
+                all.lock().unwrap().spawn(async move {
+                    if let Ok(mut agent) = TcpStream::connect(agent).await {
+                        let _ = copy_bidirectional(&mut client, &mut agent).await;
+                    }
+                });
+            }
+        });
+        Self { address, agent, connections, accepting }
+    }
+
+    fn cut(&self) {
+        self.connections.lock().unwrap().abort_all();
+    }
+
+    fn client(&self) -> Client {
+        let url = format!("http://{}", self.address).parse().unwrap();
+        Client::try_from(kube::Config::new(url)).unwrap()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// A reflector, and how often it had to begin anew.
+struct Reflector {
+    store: Store<Pod>,
+    restarts: Arc<Mutex<usize>>,
+    task: JoinHandle<()>,
+}
+
+impl Reflector {
+    fn start(client: Client, config: watcher::Config) -> Self {
+        let (store, writer) = reflector::store();
+        let restarts = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&restarts);
+        let task = tokio::spawn(async move {
+            let mut stream = pin!(reflector::reflector(writer, watcher(Api::all(client), config)));
+            while let Some(event) = stream.next().await {
+                match event {
+                    Ok(watcher::Event::Init) => *counted.lock().unwrap() += 1,
+                    Ok(_) => {}
+                    Err(_) => sleep(Duration::from_millis(10)).await,
+                }
+            }
+        });
+        Self { store, restarts, task }
+    }
+
+    fn knows(&self) -> BTreeMap<String, String> {
+        let pods = self.store.state();
+        pods.iter()
+            .map(|pod| (format!("{}/{}", pod.namespace().unwrap(), pod.name_any()), theirs(pod)))
+            .collect()
+    }
+}
+
+/// The version of the API server that the object is of.
+fn theirs(pod: &Pod) -> String {
+    pod.annotations()[ANNOTATION].clone()
+}
+
+/// What the API server has, of pods that this selects.
+fn truth(server: &ApiServer, selected: impl Fn(&Value) -> bool) -> BTreeMap<String, String> {
+    let objects = server.objects("pods").into_iter().filter(|object| selected(object));
+    objects
+        .map(|object| {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
+            (format!("{}/{}", text("namespace"), text("name")), text("resourceVersion"))
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reflectors_know_in_the_end_what_the_index_has() {
+    let mut world = World::new().await;
+    let proxy = Proxy::to(world.agent.address).await;
+    let is_web = |object: &Value| object["metadata"]["labels"]["app"] == "web";
+    let everything = |_: &Value| true;
+    let lists = watcher::Config::default();
+    let reflectors = [
+        (Reflector::start(proxy.client(), lists.clone()), false),
+        (Reflector::start(proxy.client(), lists.clone().page_size(50).labels("app=web")), true),
+        (Reflector::start(proxy.client(), lists.clone().streaming_lists()), false),
+        (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
+    ];
+    let mut dice = Dice(17);
+    for change in 0..CHANGES {
+        let name = format!("web-{}", dice.below(PODS));
+        match dice.below(10) {
+            0 | 1 => drop(world.server.remove("pods", "shop", &name)),
+            of => {
+                let app = if of < 6 { "web" } else { "db" };
+                let labels = json!({ "app": app, "change": change.to_string() });
+                drop(world.server.put("pods", &pod("shop", &name, &labels)));
+            }
+        }
+        if dice.below(200) == 0 {
+            proxy.cut();
+        }
+        if change == CHANGES / 2 {
+            // Another run: none of its versions is of the one before.
+            let agent = World::agent(&world.server, &world.directory, &[]);
+            *proxy.agent.lock().unwrap() = agent.address;
+            world.agent = agent;
+            proxy.cut();
+        }
+        if change % 20 == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
+        let expected = if *of_web { truth(&world.server, is_web) } else { truth(&world.server, everything) };
+        while reflector.knows() != expected {
+            assert!(
+                Instant::now() < deadline,
+                "{number}: {} of {} pods",
+                reflector.knows().len(),
+                expected.len()
+            );
+            assert!(!reflector.task.is_finished());
+            sleep(Duration::from_millis(20)).await;
+        }
+        let restarts = *reflector.restarts.lock().unwrap();
+        assert!(restarts >= 2, "{number}: the second agent does not know the versions of the first");
+        println!("reflector {number}: {} pods, {restarts} starts", expected.len());
+    }
+    // And that is what the index itself has.
+    let list: Value = world.agent.get("/pods").json();
+    assert_eq!(names(&list).len(), truth(&world.server, everything).len());
+}
+
+/// A hundred come back at once, each from where it was; some from too long ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_watches_that_come_back_at_once_neither_lose_nor_double_an_event() {
+    let world = World::new().await;
+    let start = version(&world.list(""));
+    world.server.put_all("pods", (0..1000).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
+    let end = version(&world.until("", 1000));
+    assert_eq!(end, start + 1000);
+    let address = world.agent.address;
+    std::thread::scope(|scope| {
+        for n in 0..100 {
+            scope.spawn(move || {
+                let from = if n % 10 == 9 { start - 1 - n } else { start + n * 10 };
+                let path = format!("/api/v1/pods?watch=1&resourceVersion={from}");
+                let mut watch = Watch::open(address, &path, "").unwrap();
+                if from < start {
+                    assert_eq!(watch.next().unwrap()["object"]["code"], 410);
+                    return;
+                }
+                for expected in from + 1..=end {
+                    assert_eq!(version(&watch.next().unwrap()["object"]), expected);
+                }
+            });
+        }
+    });
+}

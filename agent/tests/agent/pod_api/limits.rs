@@ -1,0 +1,103 @@
+//! How many watches there may be, and what one costs that does not read.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use super::*;
+use crate::metrics::value;
+use crate::support::run_within;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_have_limits_of_their_own_and_are_counted() {
+    let world = World::with(&["--max-watches", "3", "--max-watches-per-client", "2"]).await;
+    let metric = |name: &str| value(&world.agent.get("/metrics").body, name);
+    let open = || Watch::open(world.agent.address, "/api/v1/pods?watch=1", "");
+    let mut first = open().unwrap();
+    let _second = open().unwrap();
+    let refused = open().err().unwrap();
+    let status: Value = refused.json();
+    assert_eq!((refused.code, &status["reason"]), (429, &json!("TooManyRequests")));
+    assert!(status["message"].as_str().unwrap().contains("--max-watches-per-client"), "{status}");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    assert_eq!(metric("pod_index_watches"), 2);
+    assert_eq!(metric(r#"pod_index_watch_drops_total{reason="limit"}"#), 1);
+
+    world.server.put_all("pods", ["a", "b"].map(|name| pod("shop", name, &json!({}))));
+    let _ = first.take(2);
+    world.agent.until("/metrics", |answer| value(&answer.body, "pod_index_watch_events_sent_total") == 4);
+    assert_eq!(metric("pod_index_watch_events_encoded_total"), 2, "once, however many watch");
+    assert_eq!(metric("pod_index_watch_history_events"), 2);
+    drop(first);
+    world.agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
+    let _third = open().unwrap();
+}
+
+/// A flood of connections ends the oldest of them, and no watch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_connections_ends_no_watch() {
+    let world = World::new().await;
+    let mut watch = world.watch("");
+    let flood: Vec<_> = (0..400).map(|_| TcpStream::connect(world.agent.address).unwrap()).collect();
+    world.server.put("pods", &pod("shop", "a", &json!({})));
+    assert_eq!(told(&watch.take(1)), [("ADDED", "a")]);
+    drop(flood);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_is_not_read_is_given_up_and_the_others_go_on() {
+    let world = World::new().await;
+    let mut reading = world.watch("");
+    let mut silent = TcpStream::connect(world.agent.address).unwrap();
+    silent.write_all(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+    world.agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 2);
+    let ballast = "x".repeat(200_000);
+    let started = Instant::now();
+    let mut round = 0;
+    while value(&world.agent.get("/metrics").body, "pod_index_watches") == 2 {
+        assert!(started.elapsed() < PATIENCE, "it is not given up");
+        round += 1;
+        let mut large = pod("shop", &format!("web-{}", round % 20), &json!({ "round": round.to_string() }));
+        large["metadata"]["annotations"] = json!({ "ballast": ballast });
+        world.server.put("pods", &large);
+        let event = reading.next().unwrap();
+        assert_eq!(event["object"]["metadata"]["labels"]["round"], round.to_string());
+    }
+    drop(silent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_socket_serves_what_the_port_serves_to_those_who_may_write_to_it() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("pods", &pod("shop", "web", &json!({})));
+    let socket = directory.0.join("agent.sock");
+    let args = ["--socket", socket.to_str().unwrap(), "--socket-mode", "0600"];
+    // What a dead agent has left is replaced.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let mut agent = World::agent(&server, &directory, &args);
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let get = |path: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\n\r\n").unwrap();
+        Answer::read(stream)
+    };
+    assert_eq!(names(&get("/api/v1/pods").json()), ["web"]);
+    assert_eq!(get("/livez").code, 200);
+
+    // Another agent does not take it away, and nobody takes another file's place.
+    let kubeconfig = kubeconfig(&directory, &server);
+    let other = ["--all-nodes", "--kubeconfig", &kubeconfig, "--port", "0", "--socket"];
+    let output = run_within(PATIENCE, &[&other[..], &[socket.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", crate::support::stderr(&output));
+    assert!(crate::support::stderr(&output).contains("another process serves on it"));
+    let output = run_within(PATIENCE, &[&other[..], &[&kubeconfig]].concat());
+    assert_eq!(output.status.code(), Some(3));
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains("clusters"));
+    let output = run_within(PATIENCE, &[&other[..5], &["--socket-mode", "0600"]].concat());
+    assert_eq!(output.status.code(), Some(2), "a mode without a socket");
+
+    assert_eq!(get("/livez").code, 200);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    assert!(!socket.exists(), "it goes with the agent");
+}

@@ -1,0 +1,207 @@
+//! Discovery, get and list.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn discovery_says_that_there_are_pods_to_get_to_list_and_to_watch() {
+    let world = World::new().await;
+    let get = |path: &str| world.agent.get(path).json::<Value>();
+    assert_eq!(get("/api")["versions"], json!(["v1"]));
+    assert_eq!((&get("/apis")["kind"], &get("/apis")["groups"]), (&json!("APIGroupList"), &json!([])));
+    let resources = get("/api/v1");
+    assert_eq!((&resources["kind"], &resources["groupVersion"]), (&json!("APIResourceList"), &json!("v1")));
+    let [pods] = resources["resources"].as_array().unwrap().as_slice() else { panic!("{resources}") };
+    assert_eq!(
+        (&pods["name"], &pods["kind"], &pods["namespaced"]),
+        (&json!("pods"), &json!("Pod"), &json!(true))
+    );
+    assert_eq!(pods["verbs"], json!(["get", "list", "watch"]));
+    assert_eq!(get("/version")["major"], "1");
+    // As kubectl asks first.
+    let aggregated =
+        "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json\r\n";
+    let answer = world.agent.send("GET /api", aggregated, "");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_has_the_pods_that_are_selected_with_versions_of_the_agents_own() {
+    let world = World::new().await;
+    world.server.put("pods", &pod("shop", "web-1", &json!({ "app": "web", "tier": "front" })));
+    world.server.put("pods", &pod("shop", "web-2", &json!({ "app": "web" })));
+    let theirs = world.server.put("pods", &pod("shop", "db", &json!({ "app": "db" })));
+    world.server.put("pods", &pod("bank", "web-1", &json!({ "app": "web" })));
+    let all = world.until("", 4);
+    assert_eq!((&all["kind"], &all["apiVersion"]), (&json!("PodList"), &json!("v1")));
+    assert_eq!(names(&all), ["web-1", "db", "web-1", "web-2"], "by namespace and name");
+    let mut versions: Vec<_> = all["items"].as_array().unwrap().iter().map(version).collect();
+    versions.sort_unstable();
+    assert_eq!(versions[3], version(&all), "the list is as new as its newest pod");
+    versions.dedup();
+    assert_eq!(versions.len(), 4, "each pod has its own");
+    let db = &all["items"][1];
+    assert_eq!((&db["kind"], &db["apiVersion"]), (&json!("Pod"), &json!("v1")));
+    let theirs = theirs.value["metadata"]["resourceVersion"].clone();
+    assert_eq!(db["metadata"]["annotations"][ANNOTATION], theirs);
+
+    for (query, selected) in [
+        ("labelSelector=app%3Dweb", &["web-1", "web-1", "web-2"][..]),
+        ("labelSelector=app%20in%20(web),tier", &["web-1"]),
+        ("labelSelector=app!=web", &["db"]),
+        ("fieldSelector=metadata.namespace%3Dshop,metadata.name!=db", &["web-1", "web-2"]),
+        ("fieldSelector=status.phase%3DFailed", &[]),
+        ("resourceVersion=0", &["web-1", "db", "web-1", "web-2"]),
+        ("resourceVersion=0&limit=1", &["web-1", "db", "web-1", "web-2"]),
+    ] {
+        assert_eq!(names(&world.list(query)), selected, "{query}");
+    }
+    let of_shop: Value = world.agent.get("/api/v1/namespaces/shop/pods?labelSelector=app=web").json();
+    assert_eq!(names(&of_shop), ["web-1", "web-2"]);
+    let none: Value = world.agent.get("/api/v1/namespaces/sho/pods").json();
+    assert_eq!(none["items"], json!([]));
+
+    let one: Value = world.agent.get("/api/v1/namespaces/shop/pods/db").json();
+    assert_eq!(&one, db);
+    let list = world.agent.send("GET /api/v1/pods", PARTIAL_LIST, "").json::<Value>();
+    assert_eq!(list["kind"], "PartialObjectMetadataList");
+    assert_eq!(list["items"][1]["kind"], "PartialObjectMetadata");
+    assert_eq!((&list["items"][1]["metadata"], &list["items"][1]["spec"]), (&db["metadata"], &Value::Null));
+    let one = world.agent.send("GET /api/v1/namespaces/shop/pods/db", PARTIAL, "").json::<Value>();
+    assert_eq!(one, list["items"][1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_has_the_cells_that_kubectl_prints() {
+    let world = World::new().await;
+    world.server.put("pods", &pod("shop", "web-1", &json!({})));
+    world.until("", 1);
+    for (query, object) in
+        [("", "PartialObjectMetadata"), ("?includeObject=Object", "Pod"), ("?includeObject=None", "")]
+    {
+        let table: Value = world.agent.send(&format!("GET /api/v1/pods{query}"), TABLE, "").json();
+        assert_eq!((&table["kind"], &table["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));
+        let columns = table["columnDefinitions"].as_array().unwrap();
+        assert_eq!(columns.iter().filter(|column| column["priority"] == 0).count(), 5);
+        let row = &table["rows"][0];
+        assert_eq!(row["cells"].as_array().unwrap().len(), columns.len());
+        assert_eq!(row["cells"].slice()[..3], [json!("web-1"), json!("0/1"), json!("Running")]);
+        assert_eq!(row["object"]["kind"].as_str().unwrap_or_default(), object);
+    }
+    let one: Value = world.agent.send("GET /api/v1/namespaces/shop/pods/web-1", TABLE, "").json();
+    assert_eq!((&one["kind"], &one["rows"][0]["cells"][0]), (&json!("Table"), &json!("web-1")));
+    // A list in `/pods` has the agent's own columns, with and without parameters of the API.
+    let rows: Value = world.agent.send("GET /pods?resourceVersion=0", TABLE, "").json();
+    let plain: Value = world.agent.send("GET /pods", TABLE, "").json();
+    assert_eq!((&rows["columnDefinitions"], &rows["rows"]), (&plain["columnDefinitions"], &plain["rows"]));
+}
+
+/// The items of a JSON array.
+trait Items {
+    fn slice(&self) -> &[Value];
+}
+
+impl Items for Value {
+    fn slice(&self) -> &[Value] {
+        self.as_array().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_of_a_list_is_of_the_version_of_the_first() {
+    let world = World::new().await;
+    world.server.put_all("pods", (0..10).map(|n| pod("shop", &format!("web-{n}"), &json!({ "app": "web" }))));
+    let all = world.until("", 10);
+    let first = world.list("limit=3");
+    assert_eq!(names(&first), ["web-0", "web-1", "web-2"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 7);
+    // Meanwhile one goes, one comes, one changes.
+    world.server.remove("pods", "shop", "web-4");
+    world.server.put("pods", &pod("shop", "web-33", &json!({ "app": "web" })));
+    world.server.put("pods", &pod("shop", "web-5", &json!({ "app": "changed" })));
+    world.until("labelSelector=app!=web", 1);
+    let mut pages = vec![first];
+    while let Some(token) = pages.last().unwrap()["metadata"]["continue"].as_str() {
+        let page = world.list(&format!("limit=3&continue={token}"));
+        pages.push(page);
+    }
+    assert_eq!(pages.len(), 4);
+    let items: Vec<_> = pages.iter().flat_map(|page| page["items"].slice()).cloned().collect();
+    assert_eq!(items, *all["items"].slice());
+    for page in &pages {
+        assert_eq!(version(page), version(&all));
+    }
+
+    let exact = world.list(&format!("resourceVersion={}&resourceVersionMatch=Exact", version(&all)));
+    assert_eq!(exact["items"], all["items"]);
+    let newer = world.list(&format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version(&all)));
+    assert_eq!(names(&newer).len(), 10);
+    assert!(version(&newer) > version(&all));
+    // Only of selected pods: how many are left is not said then.
+    let selected = world.list("limit=2&labelSelector=app");
+    assert_eq!(selected["metadata"]["remainingItemCount"], Value::Null);
+    assert!(selected["metadata"]["continue"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_is_compressed_for_those_who_ask() {
+    let world = World::new().await;
+    world.server.put_all("pods", (0..100).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
+    let all = world.until("", 100);
+    let answer = world.agent.send("GET /api/v1/pods", "Accept-Encoding: gzip\r\n", "");
+    assert_eq!(answer.header("content-encoding"), Some("gzip"));
+    assert_eq!(answer.json::<Value>(), all);
+}
+
+/// Nobody is told that there are no pods only because they have not been read yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn before_every_source_was_read_there_is_no_list() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.refuse();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig]);
+    for path in ["/api/v1/pods", "/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b", "/pods?limit=5"] {
+        let answer = agent.get(path);
+        assert_eq!(
+            (answer.code, &answer.json::<Value>()["reason"]),
+            (503, &json!("ServiceUnavailable")),
+            "{path}"
+        );
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    server.accept().await;
+    agent.until("/api/v1/pods", |answer| answer.code == 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_static_pod_the_object_that_is_configured_is_shown() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &crate::support::manifest("web"));
+    let server = ApiServer::start().await;
+    let kubeconfig = kubeconfig(&directory, &server);
+    let path = directory.0.to_str().unwrap();
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
+    let node = Agent::start(&args);
+    let mirror = Agent::start(&[&args[..], &["--static-pod-object", "mirror"]].concat());
+    let shown = |agent: &Agent| {
+        agent.get("/api/v1/namespaces/default/pods/web-node-1").json::<Value>()["metadata"]["uid"].clone()
+    };
+    for agent in [&node, &mirror] {
+        agent.until("/api/v1/namespaces/default/pods/web-node-1", |answer| answer.code == 200);
+    }
+    let uid = shown(&node);
+    assert_eq!(shown(&mirror), uid, "as long as there is no mirror");
+    let mut watch = Watch::open(mirror.address, "/api/v1/pods?watch=1", "").unwrap();
+    assert_eq!(told(&watch.take(1)), [("ADDED", "web-node-1")]);
+    let annotations = json!({ "kubernetes.io/config.mirror": uid });
+    let object = server.put("pods", &crate::api::pod("web-node-1", "node-1", &annotations));
+    let theirs = object.value["metadata"]["uid"].clone();
+    let events = watch.take(2);
+    assert_eq!(
+        told(&events),
+        [("DELETED", "web-node-1"), ("ADDED", "web-node-1")],
+        "another UID is another pod"
+    );
+    assert_eq!(events[1]["object"]["metadata"]["uid"], theirs);
+    node.until("/mirrors/pods", |answer| answer.body.contains("web-node-1"));
+    assert_eq!((shown(&node), shown(&mirror)), (uid, theirs));
+}

@@ -1,0 +1,164 @@
+//! The pod API as clients of the API server meet it: raw HTTP for each rule, and real clients through random changes.
+
+mod bad_input;
+mod clients;
+mod limits;
+mod lists;
+mod watches;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::api::kubeconfig;
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Answer, Directory, PATIENCE};
+
+const TABLE: &str = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json\r\n";
+const PARTIAL: &str = "Accept: application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io\r\n";
+const PARTIAL_LIST: &str = "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io\r\n";
+const ANNOTATION: &str = "pod-index/api-server-resource-version";
+
+/// An agent that follows all pods of an API server in this process.
+struct World {
+    server: ApiServer,
+    directory: Directory,
+    agent: Agent,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    async fn with(args: &[&str]) -> Self {
+        let (server, directory) = (ApiServer::start().await, Directory::new());
+        let agent = Self::agent(&server, &directory, args);
+        Self { server, directory, agent }
+    }
+
+    fn agent(server: &ApiServer, directory: &Directory, args: &[&str]) -> Agent {
+        let kubeconfig = kubeconfig(directory, server);
+        let agent = Agent::start(&[&["--all-nodes", "--kubeconfig", &kubeconfig], args].concat());
+        agent.until("/readyz", |answer| answer.code == 200);
+        agent
+    }
+
+    fn list(&self, query: &str) -> Value {
+        let answer = self.agent.get(&format!("/api/v1/pods?{query}"));
+        assert_eq!(answer.code, 200, "{query}: {}", answer.body);
+        answer.json()
+    }
+
+    fn watch(&self, query: &str) -> Watch {
+        Watch::open(self.agent.address, &format!("/api/v1/pods?watch=true&{query}"), "").unwrap()
+    }
+
+    /// Waits until a list by this query has so many items.
+    fn until(&self, query: &str, pods: usize) -> Value {
+        let path = format!("/api/v1/pods?{query}");
+        let has = |answer: &Answer| {
+            answer.json::<Value>()["items"].as_array().is_some_and(|items| items.len() == pods)
+        };
+        self.agent.until(&path, has).json()
+    }
+}
+
+fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": namespace, "name": name, "labels": labels },
+        "spec": { "nodeName": "node-1", "containers": [{ "name": "c", "image": "i" }] },
+        "status": { "phase": "Running" },
+    })
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// A watch, read event by event.
+struct Watch {
+    reader: BufReader<TcpStream>,
+    /// What is left of the chunk.
+    left: usize,
+}
+
+impl Watch {
+    /// Begins it; the answer, if that is no watch.
+    fn open(agent: SocketAddr, path: &str, headers: &str) -> Result<Self, Answer> {
+        let mut stream = TcpStream::connect(agent).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        if head.starts_with("HTTP/1.1 200") {
+            assert!(head.contains("content-type: application/json\r\n"), "{head}");
+            assert!(head.contains("transfer-encoding: chunked"), "{head}");
+            return Ok(Self { reader, left: 0 });
+        }
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        std::io::Read::read_exact(&mut reader, &mut body).unwrap();
+        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Err(Answer { code, head, body: String::from_utf8(body).unwrap() })
+    }
+
+    /// The next event; `None` at the end.
+    fn next(&mut self) -> Option<Value> {
+        let mut line = Vec::new();
+        loop {
+            if self.left == 0 {
+                let mut size = String::new();
+                if self.reader.read_line(&mut size).unwrap() == 0 {
+                    return None;
+                }
+                self.left = usize::from_str_radix(size.trim(), 16).unwrap_or_else(|_| panic!("{size:?}"));
+                if self.left == 0 {
+                    return None;
+                }
+            }
+            let bytes = self.reader.fill_buf().unwrap();
+            let bytes = &bytes[..bytes.len().min(self.left)];
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(bytes.len(), |end| end + 1);
+            line.extend_from_slice(&bytes[..taken]);
+            self.reader.consume(taken);
+            self.left -= taken;
+            if self.left == 0 {
+                let mut end = [0; 2];
+                std::io::Read::read_exact(&mut self.reader, &mut end).unwrap();
+                assert_eq!(&end, b"\r\n");
+            }
+            if end.is_some() {
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+        }
+    }
+
+    fn take(&mut self, events: usize) -> Vec<Value> {
+        (0..events).map(|_| self.next().expect("an event")).collect()
+    }
+}
+
+/// The type and the name of each event.
+fn told(events: &[Value]) -> Vec<(&str, &str)> {
+    events
+        .iter()
+        .map(|event| {
+            (
+                event["type"].as_str().unwrap(),
+                event["object"]["metadata"]["name"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
