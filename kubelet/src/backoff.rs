@@ -9,7 +9,7 @@ const FORGET: Duration = Duration::from_secs(120);
 /// A hundred years.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Waits that double from the least to the most, each shortened at random by up to a half.
+/// Waits that double from the least to the most, each shortened at random by up to a third.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     least: Duration,
@@ -45,10 +45,10 @@ impl Backoff {
     }
 }
 
-/// A random number from 0.5 to 1. The keys of a hash map need no dependency, and are random enough to spread agents.
-fn jitter() -> f64 {
+/// A random number from 2/3 to 1. The keys of a hash map need no dependency, and are random enough to spread agents.
+pub(crate) fn jitter() -> f64 {
     let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
-    0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0
+    (2.0 + f64::from(random) / f64::from(u32::MAX)) / 3.0
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn within(wait: Duration, whole: Duration) -> bool {
-        whole / 2 <= wait && wait <= whole
+        whole * 2 / 3 <= wait + Duration::from_nanos(1) && wait <= whole
     }
 
     #[test]

@@ -3,12 +3,13 @@
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
+use pod_index_test_support::proxy::{Forwards, Proxy};
 #[path = "support/followed.rs"]
 mod followed;
 
 use std::time::{Duration, Instant};
 
-use api_server::{ApiServer, DEADLINE, Fault, Verb};
+use api_server::{ApiServer, DEADLINE, Fault, Store, Verb};
 use followed::{Followed, STAYS, Said, truth};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -34,8 +35,14 @@ fn changed(name: &str, version: u64) -> Value {
     pod
 }
 
+/// A source that compares nothing while a test runs: most tests count lists.
 fn source(server: &ApiServer) -> Source {
-    Source::new(server.client()).backoff(QUICK, 4 * QUICK)
+    Source::new(server.client()).backoff(QUICK, 4 * QUICK).compare_after(10 * DEADLINE)
+}
+
+/// One that compares soon.
+fn comparing(server: &ApiServer) -> Source {
+    source(server).compare_after(4 * QUICK)
 }
 
 fn of_n1(pod: &Pod) -> bool {
@@ -54,7 +61,11 @@ async fn followed() -> (ApiServer, Followed) {
 }
 
 async fn follow(server: &ApiServer) -> Followed {
-    let mut followed = Followed::whole(source(server).node(&NodeName::new("n1")).pods());
+    follow_with(server, source(server)).await
+}
+
+async fn follow_with(server: &ApiServer, source: Source) -> Followed {
+    let mut followed = Followed::whole(source.node(&NodeName::new("n1")).pods());
     followed.equals(server, of_n1).await;
     server.watched_by(1).await;
     followed
@@ -281,22 +292,127 @@ async fn versions_may_jump() {
     assert_eq!(server.requests(Verb::List), 1);
 }
 
-#[tokio::test]
-async fn a_server_restored_from_a_backup_is_believed_though_its_versions_come_again() {
-    let (server, mut followed) = followed().await;
+/// A server with three pods that stay, its backup, and an index that follows what came after it and compares soon.
+async fn followed_since_a_backup() -> (ApiServer, Store, Followed) {
+    let (server, followed) = followed().await;
+    drop(followed);
     let backup = server.backup();
     server.put("pods", &changed("stays-0", 1));
     server.put("pods", &changed("stays-1", 1));
-    server.put("pods", &pod("forgotten", "n1"));
-    followed.equals(&server, of_n1).await;
-    server.watched_by(1).await;
+    for number in 0..10 {
+        server.put("pods", &pod(&format!("forgotten-{number}"), "n1"));
+    }
+    let followed = follow_with(&server, comparing(&server)).await;
+    (server, backup, followed)
+}
 
-    server.hold();
+#[tokio::test]
+async fn a_server_restored_from_a_backup_is_believed_though_it_answers_by_silence() {
+    let (server, backup, mut followed) = followed_since_a_backup().await;
     server.restore(&backup);
-    // The same version of the same pod as before, and another content.
+    // The same version of the same pod as before, and another content; and what the watch does not tell.
     server.put("pods", &changed("stays-0", 99));
-    server.release();
+    for number in 0..5 {
+        server.put("pods", &pod(&format!("new-{number}"), "n1"));
+    }
     followed.equals(&server, of_n1).await;
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_restored_server_is_believed_though_it_has_overtaken_the_versions_that_were_lost() {
+    let (server, backup, mut followed) = followed_since_a_backup().await;
+    server.refuse();
+    server.watched_by(0).await;
+    server.restore(&backup);
+    server.put("pods", &changed("stays-0", 99));
+    for number in 0..10 {
+        server.put("pods", &pod(&format!("new-{number}"), "n1"));
+    }
+    server.jump(1_000_000);
+    server.put("pods", &pod("latest", "n1"));
+    server.accept().await;
+    followed.equals(&server, of_n1).await;
+    let said_so = |said: &&Said| matches!(said, Said::Set(_));
+    assert_eq!(followed.said().iter().filter(said_so).count(), 2, "from scratch: {:?}", followed.said());
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_restored_server_that_has_the_same_pods_is_not_waited_for_until_its_versions_come_again() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let backup = server.backup();
+    server.jump(1_000);
+    server.put("pods", &pod("elsewhere", "n2"));
+    let mut followed = follow_with(&server, comparing(&server)).await;
+    server.restore(&backup);
+    server.until("a comparison", |server| server.comparisons() == 1).await;
+    server.put("pods", &pod("new", "n1"));
+    followed.equals(&server, of_n1).await;
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn after_a_cut_the_pods_are_compared_and_a_server_that_kept_its_word_is_not_listed_anew() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let mut followed = follow_with(&server, comparing(&server)).await;
+    let lists = server.requests(Verb::List);
+    for round in 1..=3 {
+        server.cut_connections();
+        server.put("pods", &changed("stays-0", round));
+        server.put("pods", &pod(&format!("p{round}"), "n1"));
+        server.remove("pods", "a", &format!("p{}", round - 1));
+        server.until("a comparison", |server| server.comparisons() >= round).await;
+        followed.equals(&server, of_n1).await;
+    }
+    // A watch that ends in its time is no reason to compare.
+    assert_eq!(server.requests(Verb::List) - lists, server.comparisons(), "{:?}", followed.said());
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_cache_that_is_behind_makes_the_source_list_anew_and_takes_no_pod_away() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let mut followed = follow_with(&server, comparing(&server)).await;
+    server.fall_behind();
+    server.put("pods", &changed("stays-0", 1));
+    followed.equals(&server, of_n1).await;
+    let whole = |server: &ApiServer| server.requests(Verb::List) - server.comparisons();
+    let lists = whole(&server);
+    server.cut_connections();
+    server.until("a list", |server| whole(server) > lists).await;
+    followed.equals(&server, of_n1).await;
+    server.catch_up();
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_says_nothing_is_given_up_and_the_pods_are_listed_anew() {
+    let server = ApiServer::start().await;
+    server.bookmark_every(5 * QUICK);
+    server.put("pods", &pod("stays-0", "n1"));
+    let proxy = Proxy::before(server.port()).await;
+    let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
+    let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
+    let silence = Duration::from_secs(2);
+    let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(silence);
+    let mut followed = follow_with(&server, source).await;
+    let lists = server.requests(Verb::List);
+    tokio::time::sleep(silence + 5 * QUICK).await;
+    assert_eq!(server.requests(Verb::List), lists, "a bookmark is a word");
+    assert!(followed.status.borrow().silence().unwrap() < silence);
+    proxy.silence(Forwards::NOTHING);
+    server.put("pods", &changed("stays-0", 1));
+    followed
+        .until_status("a problem", |status| {
+            status.problems.iter().any(|problem| problem.message().contains("said nothing for 2 s"))
+        })
+        .await;
+    followed.equals(&server, of_n1).await;
+    assert!(server.requests(Verb::List) > lists, "it was listed anew");
     follows_on(&server, &mut followed).await;
 }
 
@@ -369,7 +485,7 @@ async fn failures_wait_longer_each_time() {
     let server = ApiServer::start().await;
     server.fail_always(Verb::List, Fault::Status(500));
     let start = Instant::now();
-    let _followed = Followed::whole(Source::new(server.client()).backoff(8 * QUICK, 32 * QUICK).pods());
+    let _followed = Followed::whole(source(&server).backoff(8 * QUICK, 32 * QUICK).pods());
     server.seen(Verb::List, 5).await;
     // Four waits, each at least half of 8, 16, 32, 32.
     assert!(start.elapsed() >= 44 * QUICK);
@@ -380,7 +496,7 @@ async fn a_server_that_closes_each_watch_at_once_is_not_hammered() {
     let server = ApiServer::start().await;
     server.fail_always(Verb::Watch, Fault::End(0));
     let start = Instant::now();
-    let _followed = Followed::whole(Source::new(server.client()).backoff(8 * QUICK, 32 * QUICK).pods());
+    let _followed = Followed::whole(source(&server).backoff(8 * QUICK, 32 * QUICK).pods());
     server.seen(Verb::Watch, 5).await;
     assert!(start.elapsed() >= 44 * QUICK);
 }

@@ -2,3 +2,4 @@
 #![allow(missing_docs, reason = "not published")]
 
 pub mod api_server;
+pub mod proxy;

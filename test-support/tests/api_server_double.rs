@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{
     Api, DeleteParams, ListParams, PartialObjectMeta, PostParams, Preconditions, WatchEvent, WatchParams,
 };
+use pod_index_test_support::proxy::{Forwards, Proxy};
 use serde_json::{Value, json};
 
 fn pod(namespace: &str, name: &str, node: &str) -> Value {
@@ -297,4 +298,260 @@ async fn who_asks_for_metadata_gets_no_more() {
     let mut events = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     let Some(Ok(WatchEvent::Added(partial))) = events.next().await else { panic!("the pod comes first") };
     assert_eq!(partial.types.unwrap().kind, "PartialObjectMetadata");
+}
+
+#[tokio::test]
+async fn a_list_of_any_version_may_be_stale_one_of_a_version_is_not_older_and_one_of_the_future_is_refused() {
+    let server = ApiServer::start().await;
+    server.wait_for_versions(Duration::from_millis(50));
+    let api: Api<Pod> = Api::all(server.client());
+    let old = server.put("pods", &pod("a", "one", "n1")).version;
+    server.fall_behind();
+    let new = server.put("pods", &pod("a", "two", "n1")).version;
+    let list = async |params: ListParams| api.list(&params).await;
+    let version = |list: &kube::core::ObjectList<Pod>| list.metadata.resource_version.clone().unwrap();
+    let any = list(ListParams::default().at("0")).await.unwrap();
+    assert_eq!((names(&any.items), version(&any)), (vec!["one"], old.to_string()));
+    for fresh in [ListParams::default(), ListParams::default().at(&new.to_string())] {
+        assert_eq!(names(&list(fresh).await.unwrap().items), ["one", "two"]);
+    }
+    let of_a: Api<Pod> = Api::namespaced(server.client(), "a");
+    let any = kube::api::GetParams::any();
+    assert_eq!(code(of_a.get_with("two", &any).await), (404, "NotFound".to_owned()));
+    server.catch_up();
+    of_a.get_with("two", &any).await.expect("it is at hand now");
+
+    let exact = ListParams::default().at(&old.to_string()).matching(kube::api::VersionMatch::Exact);
+    assert_eq!(names(&list(exact.clone()).await.unwrap().items), ["one"]);
+    assert_eq!(
+        names(&list(ListParams::default().at(&old.to_string()).limit(5)).await.unwrap().items),
+        ["one"]
+    );
+    // By hand: kube leaves the version out.
+    let request = http_get("/api/v1/pods?resourceVersion=0&limit=1");
+    let all: Value = server.client().request(request).await.unwrap();
+    assert_eq!(all["items"].as_array().unwrap().len(), 2, "no limit at 0");
+    server.compact();
+    assert_eq!(code(list(exact).await), (410, "Expired".to_owned()));
+
+    let future = ListParams::default().at(&(new + 1).to_string());
+    let mut config = kube::Config::new(server.url().parse().unwrap());
+    config.default_retry = false;
+    let impatient: Api<Pod> = Api::all(kube::Client::try_from(config).unwrap());
+    let refused = impatient.list(&future).await;
+    let Err(kube::Error::Api(status)) = &refused else { panic!("not refused: {refused:?}") };
+    assert_eq!(status.details.as_ref().unwrap().causes[0].reason, "ResourceVersionTooLarge");
+    assert_eq!(code(refused), (504, "Timeout".to_owned()));
+    server.wait_for_versions(DEADLINE);
+    let coming = async {
+        server.seen(Verb::List, server.requests(Verb::List) + 1).await;
+        server.put("pods", &pod("a", "three", "n1"));
+    };
+    let (came, ()) = tokio::join!(list(future), coming);
+    assert_eq!(came.unwrap().items.len(), 3, "it was waited for");
+}
+
+#[tokio::test]
+async fn what_no_real_server_takes_is_refused() {
+    let server = ApiServer::start().await;
+    let all: Api<Pod> = Api::all(server.client());
+    let list = async |params: ListParams| code(all.list(&params).await);
+    assert_eq!(list(ListParams::default().fields("spec.image=i")).await, (400, "BadRequest".to_owned()));
+    assert_eq!(list(ListParams::default().at("one")).await, (400, "BadRequest".to_owned()));
+    let watch = async |version: &str| code(all.watch(&WatchParams::default(), version).await.map(|_| ()));
+    assert_eq!(watch("one").await, (400, "BadRequest".to_owned()));
+    let raw = async |path: &str| {
+        let request = http_get(path);
+        code(server.client().request::<Value>(request).await).0
+    };
+    assert_eq!(raw("/api/v1/pots").await, 404);
+    assert_eq!(raw("/apis/apps/v1/deployments").await, 404);
+    assert_eq!(raw("/api/v1/pods?watch=true&sendInitialEvents=true").await, 422);
+
+    let in_a: Api<Pod> = Api::namespaced(server.client(), "a");
+    let post = PostParams { field_manager: Some("me".to_owned()), ..PostParams::default() };
+    let foreign = in_a.create(&post, &typed(pod("b", "one", "n1"))).await;
+    assert_eq!(code(foreign), (400, "BadRequest".to_owned()));
+    let mut versioned = pod("a", "one", "n1");
+    versioned["metadata"]["resourceVersion"] = json!("1");
+    assert_eq!(code(in_a.create(&post, &typed(versioned)).await).0, 500);
+    let made = in_a.create(&post, &typed(pod("a", "one", "n1"))).await.unwrap();
+    let managed = made.metadata.managed_fields.unwrap();
+    assert_eq!(managed[0].manager.as_deref(), Some("me"));
+
+    let written: Vec<_> = server.written().iter().map(|write| (write.key.name.clone(), write.code)).collect();
+    assert_eq!(written, [400, 500, 201].map(|code| ("one".to_owned(), code)), "refused writes are recorded");
+}
+
+fn http_get(path: &str) -> http::Request<Vec<u8>> {
+    http::Request::get(path).body(Vec::new()).unwrap()
+}
+
+#[tokio::test]
+async fn what_leaves_a_selection_is_told_as_it_last_matched_in_the_version_in_which_it_left() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
+    let mut events = watch(&api, &since, &WatchParams::default().fields("spec.nodeName=n1")).await;
+    let left = server.put("pods", &pod("a", "one", "n2")).version.to_string();
+    let Some(Ok(WatchEvent::Deleted(pod))) = events.next().await else { panic!("it left") };
+    assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("n1"));
+    assert_eq!(pod.metadata.resource_version, Some(left));
+}
+
+#[tokio::test]
+async fn an_open_watch_is_told_what_a_compaction_takes_from_others() {
+    let server = ApiServer::start().await;
+    let api: Api<Pod> = Api::all(server.client());
+    let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
+    let mut events = watch(&api, &since, &WatchParams::default()).await;
+    server.watched_by(1).await;
+    server.hold();
+    server.put("pods", &pod("a", "two", "n1"));
+    server.compact();
+    server.put("pods", &pod("a", "three", "n1"));
+    server.compact();
+    server.release();
+    assert_eq!(next(&mut events).await, "ADDED two");
+    assert_eq!(next(&mut events).await, "ADDED three");
+    let mut late = watch(&api, &since, &WatchParams::default()).await;
+    assert_eq!(next(&mut late).await, "ERROR 410");
+}
+
+#[tokio::test]
+async fn bookmarks_come_by_the_clock_and_before_the_end_that_the_client_asked_for() {
+    let server = ApiServer::start().await;
+    server.bookmark_every(Duration::from_millis(300));
+    let api: Api<Pod> = Api::all(server.client());
+    let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
+    let mut events = watch(&api, &since, &WatchParams::default().timeout(1)).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|last| last != "end") {
+        told.push(next(&mut events).await);
+    }
+    assert!(told.len() > 2 && told[..told.len() - 1].iter().all(|event| event == "BOOKMARK {}"), "{told:?}");
+    let mut quiet =
+        watch(&api, &since, &WatchParams { bookmarks: false, ..WatchParams::default().timeout(1) }).await;
+    assert_eq!(next(&mut quiet).await, "end");
+}
+
+#[tokio::test]
+async fn a_watch_from_the_future_is_silent_and_a_restored_server_has_a_past() {
+    let server = ApiServer::start().await;
+    server.bookmark_every(Duration::from_millis(20));
+    let api: Api<Pod> = Api::all(server.client());
+    let backup = server.backup();
+    server.put("pods", &pod("a", "lost", "n1"));
+    let lost = server.put("pods", &pod("a", "lost-too", "n1"));
+    let mut open = watch(&api, "0", &WatchParams::default()).await;
+    assert_eq!(next(&mut open).await, "ADDED lost");
+    server.restore(&backup);
+    assert_eq!(server.objects("pods").len(), 0);
+    let mut cut = next(&mut open).await;
+    while cut.starts_with("ADDED") || cut.starts_with("BOOKMARK") {
+        cut = next(&mut open).await;
+    }
+    assert!(cut == "end" || cut.starts_with("error"), "{cut}");
+
+    let mut events = watch(&api, &lost.version.to_string(), &WatchParams::default()).await;
+    let again = server.put("pods", &pod("a", "again", "n1"));
+    assert!(again.version < lost.version && again.uid() != lost.uid());
+    let silence = tokio::time::timeout(Duration::from_millis(200), events.next()).await;
+    assert!(silence.is_err(), "no event, no bookmark, no error: {silence:?}");
+    server.jump(10);
+    server.put("pods", &pod("a", "late", "n1"));
+    while next(&mut events).await != "ADDED late" {}
+
+    let initial = WatchParams::default().initial_events();
+    server.wait_for_versions(Duration::from_millis(20));
+    let mut streamed = watch(&api, "999999", &initial).await;
+    assert_eq!(next(&mut streamed).await, "ERROR 504");
+}
+
+#[tokio::test]
+async fn a_node_may_name_no_object_in_a_mirror_pod_and_read_only_what_is_its_own() {
+    let server = ApiServer::start().await;
+    server.restrict_to_node("n1");
+    let api: Api<Pod> = Api::namespaced(server.client(), "a");
+    let mut good = pod("a", "one", "n1");
+    good["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "h1" });
+    let owner = |uid: &str| json!([{ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": true }]);
+    good["metadata"]["ownerReferences"] = owner("gone");
+    let create = async |pod: Value| api.create(&PostParams::default(), &typed(pod)).await;
+    assert_eq!(code(create(good.clone()).await), (404, "NotFound".to_owned()), "there is no such node");
+    let uid = server.put("nodes", &json!({ "metadata": { "name": "n1" } })).uid().to_owned();
+    good["metadata"]["ownerReferences"] = owner(&uid);
+
+    let volume = |volume: Value| json!({ "volumes": [volume] });
+    let container = |container: Value| json!({ "containers": [container] });
+    for spec in [
+        json!({ "imagePullSecrets": [{ "name": "s" }] }),
+        json!({ "serviceAccountName": "robot" }),
+        json!({ "initContainers": [{ "name": "i", "envFrom": [{ "secretRef": { "name": "s" } }] }] }),
+        container(json!({ "name": "c", "envFrom": [{ "configMapRef": { "name": "m" } }] })),
+        container(
+            json!({ "name": "c", "env": [{ "name": "E", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }),
+        ),
+        container(
+            json!({ "name": "c", "env": [{ "name": "E", "valueFrom": { "configMapKeyRef": { "name": "m", "key": "k" } } }] }),
+        ),
+        volume(json!({ "name": "v", "secret": { "secretName": "s" } })),
+        volume(json!({ "name": "v", "configMap": { "name": "m" } })),
+        volume(json!({ "name": "v", "projected": { "sources": [{ "secret": { "name": "s" } }] } })),
+        volume(json!({ "name": "v", "projected": { "sources": [{ "configMap": { "name": "m" } }] } })),
+        volume(json!({ "name": "v", "csi": { "driver": "d", "nodePublishSecretRef": { "name": "s" } } })),
+        volume(json!({ "name": "v", "azureFile": { "secretName": "s", "shareName": "x" } })),
+        volume(json!({ "name": "v", "persistentVolumeClaim": { "claimName": "c" } })),
+    ] {
+        let mut named = good.clone();
+        for (field, value) in spec.as_object().unwrap() {
+            named["spec"][field] = value.clone();
+        }
+        assert_eq!(code(create(named).await).0, 403, "{spec}");
+    }
+    let made = create(good).await.unwrap();
+    api.get("one").await.expect("its own pod");
+    server.put("pods", &pod("a", "foreign", "n2"));
+    for name in ["foreign", "none"] {
+        assert_eq!(code(api.get(name).await).0, 403, "{name}: no relationship found");
+    }
+    assert_eq!(code(api.replace("one", &PostParams::default(), &made).await).0, 403);
+    let nodes: Api<Node> = Api::all(server.client());
+    assert_eq!(code(nodes.get("n2").await).0, 403);
+
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(server.client(), "a");
+    server.put("secrets", &json!({ "metadata": { "namespace": "a", "name": "s" } }));
+    assert_eq!(code(secrets.get("s").await).0, 403);
+    let mut user = pod("a", "user", "n1");
+    user["spec"]["imagePullSecrets"] = json!([{ "name": "s" }]);
+    server.put("pods", &user);
+    secrets.get("s").await.expect("a pod of the node names it");
+    secrets.list(&ListParams::default().fields("metadata.name=s")).await.expect("by its name");
+    assert_eq!(code(secrets.list(&ListParams::default()).await).0, 403);
+}
+
+#[tokio::test]
+async fn a_proxy_falls_silent_for_the_connections_that_are_open_and_for_no_other() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("a", "one", "n1"));
+    let proxy = Proxy::before(server.port()).await;
+    let client = || {
+        let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
+        kube::Client::try_from(kube::Config::new(url)).unwrap()
+    };
+    for forwards in [
+        Forwards::NOTHING,
+        Forwards { to_client: true, ..Forwards::NOTHING },
+        Forwards { to_server: true, ..Forwards::NOTHING },
+    ] {
+        let api: Api<Pod> = Api::all(client());
+        let mut events = watch(&api, "0", &WatchParams::default()).await;
+        assert_eq!(next(&mut events).await, "ADDED one");
+        proxy.silence(forwards);
+        server.put("pods", &pod("a", "one", "n1"));
+        let told = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
+        assert_eq!(told.is_ok(), forwards.to_client, "{forwards:?}");
+        let later: Api<Pod> = Api::all(client());
+        later.list(&ListParams::default()).await.expect("another connection");
+    }
 }

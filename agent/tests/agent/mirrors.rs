@@ -257,7 +257,10 @@ async fn what_is_not_in_sync_says_why() {
     let refused = failed("orphans", "refused");
     assert!(refused["message"].as_str().unwrap().contains("403") && refused["time"].is_string(), "{refused}");
     let taken = failed("pods", "taken");
-    assert!(taken["message"].as_str().unwrap().contains("a pod that is no mirror bears its name"), "{taken}");
+    assert!(
+        taken["message"].as_str().unwrap().contains("a pod that this client may not read bears its name"),
+        "{taken}"
+    );
 
     site.server.heal();
     site.server.remove("pods", "default", "web-node-1");

@@ -101,7 +101,8 @@ pub enum MirrorErrorKind {
     /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
     Node,
     /// The pod's name is taken: by a pod that is no mirror, by a mirror of another node or of another version of the pod,
-    /// or by a mirror that somebody's finalizer keeps while it is being deleted.
+    /// by a pod that the client may not read (a node may not read those of other nodes), or by a mirror that somebody's
+    /// finalizer keeps while it is being deleted.
     Taken,
     /// The API server answers, and refuses (4xx): it does not know who asks, does not allow it, has no such namespace, or
     /// finds the pod invalid.

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::core::Status;
 use tokio::sync::Mutex;
 use tokio::time;
 
@@ -15,6 +16,8 @@ use crate::RESTORED;
 use crate::text::api_causes;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
 
+/// Who has set the fields of a mirror (`metadata.managedFields`).
+const FIELD_MANAGER: &str = "pod-index";
 /// How long the API server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a node's UID is believed. Where `NodeRestriction` does not look at it, nothing but its age tells that the node
@@ -84,7 +87,7 @@ impl KubeMirrorClient {
         metadata.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| problem("has no UID"))
     }
 
-    /// The API server has refused a mirror: perhaps for the node's UID. If it is not for that, a hundred mirrors that are
+    /// The API server has refused a mirror: perhaps for the node's UID, or for want of the node. If it is not for that, a hundred mirrors that are
     /// refused shall not be a hundred look-ups.
     async fn doubt_node_uid(&self) {
         let mut known = self.node_uid.lock().await;
@@ -125,6 +128,13 @@ impl KubeMirrorClient {
     /// empty object.
     async fn existing(&self, full_name: &FullName, pod: &Pod) -> Result<Mirrored, MirrorError> {
         let found = patiently(full_name, self.pods(full_name).get_opt(full_name.name())).await?;
+        if let Err(kube::Error::Api(status)) = &found
+            && status.is_forbidden()
+        {
+            // A node may not read the pods of others.
+            let message = format!("a pod that this client may not read bears its name: {}", status.message);
+            return Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), message));
+        }
         let Some(found) = found.map_err(|error| request(full_name, &error))? else {
             let gone = "a pod bore its name, and is gone again";
             return Err(MirrorError::new(MirrorErrorKind::Request, full_name.as_str(), gone));
@@ -155,17 +165,24 @@ impl MirrorClient for KubeMirrorClient {
         })?;
         let node_uid = self.node_uid(&full_name).await?;
         let mirror = self.mirror(pod, node_uid);
-        let post = PostParams::default();
+        let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match patiently(&full_name, self.pods(&full_name).create(&post, &mirror)).await? {
             Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 self.existing(&full_name, pod).await
             }
             Err(error) => {
-                if matches!(&error, kube::Error::Api(status) if status.is_forbidden()) {
-                    self.doubt_node_uid().await;
+                let mut failure = request(&full_name, &error);
+                if let kube::Error::Api(status) = &error {
+                    if is_about_node(status) {
+                        let message = format!("the node {:?} is unknown to the API server", self.node);
+                        failure = MirrorError::new(MirrorErrorKind::Node, full_name.as_str(), message);
+                    }
+                    if status.is_forbidden() || is_about_node(status) {
+                        self.doubt_node_uid().await;
+                    }
                 }
-                Err(request(&full_name, &error))
+                Err(failure)
             }
         }
     }
@@ -197,6 +214,11 @@ impl MirrorClient for KubeMirrorClient {
             Err(error) => Err(request(&full_name, &error)),
         }
     }
+}
+
+/// `NodeRestriction` looks the node up: it was deleted since this client did.
+fn is_about_node(status: &Status) -> bool {
+    status.is_not_found() && status.details.as_ref().is_some_and(|details| details.kind == "nodes")
 }
 
 async fn patiently<T>(pod: &FullName, answer: impl Future<Output = T>) -> Result<T, MirrorError> {

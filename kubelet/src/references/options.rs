@@ -41,6 +41,7 @@ pub struct Options {
     pub(super) backoff: (Duration, Duration),
     pub(super) patience: Duration,
     pub(super) watch_time: Option<Duration>,
+    pub(super) silence: Duration,
 }
 
 impl Default for Options {
@@ -50,10 +51,10 @@ impl Default for Options {
             first_sync: Duration::from_secs(1),
             idle: Duration::from_secs(5 * 60),
             ttl: Duration::from_secs(60),
-            // Those of client-go's reflector.
-            backoff: (Duration::from_millis(800), Duration::from_secs(30)),
+            backoff: (Duration::from_millis(800), Duration::from_secs(8)),
             patience: Duration::from_secs(30),
             watch_time: None,
+            silence: Duration::from_secs(150),
         }
     }
 }
@@ -91,8 +92,8 @@ impl Options {
         self
     }
 
-    /// The waits after failures of a watch: the first, and the longest. Each is shortened at random by up to a half.
-    /// 0.8 s and 30 s if nothing is said.
+    /// The waits after failures of a watch: the first, and the longest. Each is shortened at random by up to a third.
+    /// 0.8 s and 8 s by default.
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
         self.backoff = (least, most);
         self
@@ -104,11 +105,16 @@ impl Options {
         self
     }
 
-    /// For how long the API server is asked to let one watch live, in whole seconds; 200 to 290 s at random if nothing is
-    /// said. After a silence that is longer than this and the patience together, the watch counts as dead, and another one
-    /// is begun: a connection that broke without a word is found out by nothing else.
+    /// For how long the API server is asked to let one watch live, in whole seconds; 200 to 290 s at random by default.
     pub fn watch_time(mut self, time: Duration) -> Self {
         self.watch_time = Some(time);
+        self
+    }
+
+    /// After how long without an event or a bookmark a watch counts as dead, so that the object is listed anew; 150 s by
+    /// default. API servers send a bookmark about once a minute.
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.silence = silence;
         self
     }
 }

@@ -15,6 +15,8 @@ use crate::backoff::Backoff;
 
 /// A watch that ended sooner than this was no watch. client-go's "very short watch".
 const SHORT: Duration = Duration::from_secs(1);
+/// A watch that ends so much before its time was cut off.
+const EARLY: Duration = Duration::from_secs(5);
 
 /// Follows the object at `key` until it is dropped, its turn is over, or the object says that it will never change.
 pub(super) fn reflect<K: ReferencedKind>(
@@ -32,14 +34,16 @@ pub(super) fn reflect<K: ReferencedKind>(
         key,
         backoff: Backoff::new(least, most),
         watch_time: options.watch_time,
-        patience: options.patience,
+        silence: options.silence,
         version: String::new(),
+        held: None,
     };
     let mut next = Next::List;
     async move {
         loop {
             next = match next {
                 Next::List => reflector.list().await,
+                Next::Compare => reflector.compare().await,
                 Next::Watch => reflector.watch().await,
                 Next::End => return,
             }
@@ -51,6 +55,8 @@ pub(super) fn reflect<K: ReferencedKind>(
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     List,
+    /// The last watch was cut off. The server may have been restored from a backup since.
+    Compare,
     Watch,
     End,
 }
@@ -63,9 +69,12 @@ struct Reflector<K> {
     backoff: Backoff,
     /// For how long a watch is asked for; nothing: at random.
     watch_time: Option<Duration>,
-    patience: Duration,
+    /// How long a watch may be silent.
+    silence: Duration,
     /// Where to watch from.
     version: String,
+    /// The UID and the version of the object as it was told last.
+    held: Option<(Option<String>, Option<String>)>,
 }
 
 impl<K: ReferencedKind> Reflector<K> {
@@ -84,6 +93,23 @@ impl<K: ReferencedKind> Reflector<K> {
         }
     }
 
+    /// Goes on from what the server has at hand, if that is what is held. Else that is old, or the server's history is not the
+    /// one that was followed.
+    async fn compare(&mut self) -> Next {
+        match self.endpoint.list(&self.key, true).await {
+            Ok((object, version)) if object.as_ref().map(identity) == self.held => {
+                self.version = version;
+                self.slot.recovered(self.turn);
+                Next::Watch
+            }
+            Ok(_) => Next::List,
+            Err(failure) => {
+                self.failed(&failure).await;
+                Next::Compare
+            }
+        }
+    }
+
     /// One watch, from its beginning to its end.
     async fn watch(&mut self) -> Next {
         let began = Instant::now();
@@ -92,11 +118,9 @@ impl<K: ReferencedKind> Reflector<K> {
             Ok(events) => events,
             Err(failure) => return self.interrupted(&failure).await,
         };
-        // By then the server has ended it. One that is silent for longer has nobody at its other end.
-        let silence = Duration::from_secs(seconds.into()).saturating_add(self.patience);
         loop {
-            let event = time::timeout(silence, events.next()).await.unwrap_or_else(|_| {
-                Err(Failure::Broken(format!("the watch said nothing for {} s", silence.as_secs())))
+            let event = time::timeout(self.silence, events.next()).await.unwrap_or_else(|_| {
+                Err(Failure::Other(format!("the watch said nothing for {} s", self.silence.as_secs_f32())))
             });
             match event {
                 Ok(Some(Event::Present(object, version))) => {
@@ -115,12 +139,14 @@ impl<K: ReferencedKind> Reflector<K> {
                     self.slot.recovered(self.turn);
                 }
                 Ok(None) => {
-                    if began.elapsed() < SHORT {
+                    let lasted = began.elapsed();
+                    if lasted < SHORT {
                         time::sleep(self.backoff.wait(Instant::now())).await;
                     } else {
                         self.slot.recovered(self.turn);
                     }
-                    return Next::Watch;
+                    let is_early = lasted + EARLY < Duration::from_secs(seconds.into());
+                    return if is_early { Next::Compare } else { Next::Watch };
                 }
                 Err(failure) => return self.interrupted(&failure).await,
             }
@@ -138,6 +164,7 @@ impl<K: ReferencedKind> Reflector<K> {
 
     fn tell(&mut self, object: Option<K>) -> Next {
         let immutable = object.as_ref().is_some_and(K::is_immutable);
+        self.held = object.as_ref().map(identity);
         let heard = self.slot.write(self.turn, object.map(Object::new));
         if heard && !immutable {
             return Next::Watch;
@@ -149,10 +176,11 @@ impl<K: ReferencedKind> Reflector<K> {
         Next::End
     }
 
-    /// A watch goes on from where it was if its connection broke; after all else the object is listed anew.
+    /// A watch goes on from where it was if its connection broke and the server still has what is held; after all else the
+    /// object is listed anew.
     async fn interrupted(&mut self, failure: &Failure) -> Next {
         self.failed(failure).await;
-        if matches!(failure, Failure::Broken(_)) { Next::Watch } else { Next::List }
+        if matches!(failure, Failure::Broken(_)) { Next::Compare } else { Next::List }
     }
 
     /// Says what is wrong, once, and waits.
@@ -163,4 +191,9 @@ impl<K: ReferencedKind> Reflector<K> {
         }
         time::sleep(self.backoff.wait(Instant::now())).await;
     }
+}
+
+fn identity<K: ReferencedKind>(object: &K) -> (Option<String>, Option<String>) {
+    let metadata = object.meta();
+    (metadata.uid.clone(), metadata.resource_version.clone())
 }

@@ -3,7 +3,7 @@
 //! This file knows counting and telling. It must not know how any source works.
 
 use std::collections::HashSet;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -36,8 +36,23 @@ pub struct SourceStatus {
     /// When it last looked, whatever came of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_check: Option<SystemTime>,
+    /// When its place was last heard: read, answered, or told anything by a watch, be it a bookmark. See
+    /// [`silence`](Self::silence).
+    #[serde(skip)]
+    pub last_heard: Option<Instant>,
     /// Everything that is wrong now.
     pub problems: Vec<Problem>,
+}
+
+impl SourceStatus {
+    /// How long ago the source's place was last heard. `None` if it never was.
+    ///
+    /// A directory and a URL are heard each time they are read. An API server is heard about once a minute, even if nothing
+    /// changes, and its watch counts as dead after 150 s.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.last_heard.map(|heard| heard.elapsed())
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -61,6 +76,7 @@ impl StatusWriter {
             updates: 0,
             relists: 0,
             last_check: None,
+            last_heard: None,
             problems: Vec::new(),
         }))
     }
@@ -76,7 +92,19 @@ impl StatusWriter {
             status.checks += 1;
             status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
+            if !failed {
+                status.last_heard = Some(Instant::now());
+            }
             status.problems = problems;
+        });
+    }
+
+    /// The source's place has said something. Nobody is woken for it.
+    #[cfg(feature = "api-server")]
+    pub(crate) fn heard(&self) {
+        self.0.send_if_modified(|status| {
+            status.last_heard = Some(Instant::now());
+            false
         });
     }
 

@@ -27,6 +27,7 @@ async fn the_client_says_what_became_of_each_request() {
         "apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node["metadata"]["uid"], "controller": true,
     }]);
     assert_eq!(stored["metadata"]["ownerReferences"], owner);
+    assert_eq!(stored["metadata"]["managedFields"][0]["manager"], "pod-index");
 
     let wrong = MirrorPodUid::from("another");
     assert_eq!(client.delete_mirror_pod("web-n1_default", Some(&wrong)).await, Ok(false), "409");
@@ -39,6 +40,21 @@ async fn the_client_says_what_became_of_each_request() {
     server.fail(Verb::Delete, Fault::Status(500));
     let failed = client.delete_mirror_pod("web-n1_default", None).await.unwrap_err();
     assert_eq!((failed.kind(), failed.pod()), (MirrorErrorKind::Request, "web-n1_default"));
+}
+
+#[tokio::test]
+async fn a_node_that_was_deleted_a_moment_ago_and_a_name_of_another_nodes_pod_are_told_as_what_they_are() {
+    let server = server().await;
+    let client = KubeMirrorClient::new(server.client(), NODE);
+    assert!(matches!(client.create_mirror_pod(&static_pod("web", 1)).await, Ok(Mirrored::Created(_))));
+    server.put("pods", &plain(&on_server("other"), "n2"));
+    let taken = client.create_mirror_pod(&static_pod("other", 1)).await.unwrap_err();
+    assert_eq!(taken.kind(), MirrorErrorKind::Taken, "{taken}");
+    assert!(taken.to_string().contains("no relationship found"), "{taken}");
+    // The client believes that it knows the node's UID.
+    server.remove("nodes", "", NODE);
+    let unknown = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
+    assert_eq!(unknown.kind(), MirrorErrorKind::Node, "{unknown}");
 }
 
 /// It is no mirror any more, and to say that it is would be to delete and create without end.

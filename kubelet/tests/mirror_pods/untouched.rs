@@ -1,11 +1,12 @@
 //! What must be left alone: pods and mirrors of others, those whose turn has not come, and those that are better not made.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta};
-use pod_index_kubelet::mirror::{MirrorState, MirrorsStatus, WaitsFor};
+use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, MirrorsStatus, WaitsFor};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -26,13 +27,22 @@ async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
         agent.has(&pods);
         let reported = |status: &MirrorsStatus| {
             let error = told(status, "web").and_then(|web| web.last_failure.as_ref());
-            status.failed >= 2
-                && error.is_some_and(|error| error.message.contains("a pod that is no mirror bears its name"))
+            let why = if node == NODE {
+                "a pod that is no mirror bears its name"
+            } else {
+                "a pod that this client may not read bears its name"
+            };
+            let told =
+                |error: &MirrorFailure| error.kind == MirrorErrorKind::Taken && error.message.contains(why);
+            status.failed >= 2 && error.is_some_and(told)
         };
         agent.until("a report", reported).await;
         server.until("the other", |server| mirrors(server).contains_key(&on_server("etcd"))).await;
         assert_eq!(server.object("pods", "default", &on_server("web")), Some(stranger), "on {node}");
-        assert_eq!(server.requests(Verb::Delete), 0);
+        // Refused writes count, too.
+        let written = server.written().into_iter().filter(|write| write.key.name == on_server("web"));
+        let outcomes: BTreeSet<_> = written.map(|write| (format!("{:?}", write.verb), write.code)).collect();
+        assert_eq!(outcomes, [("Create".to_owned(), 409)].into());
     }
 }
 

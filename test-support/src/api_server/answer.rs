@@ -8,7 +8,7 @@ use hyper::{Response, header};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::store::Object;
+use super::store::{Key, Object};
 
 /// What a connection can be made to fail with in the middle of a body.
 pub(super) type Cut = std::io::Error;
@@ -21,11 +21,29 @@ pub(super) struct Refusal {
     reason: &'static str,
     message: String,
     retry_after: Option<u64>,
+    details: Value,
 }
 
 impl Refusal {
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), retry_after: None }
+        Self { code, reason, message: message.into(), retry_after: None, details: Value::Null }
+    }
+
+    /// The same, of this object.
+    pub(super) fn about(mut self, key: &Key) -> Self {
+        self.details = json!({ "name": key.name, "kind": key.resource });
+        self
+    }
+
+    /// The asked version has not come yet.
+    pub(super) fn too_large(asked: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let mut refusal = Self::new(504, "Timeout", message);
+        refusal.details = json!({
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+            "retryAfterSeconds": 1,
+        });
+        refusal
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
@@ -60,10 +78,14 @@ impl Refusal {
     }
 
     pub(super) fn status(&self) -> Value {
-        json!({
+        let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,
-        })
+        });
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
+        }
+        status
     }
 
     pub(super) fn answer(&self) -> Response<Body> {

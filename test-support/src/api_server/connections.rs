@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -69,12 +69,14 @@ async fn accept(
         let mut connections = connections.lock().unwrap();
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
+            let _open = OpenConnection::new(&shared);
             match tls {
-                None => serve(stream, shared).await,
+                None => serve(stream, false, Arc::clone(&shared)).await,
                 // Who does not like the certificate goes away.
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
-                        serve(stream, shared).await;
+                        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                        serve(stream, is_http2, Arc::clone(&shared)).await;
                     }
                 }
             }
@@ -82,8 +84,40 @@ async fn accept(
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, shared: Arc<Shared>) {
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    is_http2: bool,
+    shared: Arc<Shared>,
+) {
+    let most = shared.lock().most_streams;
     let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+    let stream = TokioIo::new(stream);
     // A connection that a test cut, or that the client closed, ends in an error; that is no news.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    if is_http2 {
+        let mut server = http2::Builder::new(TokioExecutor::new());
+        let _ = server.max_concurrent_streams(most).serve_connection(stream, service).await;
+    } else {
+        let _ = http1::Builder::new().serve_connection(stream, service).await;
+    }
+}
+
+/// Counts a connection for as long as it is open.
+struct OpenConnection(Arc<Shared>);
+
+impl OpenConnection {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let mut state = shared.lock();
+        state.open_connections += 1;
+        state.connections += 1;
+        drop(state);
+        shared.announce();
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.lock().open_connections -= 1;
+        self.0.announce();
+    }
 }

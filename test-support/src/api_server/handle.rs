@@ -9,6 +9,7 @@ use hyper::{Response, header};
 use super::answer::{Body, Cut, Refusal};
 use super::fault::Fault;
 use super::request::{Request, Verb};
+use super::write::Write;
 use super::{Shared, admission, list, watch, write};
 
 /// The answer; an error closes the connection without one.
@@ -26,6 +27,10 @@ pub(super) async fn handle(
     let fault = {
         let mut state = shared.lock();
         state.counts[verb as usize] += 1;
+        state.user_agents.insert(parsed.user_agent.clone());
+        if verb == Verb::List && parsed.metadata_only && parsed.query("resourceVersion").is_some() {
+            state.comparisons += 1;
+        }
         if let Some(token) = &state.token
             && bearer.is_none_or(|bearer| bearer != format!("Bearer {token}"))
         {
@@ -46,12 +51,34 @@ pub(super) async fn handle(
         Fault::Garbage => return Ok(garbage()),
         _ => {}
     }
+    until_version(&shared, &parsed).await;
     let drops = matches!(fault, Fault::DropAfter);
+    let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+    let target = writes.then(|| write::target(&parsed, &body));
     let answer = answer(&shared, parsed, fault, &body);
-    if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+    if let Some(key) = target {
+        let code = answer.as_ref().map_or_else(|refusal| refusal.code, |answer| answer.status().as_u16());
+        shared.lock().writes.push(Write { verb, key, code });
         shared.announce();
     }
     if drops { Err(dropped()) } else { Ok(answer.unwrap_or_else(|refusal| refusal.answer())) }
+}
+
+/// A version of the future is waited for, for a while: by gets and lists, and by watches that begin with what there is.
+async fn until_version(shared: &Shared, request: &Request) {
+    let waits = match request.verb {
+        Verb::Get | Verb::List => true,
+        Verb::Watch => request.asks_for("sendInitialEvents"),
+        _ => false,
+    };
+    let Ok(Some(version)) = request.version("resourceVersion") else { return };
+    if !waits || shared.lock().store.version >= version {
+        return;
+    }
+    let patience = shared.lock().future_patience;
+    let mut changes = shared.changed.subscribe();
+    let _ =
+        tokio::time::timeout(patience, changes.wait_for(|_| shared.lock().store.version >= version)).await;
 }
 
 fn answer(

@@ -1,10 +1,11 @@
 //! An API server in this process, over real HTTP on loopback, with TLS or without: what the tests of the API-server
 //! source and of the mirror client talk to.
 //!
-//! It knows pods, nodes, Secrets, `ConfigMaps` and whatever else is posted to `/api/v1`: get, list (selectors, pages),
-//! watch (bookmarks, streaming lists, 410 Gone), create, replace, delete (preconditions, grace), metadata only, and
-//! `NodeRestriction`'s rules for mirror pods. Its answers are those of a real one, word for word where a client looks at
-//! the words. Any request can be made to fail (see [`Fault`]), and every request is counted.
+//! It knows pods, nodes, Secrets, `ConfigMaps` and some more: get, list (selectors, pages, versions), watch (bookmarks,
+//! streaming lists, 410 Gone, the silence of a version that has not come yet), create, replace, delete (preconditions,
+//! grace), metadata only, and what a node may do. It speaks HTTP/1.1, and over TLS HTTP/2 as well, with as many streams a
+//! connection as a real one allows. Its answers are those of a real one, word for word where a client looks at the words.
+//! Any request can be made to fail (see [`Fault`]), every request is counted, and every write is recorded.
 //!
 //! ```no_run
 //! let server = ApiServer::start().await;
@@ -46,6 +47,7 @@ pub use fault::Fault;
 pub use request::Verb;
 pub use rights::{Right, shipped};
 pub use store::{Key, Object, Store};
+pub use write::Write;
 
 use connections::Listener;
 use fault::Faults;
@@ -79,6 +81,21 @@ struct State {
     rights: Rights,
     /// Who does not bear this is nobody.
     token: Option<String>,
+    /// What the server has at hand, if that is older than what it stores: a list of version 0 is answered from it.
+    cached: Option<(u64, store::Objects)>,
+    /// How long a get or a list of a version of the future waits for it.
+    future_patience: Duration,
+    /// How often a watch sends a bookmark.
+    bookmark_period: Duration,
+    /// How many streams an HTTP/2 connection may have.
+    most_streams: u32,
+    /// Connections that are open, and that ever were.
+    open_connections: usize,
+    connections: u64,
+    writes: Vec<Write>,
+    user_agents: BTreeSet<String>,
+    /// Metadata-only lists that name a version.
+    comparisons: u64,
     /// Watches send nothing while this is set.
     held: bool,
     /// The first thing that each watch sends after a hold comes in reverse.
@@ -98,6 +115,12 @@ struct State {
     begun_by_object: BTreeMap<Key, u64>,
 }
 
+impl State {
+    fn compact(&mut self) {
+        self.store.compact(self.held);
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
@@ -114,17 +137,27 @@ impl ApiServer {
         Self::start_on(None).await
     }
 
-    /// The same over TLS, as who holds this certificate and this key, in PEM.
+    /// The same over TLS, as who holds this certificate and this key, in PEM. By HTTP/2, if the client can.
     pub async fn start_with_tls(certificate: &str, key: &str) -> Self {
+        Self::start_with(certificate, key, &[b"h2", b"http/1.1"]).await
+    }
+
+    /// The same, of a server that knows no HTTP/2.
+    pub async fn start_with_tls_http1(certificate: &str, key: &str) -> Self {
+        Self::start_with(certificate, key, &[]).await
+    }
+
+    async fn start_with(certificate: &str, key: &str, protocols: &[&[u8]]) -> Self {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Self::start_on(Some(Arc::new(config).into())).await
     }
 
@@ -136,6 +169,15 @@ impl ApiServer {
                 restricted_to: None,
                 rights: Rights::default(),
                 token: None,
+                cached: None,
+                future_patience: Duration::from_secs(3),
+                bookmark_period: Duration::from_secs(60),
+                most_streams: 100,
+                open_connections: 0,
+                connections: 0,
+                writes: Vec::new(),
+                user_agents: BTreeSet::new(),
+                comparisons: 0,
                 held: false,
                 reversals: 0,
                 bookmarks: 0,
@@ -232,9 +274,10 @@ impl ApiServer {
         self.shared.lock().faults.clear();
     }
 
-    /// The past is forgotten: to watch from an older version than now, or to page on, is 410 Gone.
+    /// The past is forgotten: to watch from an older version than now, or to page on, is 410 Gone. A watch that is open is
+    /// told everything.
     pub fn compact(&self) {
-        self.shared.lock().store.compact();
+        self.shared.lock().compact();
     }
 
     /// Says 410 by HTTP status, as some servers do, rather than by an event in the stream, as most do.
@@ -245,7 +288,7 @@ impl ApiServer {
     /// Compacts, and ends each open watch with the event 410 Gone.
     pub fn expire_watches(&self) {
         let mut state = self.shared.lock();
-        state.store.compact();
+        state.compact();
         state.expiries += 1;
         drop(state);
         self.shared.announce();
@@ -273,13 +316,42 @@ impl ApiServer {
         self.shared.lock().store.clone()
     }
 
-    /// Goes back to the backup, and ends each open watch, as if the server had been started anew on it.
+    /// Goes back to the backup, versions included, and cuts every connection: the server is started anew on it. Who watches
+    /// from a version that it has not reached yet is answered by silence.
     pub fn restore(&self, backup: &Store) {
         let mut state = self.shared.lock();
-        state.store = backup.clone();
-        state.expiries += 1;
+        state.store = state.store.restored(backup);
+        state.cached = None;
         drop(state);
+        self.cut_connections();
         self.shared.announce();
+    }
+
+    /// From now on a list or a get of version 0, and a watch from it, shows what there is now, as long as it asks for no
+    /// later version: the server's cache is behind.
+    pub fn fall_behind(&self) {
+        let mut state = self.shared.lock();
+        state.cached = Some((state.store.version, state.store.objects.clone()));
+    }
+
+    /// The server's cache is as new as what it stores.
+    pub fn catch_up(&self) {
+        self.shared.lock().cached = None;
+    }
+
+    /// How often each watch sends a bookmark; once a minute if nothing is said.
+    pub fn bookmark_every(&self, period: Duration) {
+        self.shared.lock().bookmark_period = period;
+    }
+
+    /// How long a get or a list of a version of the future waits for it; 3 s if nothing is said.
+    pub fn wait_for_versions(&self, patience: Duration) {
+        self.shared.lock().future_patience = patience;
+    }
+
+    /// How many streams a connection may have that is opened from now on; 100 if nothing is said.
+    pub fn allow_streams(&self, most: u32) {
+        self.shared.lock().most_streams = most;
     }
 
     /// Watches send nothing until [`release`](Self::release): what happens meanwhile comes in one go.
@@ -361,6 +433,31 @@ impl ApiServer {
     /// How many requests of this kind have come.
     pub fn requests(&self, verb: Verb) -> u64 {
         self.shared.lock().counts[verb as usize]
+    }
+
+    /// How many connections are open.
+    pub fn open_connections(&self) -> usize {
+        self.shared.lock().open_connections
+    }
+
+    /// How many connections have ever been opened.
+    pub fn connections(&self) -> u64 {
+        self.shared.lock().connections
+    }
+
+    /// Every write that came, in order: refused ones, too.
+    pub fn written(&self) -> Vec<Write> {
+        self.shared.lock().writes.clone()
+    }
+
+    /// What the clients call themselves.
+    pub fn user_agents(&self) -> BTreeSet<String> {
+        self.shared.lock().user_agents.clone()
+    }
+
+    /// How many of the lists asked for metadata alone, of a version that they named: who compares what it holds.
+    pub fn comparisons(&self) -> u64 {
+        self.shared.lock().comparisons
     }
 
     /// How many requests have come that write.

@@ -23,6 +23,21 @@ impl Verb {
         [Self::Get, Self::List, Self::Watch, Self::Create, Self::Replace, Self::Delete];
 }
 
+/// What there is on this server: group and resource.
+const RESOURCES: [(&str, &str); 11] = [
+    ("", "configmaps"),
+    ("", "events"),
+    ("", "namespaces"),
+    ("", "nodes"),
+    ("", "pods"),
+    ("", "secrets"),
+    ("", "serviceaccounts"),
+    ("", "services"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+    ("coordination.k8s.io", "leases"),
+];
+
 /// A request without its body.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -33,6 +48,7 @@ pub(super) struct Request {
     /// Empty for a list, a watch and a create.
     pub(super) name: String,
     pub(super) metadata_only: bool,
+    pub(super) user_agent: String,
     query: HashMap<String, String>,
 }
 
@@ -54,6 +70,9 @@ impl Request {
             [resource] => ("", resource, ""),
             _ => return Err(unknown()),
         };
+        if !RESOURCES.contains(&(group, resource)) {
+            return Err(unknown());
+        }
         let watching = query.get("watch").is_some_and(|value| value == "true" || value == "1");
         let verb = match (request.method(), name.is_empty()) {
             (&Method::GET, true) if watching => Verb::Watch,
@@ -67,6 +86,7 @@ impl Request {
         let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         let metadata_only = accept.is_some_and(|accept| accept.contains("as=PartialObjectMetadata"));
         let terms = |key: &str| query.get(key).map(|text| selector::parse(text)).unwrap_or_default();
+        selector::check_fields(resource, &terms("fieldSelector"))?;
         let selector = Selector {
             resource: resource.to_owned(),
             namespace: namespace.to_owned(),
@@ -74,11 +94,26 @@ impl Request {
             labels: terms("labelSelector"),
         };
         let group = group.to_owned();
-        Ok(Self { verb, group, selector, name: name.to_owned(), metadata_only, query })
+        let user_agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let user_agent = user_agent.unwrap_or_default().to_owned();
+        Ok(Self { verb, group, selector, name: name.to_owned(), metadata_only, user_agent, query })
     }
 
     pub(super) fn query(&self, key: &str) -> Option<&str> {
         self.query.get(key).map(String::as_str)
+    }
+
+    /// A resource version. `None` if there is none, which is not the same as 0.
+    pub(super) fn version(&self, key: &str) -> Result<Option<u64>, Refusal> {
+        let text = self.query(key).unwrap_or_default();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let invalid = |error| {
+            let message = format!("invalid resource version {text:?}: {error}");
+            Refusal::new(400, "BadRequest", message)
+        };
+        text.parse().map(Some).map_err(invalid)
     }
 
     pub(super) fn asks_for(&self, key: &str) -> bool {

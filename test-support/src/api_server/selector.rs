@@ -3,7 +3,26 @@
 
 use serde_json::Value;
 
+use super::answer::Refusal;
 use super::store::{Key, Object, text};
+
+/// What pods can be selected by.
+const POD_FIELDS: [&str; 11] = [
+    "metadata.name",
+    "metadata.namespace",
+    "spec.host",
+    "spec.hostNetwork",
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.nominatedNodeName",
+    "status.phase",
+    "status.podIP",
+];
+
+/// What everything can be selected by.
+const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 /// Which objects a request is about.
 #[derive(Clone, Debug, Default)]
@@ -45,16 +64,37 @@ pub(super) fn parse(selector: &str) -> Vec<Term> {
         .collect()
 }
 
+/// Refuses what objects of this kind cannot be selected by.
+pub(super) fn check_fields(resource: &str, terms: &[Term]) -> Result<(), Refusal> {
+    let known = if resource == "pods" { &POD_FIELDS[..] } else { &FIELDS };
+    match terms.iter().find(|term| !known.contains(&term.key.as_str())) {
+        None => Ok(()),
+        Some(Term { key, .. }) => {
+            let message = format!(
+                "Unable to find \"/v1, Resource={resource}\" that match the field selector: field label not supported: {key}"
+            );
+            Err(Refusal::new(400, "BadRequest", message))
+        }
+    }
+}
+
+/// What a field holds, as a selector sees it.
+fn field<'v>(value: &'v Value, key: &str) -> &'v str {
+    match key {
+        "spec.host" => text(value, "/spec/nodeName"),
+        "spec.hostNetwork" if value.pointer("/spec/hostNetwork") == Some(&Value::Bool(true)) => "true",
+        "spec.hostNetwork" => "false",
+        key => text(value, &format!("/{}", key.replace('.', "/"))),
+    }
+}
+
 impl Selector {
     pub(super) fn matches(&self, object: &Object) -> bool {
         let of_kind = object.key.resource == self.resource;
         let in_namespace = self.namespace.is_empty() || object.key.namespace == self.namespace;
         of_kind
             && in_namespace
-            && self.fields.iter().all(|term| {
-                let pointer = format!("/{}", term.key.replace('.', "/"));
-                term.holds(Some(text(&object.value, &pointer)))
-            })
+            && self.fields.iter().all(|term| term.holds(Some(field(&object.value, &term.key))))
             && self.labels.iter().all(|term| {
                 let labels = object.value.pointer("/metadata/labels");
                 term.holds(labels.and_then(|labels| labels.get(&term.key)).and_then(Value::as_str))

@@ -35,6 +35,12 @@ pub struct Object {
 }
 
 impl Object {
+    pub(super) fn new(key: Key, version: u64, mut value: Value) -> Self {
+        value["metadata"]["resourceVersion"] = json!(version.to_string());
+        let json = serde_json::to_vec(&value).unwrap().into();
+        Self { key, version, value, json }
+    }
+
     pub fn uid(&self) -> &str {
         text(&self.value, "/metadata/uid")
     }
@@ -61,10 +67,12 @@ pub(super) type Objects = OrdMap<Key, Arc<Object>>;
 pub struct Store {
     pub(super) version: u64,
     pub(super) objects: Objects,
-    /// Every change after `compacted`, in order.
+    /// Every change after `forgotten`, in order.
     pub(super) history: Vec<Change>,
-    /// Versions before this one are Gone.
+    /// Versions before this one are Gone for whoever begins to watch, or asks for them.
     pub(super) compacted: u64,
+    /// What was changed up to this version cannot be told any more, not even to an open watch.
+    pub(super) forgotten: u64,
     /// The sets that paged lists are served from, by their version.
     pub(super) pages: Vec<(u64, Objects)>,
     uids: u64,
@@ -77,6 +85,7 @@ impl Store {
             objects: Objects::new(),
             history: Vec::new(),
             compacted: FIRST_VERSION,
+            forgotten: FIRST_VERSION,
             pages: Vec::new(),
             uids: 0,
         }
@@ -135,15 +144,39 @@ impl Store {
         self.version += by;
     }
 
-    pub(super) fn compact(&mut self) {
+    /// Open watches are told what came before: it is in the server's memory. `remembers`: all of it, for some of them are
+    /// slow. Else what an earlier compaction left is forgotten.
+    pub(super) fn compact(&mut self, remembers: bool) {
+        if !remembers {
+            let kept = self.history.partition_point(|change| change.version <= self.compacted);
+            self.history.drain(..kept);
+            self.forgotten = self.forgotten.max(self.compacted);
+        }
         self.compacted = self.version;
-        self.history.clear();
         self.pages.clear();
     }
 
-    fn object(&self, key: Key, mut value: Value) -> Arc<Object> {
-        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let json = serde_json::to_vec(&value).unwrap().into();
-        Arc::new(Object { key, version: self.version, value, json })
+    /// The objects as they were at a version. `None` if that is compacted.
+    pub(super) fn at(&self, version: u64) -> Option<Objects> {
+        if version < self.compacted {
+            return None;
+        }
+        let mut objects = self.objects.clone();
+        for change in self.history.iter().rev().take_while(|change| change.version > version) {
+            match &change.old {
+                Some(old) => objects.insert(change.last.key.clone(), Arc::clone(old)),
+                None => objects.remove(&change.last.key),
+            };
+        }
+        Some(objects)
+    }
+
+    /// What `self` was once, with one difference: UIDs are random, and do not come again.
+    pub(super) fn restored(&self, backup: &Self) -> Self {
+        Self { uids: self.uids.max(backup.uids), ..backup.clone() }
+    }
+
+    fn object(&self, key: Key, value: Value) -> Arc<Object> {
+        Arc::new(Object::new(key, self.version, value))
     }
 }

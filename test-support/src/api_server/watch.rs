@@ -1,18 +1,23 @@
 //! Watches: the changes since a version, as they come.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use hyper::{Response, header};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::{self, Instant};
 
 use super::answer::{Body, Cut, Refusal, render, streamed};
 use super::fault::Fault;
 use super::request::Request;
 use super::selector::Selector;
 use super::store::{Change, Key, Object};
-use super::{Shared, State};
+use super::{Shared, State, list};
+
+/// A server ends a watch after 30 to 60 minutes if the client does not say when.
+const LONGEST: Duration = Duration::from_secs(45 * 60);
 
 /// One open watch.
 struct Watch {
@@ -57,8 +62,13 @@ impl Watch {
             let gone = Refusal::gone(&self.seen.to_string(), state.store.compacted);
             return Batch { events: vec![error_event(&gone)], ends: true };
         }
+        if self.seen < state.store.forgotten && state.store.forgotten <= state.store.version {
+            let gone = Refusal::gone(&self.seen.to_string(), state.store.forgotten);
+            return Batch { events: vec![error_event(&gone)], ends: true };
+        }
         batch.ends = state.closures > self.closures;
-        if state.held {
+        // A version of the future is waited for in silence.
+        if state.held || state.store.version < self.seen {
             return batch;
         }
         let history = &state.store.history;
@@ -71,11 +81,15 @@ impl Watch {
         self.seen = self.seen.max(state.store.version);
         if state.bookmarks > self.bookmarks {
             self.bookmarks = state.bookmarks;
-            if self.request.asks_for("allowWatchBookmarks") {
-                batch.events.push(bookmark(&self.request, self.seen, false));
-            }
+            batch.events.extend(self.bookmark());
         }
         batch
+    }
+
+    /// A bookmark, if they were asked for and there is a version to tell.
+    fn bookmark(&self) -> Option<Bytes> {
+        let wanted = self.request.asks_for("allowWatchBookmarks");
+        wanted.then(|| bookmark(&self.request, self.seen, false))
     }
 
     /// The change as this watch sees it: an object that starts to match is added, one that ceases to is deleted.
@@ -89,7 +103,21 @@ impl Watch {
             (true, false) => "DELETED",
             (false, false) => return None,
         };
-        Some(object_event(kind, &render(&change.last, self.request.metadata_only)))
+        // What left the selection is told as it last matched, in the version in which it left.
+        let object = match (&change.old, &change.new) {
+            (Some(old), Some(_)) if kind == "DELETED" => {
+                &Arc::new(Object::new(old.key.clone(), change.version, old.value.clone()))
+            }
+            _ => &change.last,
+        };
+        Some(object_event(kind, &render(object, self.request.metadata_only)))
+    }
+
+    /// What the clock brings. Nothing while a version of the future is waited for, or events are held back.
+    fn timed_bookmark(&self) -> Option<Bytes> {
+        let state = self.shared.lock();
+        let told_all = state.store.version >= self.seen && !state.held;
+        if told_all { self.bookmark() } else { None }
     }
 
     /// Sends the batch as far as the fault lets it. `false`: the watch is over.
@@ -122,6 +150,11 @@ impl Watch {
     async fn run(mut self, first: Batch, body: Sender) {
         let _open = OpenWatch::new(&self.shared, &self.request.selector);
         let mut news = self.shared.changed.subscribe();
+        let every = self.shared.lock().bookmark_period;
+        let mut bookmarks = time::interval_at(Instant::now() + every, every);
+        let seconds = self.request.query("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
+        let end =
+            Instant::now() + seconds.filter(|seconds| *seconds > 0).map_or(LONGEST, Duration::from_secs);
         let mut batch = first;
         loop {
             let ends = batch.ends;
@@ -134,13 +167,16 @@ impl Watch {
             news.borrow_and_update();
             let shared = Arc::clone(&self.shared);
             batch = self.news(&shared.lock());
-            if batch.events.is_empty() && !batch.ends {
-                let over = tokio::select! {
-                    changed = news.changed() => changed.is_err(),
-                    () = body.closed() => true,
-                };
-                if over {
-                    return;
+            if !batch.events.is_empty() || batch.ends {
+                continue;
+            }
+            tokio::select! {
+                changed = news.changed() => if changed.is_err() { return },
+                () = body.closed() => return,
+                _ = bookmarks.tick() => batch.events.extend(self.timed_bookmark()),
+                () = time::sleep_until(end) => {
+                    batch.events.extend(self.timed_bookmark());
+                    batch.ends = true;
                 }
             }
         }
@@ -156,23 +192,37 @@ pub(super) fn watch(
     request: Request,
     fault: Fault,
 ) -> Result<Response<Body>, Refusal> {
-    let version = request.query("resourceVersion").unwrap_or_default().to_owned();
-    let from: u64 = version.parse().unwrap_or(0);
+    let asked = request.version("resourceVersion")?;
+    let from = asked.unwrap_or(0);
+    let initial = match (request.query("sendInitialEvents"), request.query("resourceVersionMatch")) {
+        (None, None) => from == 0,
+        (Some(wanted), Some("NotOlderThan")) => wanted == "true",
+        _ => {
+            let what = "sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            return Err(Refusal::new(422, "Invalid", format!("ListOptions is invalid: {what}")));
+        }
+    };
     let mut first = Batch { events: Vec::new(), ends: false };
     let mut since = from;
     if let Fault::ErrorEvent(code) = fault {
         first = Batch { events: vec![error_event(&Refusal::of_code(code))], ends: true };
-    } else if from == 0 {
-        // "Any version": the state as it stands, and what comes after it.
-        since = state.store.version;
-        let matching = state.store.objects.values().filter(|object| request.selector.matches(object));
-        let rendered = matching.map(|object| object_event("ADDED", &render(object, request.metadata_only)));
-        first.events.extend(rendered);
-        if request.asks_for("sendInitialEvents") && request.asks_for("allowWatchBookmarks") {
-            first.events.push(bookmark(&request, since, true));
+    } else if initial {
+        // The state as it stands, and what comes after it.
+        match list::not_older_than(state, asked) {
+            Ok((version, objects)) => {
+                since = version;
+                let matching = objects.values().filter(|object| request.selector.matches(object));
+                let rendered =
+                    matching.map(|object| object_event("ADDED", &render(object, request.metadata_only)));
+                first.events.extend(rendered);
+                if request.asks_for("sendInitialEvents") && request.asks_for("allowWatchBookmarks") {
+                    first.events.push(bookmark(&request, since, true));
+                }
+            }
+            Err(refusal) => first = Batch { events: vec![error_event(&refusal)], ends: true },
         }
     } else if from < state.store.compacted {
-        let gone = Refusal::gone(&version, state.store.compacted);
+        let gone = Refusal::gone(&from.to_string(), state.store.compacted);
         if state.gone_as_status {
             return Err(gone);
         }
@@ -197,12 +247,18 @@ fn error_event(refusal: &Refusal) -> Bytes {
 }
 
 fn bookmark(request: &Request, version: u64, ends_initial_events: bool) -> Bytes {
-    let kind = if request.metadata_only { "PartialObjectMetadata" } else { "Pod" };
+    let (kind, api_version) = match request.selector.resource.as_str() {
+        _ if request.metadata_only => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+        "nodes" => ("Node", "v1"),
+        "secrets" => ("Secret", "v1"),
+        "configmaps" => ("ConfigMap", "v1"),
+        _ => ("Pod", "v1"),
+    };
     let mut metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
     if ends_initial_events {
         metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
     }
-    let object = json!({ "kind": kind, "apiVersion": "v1", "metadata": metadata });
+    let object = json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata });
     object_event("BOOKMARK", &object.to_string().into())
 }
 

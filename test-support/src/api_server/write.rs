@@ -8,7 +8,7 @@ use super::State;
 use super::admission;
 use super::answer::{Body, Refusal, json_answer, render};
 use super::list::not_found;
-use super::request::Request;
+use super::request::{Request, Verb};
 use super::store::{Key, text};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -24,13 +24,45 @@ fn parsed(body: &Bytes) -> Result<Value, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::new(400, "BadRequest", error.to_string()))
 }
 
+/// A write that came, and what became of it: refused ones, too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    pub verb: Verb,
+    pub key: Key,
+    /// The HTTP status.
+    pub code: u16,
+}
+
+/// Which object a write is about.
+pub(super) fn target(request: &Request, body: &Bytes) -> Key {
+    let name = if request.verb == Verb::Create {
+        parsed(body).map(|object| text(&object, "/metadata/name").to_owned()).unwrap_or_default()
+    } else {
+        request.name.clone()
+    };
+    key(request, &name)
+}
+
+/// Who has set which fields: here, who it was.
+fn managed(request: &Request, operation: &str) -> Value {
+    let by_agent = || request.user_agent.split(['/', ' ']).next().filter(|name| !name.is_empty());
+    let manager = request.query("fieldManager").or_else(by_agent).unwrap_or("unknown");
+    json!([{ "manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {} }])
+}
+
 pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
     let mut object = parsed(body)?;
     let key = key(request, text(&object, "/metadata/name"));
+    let namespace = text(&object, "/metadata/namespace");
+    if !namespace.is_empty() && namespace != key.namespace {
+        let what = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Refusal::new(400, "BadRequest", what));
+    }
     if key.name.is_empty() {
         return Err(invalid(&key, "metadata.name: Required value: name or generateName is required"));
     }
     object["metadata"]["namespace"] = json!(key.namespace);
+    let names_version = !text(&object, "/metadata/resourceVersion").is_empty();
     // The server gives these, whatever the client says.
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for given in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"] {
@@ -46,8 +78,12 @@ pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Resu
     }
     if state.store.get(&key).is_some() {
         let message = format!("{} \"{}\" already exists", key.resource, key.name);
-        return Err(Refusal::new(409, "AlreadyExists", message));
+        return Err(Refusal::new(409, "AlreadyExists", message).about(&key));
     }
+    if names_version {
+        return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
+    }
+    object["metadata"]["managedFields"] = managed(request, "Update");
     let stored = state.store.put(&key.resource, object);
     Ok(json_answer(201, render(&stored, request.metadata_only)))
 }
@@ -55,11 +91,22 @@ pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Resu
 pub(super) fn replace(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
     let mut object = parsed(body)?;
     let key = key(request, &request.name);
+    admission::replace(state, request)?;
     let old = state.store.get(&key).cloned().ok_or_else(|| not_found(&key))?;
     let version = text(&object, "/metadata/resourceVersion");
     if !version.is_empty() && version != old.version.to_string() {
         let message = format!("{} \"{}\": the object has been modified", key.resource, key.name);
-        return Err(Refusal::new(409, "Conflict", message));
+        return Err(Refusal::new(409, "Conflict", message).about(&key));
+    }
+    let uid = text(&object, "/metadata/uid");
+    if !uid.is_empty() && uid != old.uid() {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{}\": Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            key.resource,
+            key.name,
+            old.uid()
+        );
+        return Err(Refusal::new(409, "Conflict", message).about(&key));
     }
     let mirror = |object: &Value| object["metadata"]["annotations"].get(MIRROR).cloned();
     if key.resource == "pods" && mirror(&object) != mirror(&old.value) {
@@ -87,7 +134,7 @@ pub(super) fn delete(state: &mut State, request: &Request, body: &Bytes) -> Resu
             old.uid()
         );
         let message = format!("Operation cannot be fulfilled on {} \"{}\": {uids}", key.resource, key.name);
-        return Err(Refusal::new(409, "Conflict", message));
+        return Err(Refusal::new(409, "Conflict", message).about(&key));
     }
     let asked = options["gracePeriodSeconds"].as_u64();
     let graceful = key.resource == "pods" && !text(&old.value, "/spec/nodeName").is_empty();

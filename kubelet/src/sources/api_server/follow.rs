@@ -15,6 +15,8 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use super::compare::{Comparer, Comparison, Difference, Listed, finished};
+use super::pace::Line;
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{Problem, ProblemKind, SourceUpdate};
@@ -26,7 +28,7 @@ const BATCH: usize = 4096;
 const DISORDER: &str = "the watch is not in the order of its resource versions";
 
 /// A resource version. `None` for one that is no number, which the API server's own never are: it equals no other.
-type Version = Option<u64>;
+pub(super) type Version = Option<u64>;
 
 pub(super) struct Follow<K, P> {
     api: Api<K>,
@@ -46,6 +48,10 @@ pub(super) struct Follow<K, P> {
     waits: bool,
     backoff: Backoff,
     status: Arc<StatusWriter>,
+    line: Arc<Line>,
+    comparer: Comparer,
+    /// What is held is being compared with what the server has.
+    comparison: Option<Comparison>,
 }
 
 struct Listing<P> {
@@ -75,6 +81,8 @@ where
         transform: impl FnMut(K) -> P + Send + 'static,
         backoff: Backoff,
         status: Arc<StatusWriter>,
+        line: Arc<Line>,
+        comparer: Comparer,
     ) -> Self {
         let events = watcher(api.clone(), config.clone()).boxed();
         Self {
@@ -90,6 +98,9 @@ where
             waits: false,
             backoff,
             status,
+            line,
+            comparer,
+            comparison: None,
         }
     }
 
@@ -104,8 +115,14 @@ where
             if std::mem::take(&mut self.waits) {
                 tokio::time::sleep(self.backoff.wait(Instant::now())).await;
             }
-            let event = self.events.next().await;
-            let mut then = self.take(event);
+            let mut then = tokio::select! {
+                event = self.events.next() => self.take(event),
+                listed = finished(&mut self.comparison) => self.compared(&listed),
+                version = self.line.resumed() => {
+                    self.comparison = Some(self.comparer.begin(self.known.len(), version));
+                    Then::Continue
+                }
+            };
             for _ in 1..BATCH {
                 let Then::Continue = then else { break };
                 let Some(event) = self.more().await else { break };
@@ -137,6 +154,7 @@ where
 
     fn restart(&mut self) {
         self.listing = None;
+        self.comparison = None;
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
     }
 
@@ -144,6 +162,7 @@ where
         match event {
             Some(Ok(Event::Init)) => {
                 self.latest = 0;
+                self.comparison = None;
                 if self.said {
                     self.status.relisting();
                 }
@@ -176,13 +195,8 @@ where
     fn listed(&mut self) -> Then {
         let Some(listing) = self.listing.take() else { return Then::Relist };
         if listing.rewound && self.said {
-            // Versions that are the same may now be of different objects. From scratch, then.
-            self.said = false;
-            self.known.clear();
-            return self.report(
-                "resource versions went back: the server's state was restored".to_owned(),
-                Then::Relist,
-            );
+            return self
+                .from_scratch("resource versions went back: the server's state was restored".to_owned());
         }
         let before = std::mem::replace(&mut self.known, listing.versions);
         if self.said {
@@ -201,8 +215,34 @@ where
         Then::Continue
     }
 
+    /// Versions that are the same may now be of different objects.
+    fn from_scratch(&mut self, why: String) -> Then {
+        self.said = false;
+        self.known.clear();
+        self.report(why, Then::Relist)
+    }
+
+    /// What the server has, a while after a watch went on from where one was cut off.
+    fn compared(&mut self, listed: &Listed) -> Then {
+        let Some(Comparison { told, resumed_from, .. }) = self.comparison.take() else {
+            return Then::Continue;
+        };
+        // It would be silent until its version has passed that of the watch.
+        let is_behind = listed.version < resumed_from;
+        let difference = Difference::between(&self.known, &listed.pods, &told);
+        if difference.is_none() && !is_behind {
+            return Then::Continue;
+        }
+        let version = listed.version;
+        self.from_scratch(format!(
+            "the server's state is not the one that was followed (its version is {version}, the watch's {resumed_from}; \
+             {difference}): it was restored from a backup, or its cache is old"
+        ))
+    }
+
     fn apply(&mut self, pod: K) -> Then {
         let (uid, version) = (uid(&pod), version(&pod));
+        self.tell(&uid);
         if version.is_some() && self.known.get(&uid) == Some(&version) {
             return Then::Continue;
         }
@@ -219,8 +259,16 @@ where
         Then::Continue
     }
 
+    /// The server itself has just told of this pod.
+    fn tell(&mut self, uid: &PodUid) {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.told.insert(uid.clone());
+        }
+    }
+
     fn delete(&mut self, pod: &K) -> Then {
         let (uid, version) = (uid(pod), version(pod));
+        self.tell(&uid);
         self.latest = self.latest.max(version.unwrap_or_default());
         let Some(said) = self.known.get(&uid).copied() else { return Then::Continue };
         if version.is_some() && version < said {
@@ -240,6 +288,10 @@ where
         match error {
             // The watcher would ask for the version that is gone until the end of days.
             WatchStartFailed(Api(status)) if status.code == 410 => {
+                self.report(crate::text::api_causes(error), Then::Relist)
+            }
+            // What was missed meanwhile, and whether anybody was there, nobody knows.
+            WatchFailed(ReadEvents(_)) if self.line.take_silence() => {
                 self.report(crate::text::api_causes(error), Then::Relist)
             }
             // The connection is broken: no event is lost, the watch goes on from the last one.

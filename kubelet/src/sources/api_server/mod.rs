@@ -12,7 +12,9 @@
 //! * Failures wait, longer each time, with jitter, so that a thousand agents do not come back as one. That goes for watches
 //!   that the server closes as soon as they are open, too. `Retry-After` is obeyed, up to the
 //!   [`patience`](ApiServer::patience).
-//! * While the server is away, what it said last stands.
+//! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed anew. The status says how long ago
+//!   the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
+//! * While the server is away, what it said last stands. It is asked again at least every 8 s.
 //!
 //! # Memory
 //! The source keeps a UID and a number for each pod, never the pod. Lists are read in pages and each pod is transformed
@@ -20,9 +22,14 @@
 //!
 //! # What it relies on
 //! Two objects of one UID and one resource version are the same, and a watch is in the order of its versions: Kubernetes
-//! promises both. Where the order is seen to be broken, the source lists anew. A server whose versions went back (etcd
-//! restored from a backup) is found out by any pod older than it was, and believed from scratch.
+//! promises both. Where the order is seen to be broken, the source lists anew.
+//!
+//! A server may have been restored from a backup (etcd's versions went back). After each watch that was cut off, the UIDs and
+//! versions that are held are compared with a list of the server's, of metadata alone. Any difference that the watch does not
+//! tell within a few seconds makes the source list anew, from scratch; a warning says so. A list that shows a pod older than
+//! it was does the same.
 
+mod compare;
 mod connect;
 mod follow;
 mod metadata;

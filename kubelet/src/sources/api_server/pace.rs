@@ -1,23 +1,68 @@
-//! A client that does not hammer, and does not wait for ever.
+//! A client that does not hammer, does not wait for ever, and tells what it hears.
 //!
 //! kube's watcher starts a watch that ended in good order anew at once, and a watch that the server closes at once over and
-//! over without a pause; and it waits for the answer to a list without end. Neither can be helped from outside the
-//! watcher, so it is done below it, between it and the client.
+//! over without a pause; it waits for the answer to a list, and for the events of a watch, without end; and it hides
+//! bookmarks, and how a watch ended. None of this can be helped from outside the watcher, so it is done below it, between
+//! it and the client.
 
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Either, Full};
+use hyper::body::{Body as HttpBody, Bytes, Frame};
 use kube::Client;
 use kube::client::Body;
-use tokio::time;
+use tokio::sync::Notify;
+use tokio::time::{self, Sleep};
 use tower::{BoxError, service_fn};
 
 use crate::backoff::Backoff;
+use crate::sources::status::StatusWriter;
 
 /// A watch that ended sooner than this was no watch. client-go's "very short watch".
 const SHORT: Duration = Duration::from_secs(1);
+/// A watch that ends so much before its time was cut off.
+const EARLY: Duration = Duration::from_secs(5);
+
+/// What the requests tell that their results do not.
+pub(super) struct Line {
+    status: Arc<StatusWriter>,
+    /// The last watch was cut off, or is still open.
+    is_cut: AtomicBool,
+    /// A watch goes on from where one was cut off: from this version.
+    resumed: Notify,
+    resumed_from: AtomicU64,
+    /// A watch was given up because it said nothing.
+    was_silent: AtomicBool,
+}
+
+impl Line {
+    pub(super) fn new(status: Arc<StatusWriter>) -> Self {
+        Self {
+            status,
+            is_cut: AtomicBool::new(false),
+            resumed: Notify::new(),
+            resumed_from: AtomicU64::new(0),
+            was_silent: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until a watch goes on from where one was cut off: the version.
+    pub(super) async fn resumed(&self) -> u64 {
+        self.resumed.notified().await;
+        self.resumed_from.load(Ordering::Relaxed)
+    }
+
+    /// Whether a watch was given up because it said nothing; once.
+    pub(super) fn take_silence(&self) -> bool {
+        self.was_silent.swap(false, Ordering::Relaxed)
+    }
+}
 
 struct Pace {
     last: Option<Instant>,
@@ -34,41 +79,59 @@ impl Pace {
     }
 }
 
-/// The same client, but watches that end at once wait before they start again, and an answer has to begin within
-/// `patience`; that of anything but a watch has to be complete by then. `watching` is called when a watch is open.
-pub(super) fn paced(
-    client: Client,
-    backoff: Backoff,
-    patience: Duration,
-    watching: impl Fn() + Send + Sync + 'static,
-) -> Client {
+/// How long to wait for what.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// For the first byte of an answer; for the last one, if it is not that of a watch.
+    pub(super) answer: Duration,
+    /// For the next event or bookmark of a watch.
+    pub(super) event: Duration,
+}
+
+/// The same client, but watches that end at once wait before they start again, and neither an answer nor an event is
+/// waited for without end.
+pub(super) fn paced(client: Client, backoff: Backoff, patience: Patience, line: Arc<Line>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let pace = Arc::new(Mutex::new(Pace { last: None, backoff }));
-    let watching = Arc::new(watching);
     let service = service_fn(move |request: Request<Body>| {
-        let (client, pace, watching) = (client.clone(), Arc::clone(&pace), Arc::clone(&watching));
+        let (client, pace, line) = (client.clone(), Arc::clone(&pace), Arc::clone(&line));
         async move {
-            let watch = is_watch(&request);
-            if watch {
+            let watch = asked_watch(&request);
+            let mut was_cut = false;
+            if watch.is_some() {
                 let wait = pace.lock().unwrap_or_else(PoisonError::into_inner).wait(Instant::now());
                 time::sleep(wait).await;
+                was_cut = line.is_cut.swap(true, Ordering::Relaxed);
             }
             let answer = async {
                 let response = client.send(request).await?;
-                if watch {
-                    if response.status().is_success() {
-                        watching();
-                    }
-                    return Ok(response);
-                }
                 let (head, body) = response.into_parts();
-                let body = body.collect().await?.to_bytes();
-                Ok::<_, BoxError>(Response::from_parts(head, Body::from(body)))
+                let body = match watch {
+                    Some(Asked { time, version }) => {
+                        if head.status.is_success() {
+                            line.status.checked(Vec::new(), false);
+                            if was_cut {
+                                line.resumed_from.store(version, Ordering::Relaxed);
+                                line.resumed.notify_one();
+                            }
+                        }
+                        Either::Left(Events::new(body, time, patience.event, Arc::clone(&line)))
+                    }
+                    None => {
+                        let body = body.collect().await?.to_bytes();
+                        if head.status.is_success() {
+                            line.status.heard();
+                            line.is_cut.store(false, Ordering::Relaxed);
+                        }
+                        Either::Right(Full::new(body))
+                    }
+                };
+                Ok::<_, BoxError>(Response::from_parts(head, body))
             };
-            time::timeout(patience, answer).await.unwrap_or_else(|_| {
-                Err(std::io::Error::new(
-                    std::io::ErrorKind::TimedOut,
-                    format!("no answer within {} s", patience.as_secs_f32()),
+            time::timeout(patience.answer, answer).await.unwrap_or_else(|_| {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no answer within {} s", patience.answer.as_secs_f32()),
                 )
                 .into())
             })
@@ -77,8 +140,76 @@ pub(super) fn paced(
     Client::new(service, namespace)
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
-    request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
+/// What a watch asks for.
+struct Asked {
+    time: Duration,
+    version: u64,
+}
+
+/// `None` if it is no watch.
+fn asked_watch(request: &Request<Body>) -> Option<Asked> {
+    let query = request.uri().query().unwrap_or_default();
+    let value = |key: &str| {
+        query.split('&').filter_map(|pair| pair.split_once('=')).find(|pair| pair.0 == key).map(|pair| pair.1)
+    };
+    value("watch").filter(|watch| *watch == "true")?;
+    let number = |key: &str| value(key).and_then(|number| number.parse().ok());
+    let time = Duration::from_secs(number("timeoutSeconds").unwrap_or(u64::from(u32::MAX)));
+    Some(Asked { time, version: number("resourceVersion").unwrap_or_default() })
+}
+
+/// The body of a watch.
+struct Events {
+    body: Body,
+    began: time::Instant,
+    asked: Duration,
+    patience: Duration,
+    deadline: Pin<Box<Sleep>>,
+    line: Arc<Line>,
+}
+
+impl Events {
+    fn new(body: Body, asked: Duration, patience: Duration, line: Arc<Line>) -> Self {
+        Self {
+            body,
+            began: time::Instant::now(),
+            asked,
+            patience,
+            deadline: Box::pin(time::sleep(patience)),
+            line,
+        }
+    }
+}
+
+impl HttpBody for Events {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.line.status.heard();
+                let deadline = time::Instant::now() + self.patience;
+                self.deadline.as_mut().reset(deadline);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(None) => {
+                let is_early = self.began.elapsed() + EARLY < self.asked;
+                self.line.is_cut.store(is_early, Ordering::Relaxed);
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                std::task::ready!(self.deadline.as_mut().poll(context));
+                self.line.was_silent.store(true, Ordering::Relaxed);
+                let silence = format!("the watch said nothing for {} s", self.patience.as_secs_f32());
+                Poll::Ready(Some(Err(silence.into())))
+            }
+        }
+    }
 }
 
 #[cfg(test)]

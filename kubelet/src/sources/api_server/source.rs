@@ -15,16 +15,24 @@ use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use super::compare::Comparer;
 use super::follow::Follow;
 use super::metadata::PodMetadata;
-use super::pace::paced;
+use super::pace::{Line, Patience, paced};
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Source, SourceStatus, SourceUpdate};
 
-/// The waits after failures: those of client-go's reflector.
+/// The waits after failures. client-go's reflector begins with the same, and goes up to 30 s: after an outage of half a
+/// minute it is as late.
 const LEAST_WAIT: Duration = Duration::from_millis(800);
-const MOST_WAIT: Duration = Duration::from_secs(30);
+const MOST_WAIT: Duration = Duration::from_secs(8);
+
+/// How long a watch may be silent. The server sends a bookmark about once a minute.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// How long after a watch goes on the pods are compared.
+const COMPARE_AFTER: Duration = Duration::from_secs(10);
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,6 +81,8 @@ pub struct ApiServer {
     page_size: u32,
     waits: (Duration, Duration),
     patience: Duration,
+    silence: Duration,
+    compare_after: Duration,
 }
 
 impl ApiServer {
@@ -87,6 +97,8 @@ impl ApiServer {
             page_size: 500,
             waits: (LEAST_WAIT, MOST_WAIT),
             patience: PATIENCE,
+            silence: SILENCE,
+            compare_after: COMPARE_AFTER,
         }
     }
 
@@ -120,8 +132,8 @@ impl ApiServer {
         self
     }
 
-    /// The waits after failures: the first, and the longest. Each is shortened at random by up to a half. 0.8 s and 30 s
-    /// if nothing is said.
+    /// The waits after failures: the first, and the longest. Each is shortened at random by up to a third. 0.8 s and 8 s
+    /// by default.
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
         self.waits = (least, most);
         self
@@ -130,6 +142,20 @@ impl ApiServer {
     /// How long the answer to a list may take, and that to a watch until it begins; 60 s if nothing is said.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// After how long without an event or a bookmark a watch counts as dead, so that the pods are listed anew; 150 s by
+    /// default. API servers send a bookmark about once a minute.
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.silence = silence;
+        self
+    }
+
+    /// How long after a watch that was cut off goes on the pods are compared with what the server lists; 10 s by default,
+    /// shortened at random by up to a third. See [the module](super::api_server).
+    pub fn compare_after(mut self, delay: Duration) -> Self {
+        self.compare_after = delay;
         self
     }
 
@@ -178,17 +204,24 @@ impl ApiServer {
         let receiver = status.subscribe();
         let (least, most) = self.waits;
         let backoff = Backoff::new(least, most);
-        let (client, namespace, patience) = (self.client, self.namespace, self.patience);
+        let (client, namespace) = (self.client, self.namespace);
+        let patience = Patience { answer: self.patience, event: self.silence };
+        let comparer = Comparer {
+            client: client.clone(),
+            path: K::url_path(&(), namespace.as_deref()),
+            config: config.clone(),
+            patience: self.patience,
+            delay: self.compare_after,
+        };
         // In the first poll, as it starts a task, which takes a runtime.
         let following = async move {
-            let watching = Arc::clone(&status);
-            let client =
-                paced(client, backoff.clone(), patience, move || watching.checked(Vec::new(), false));
+            let line = Arc::new(Line::new(Arc::clone(&status)));
+            let client = paced(client, backoff.clone(), patience, Arc::clone(&line));
             let api = match namespace {
                 Some(namespace) => Api::<K>::namespaced(client, &namespace),
                 None => Api::all(client),
             };
-            Follow::new(api, config, transform, backoff, status)
+            Follow::new(api, config, transform, backoff, status, line, comparer)
         };
         let updates = futures_util::stream::once(following).flat_map(|following| {
             unfold(following, async |mut following| {

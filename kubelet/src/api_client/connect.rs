@@ -1,0 +1,97 @@
+//! Opens connections: TCP, TLS, and HTTP/2 where the server offers it.
+
+use std::time::Duration;
+
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::Config;
+use kube::client::Body;
+
+use super::ConnectionOptions;
+
+/// How many HTTP/1.1 connections are kept for later requests.
+const MOST_IDLE: usize = 4;
+/// TCP probes a silent peer this often.
+const TCP_PROBES: Duration = Duration::from_secs(10);
+/// A peer that acknowledges nothing for so long is gone. Four probes.
+const TCP_SILENCE: Duration = Duration::from_secs(40);
+
+#[cfg(feature = "tls")]
+type Connector = TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
+#[cfg(not(feature = "tls"))]
+type Connector = TimeoutConnector<HttpConnector>;
+
+/// One HTTP/2 connection to the server, or as many HTTP/1.1 connections as there are requests under way.
+pub(super) type Connection = Client<Connector, Body>;
+
+/// What opens connections to one server.
+pub(super) struct Connections {
+    connector: Connector,
+    pings: (Duration, Duration),
+}
+
+impl Connections {
+    pub(super) fn new(config: &Config, options: &ConnectionOptions) -> kube::Result<Self> {
+        let mut tcp = HttpConnector::new();
+        // `https://` is TLS's business.
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(TCP_PROBES));
+        tcp.set_keepalive_interval(Some(TCP_PROBES));
+        tcp.set_keepalive_retries(Some(3));
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        tcp.set_tcp_user_timeout(Some(TCP_SILENCE));
+        let mut connector = TimeoutConnector::new(encrypted(config, tcp)?);
+        connector.set_connect_timeout(Some(options.connect_timeout));
+        Ok(Self { connector, pings: (options.ping_interval, options.ping_timeout) })
+    }
+
+    /// A connection of its own, opened by the first request.
+    pub(super) fn another(&self) -> Connection {
+        let (interval, timeout) = self.pings;
+        Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http2_keep_alive_interval(interval)
+            .http2_keep_alive_timeout(timeout)
+            .http2_keep_alive_while_idle(true)
+            // A connection without a new request for a while is a connection with watches. Pings tell if it is dead.
+            .pool_idle_timeout(None)
+            .pool_max_idle_per_host(MOST_IDLE)
+            .build(self.connector.clone())
+    }
+}
+
+/// kube's own connector offers HTTP/1.1 alone.
+#[cfg(feature = "tls")]
+fn encrypted(
+    config: &Config,
+    tcp: HttpConnector,
+) -> kube::Result<hyper_rustls::HttpsConnector<HttpConnector>> {
+    use std::sync::Arc;
+
+    use hyper_rustls::{
+        DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName,
+    };
+    use kube::client::ConfigExt;
+
+    let mut tls = config.rustls_client_config()?;
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let names: Arc<dyn ResolveServerName + Send + Sync> = match &config.tls_server_name {
+        Some(name) => {
+            let name = name.clone().try_into().map_err(kube::client::RustlsTlsError::InvalidServerName);
+            Arc::new(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?))
+        }
+        None => Arc::new(DefaultServerNameResolver::default()),
+    };
+    Ok(HttpsConnector::new(tcp, tls, false, names))
+}
+
+#[cfg(not(feature = "tls"))]
+fn encrypted(config: &Config, tcp: HttpConnector) -> kube::Result<HttpConnector> {
+    if config.cluster_url.scheme() == Some(&http::uri::Scheme::HTTPS) {
+        return Err(kube::Error::TlsRequired);
+    }
+    Ok(tcp)
+}

@@ -1,0 +1,236 @@
+//! Who may try to reach the API server while it is away: one request at a time, and not too often.
+//!
+//! It knows times and outcomes. It must not know HTTP.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{self, Instant};
+
+use crate::backoff::jitter;
+
+/// The pause after the first attempt that failed. It doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause, which is reached within half a minute.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Open while the server answers.
+pub(super) struct Gate(watch::Sender<Option<Outage>>);
+
+#[derive(Clone, Debug)]
+struct Outage {
+    /// How many attempts have failed since it began.
+    failures: u32,
+    /// Nobody tries before.
+    next: Instant,
+    /// Somebody is trying.
+    is_probed: bool,
+    why: Arc<str>,
+}
+
+/// The server is away, and the latest attempt to reach it, which was another request's, has failed.
+#[derive(Clone, Debug)]
+pub(super) struct Away(Arc<str>);
+
+impl fmt::Display for Away {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Away {}
+
+impl Gate {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    /// Waits until a request may be sent. Fails when the server is away and another request's attempt has just failed.
+    pub(super) async fn pass(&self) -> Result<Pass<'_>, Away> {
+        let mut changes = self.0.subscribe();
+        let failures_before = changes.borrow_and_update().as_ref().map(|outage| outage.failures);
+        loop {
+            let mut is_probe = false;
+            let mut outage = None;
+            self.0.send_if_modified(|state| {
+                if let Some(state) = state {
+                    is_probe = !state.is_probed && state.next <= Instant::now();
+                    state.is_probed |= is_probe;
+                    outage = Some(state.clone());
+                }
+                // Nobody has to look again because somebody tries.
+                false
+            });
+            let Some(outage) = outage else { return Ok(Pass { gate: self, is_probe, is_told: false }) };
+            if is_probe {
+                return Ok(Pass { gate: self, is_probe, is_told: false });
+            }
+            if Some(outage.failures) > failures_before {
+                return Err(Away(outage.why));
+            }
+            tokio::select! {
+                // The sender is in `self`.
+                _ = changes.changed() => {}
+                () = time::sleep_until(outage.next), if !outage.is_probed => {}
+            }
+        }
+    }
+
+    /// Waits for an attempt that fails.
+    pub(super) async fn failure(&self) -> Away {
+        let mut changes = self.0.subscribe();
+        let before = changes.borrow_and_update().as_ref().map_or(0, |outage| outage.failures);
+        loop {
+            let _ = changes.changed().await;
+            if let Some(outage) = &*changes.borrow()
+                && outage.failures > before
+            {
+                return Away(Arc::clone(&outage.why));
+            }
+        }
+    }
+
+    fn opened(&self) {
+        self.0.send_if_modified(|state| state.take().is_some());
+    }
+
+    fn failed(&self, is_probe: bool, why: &str, not_before: Duration) {
+        let now = Instant::now();
+        self.0.send_if_modified(|state| match state {
+            // The first failure may be that of one connection: the next request finds out at once.
+            None => {
+                *state =
+                    Some(Outage { failures: 0, next: now + not_before, is_probed: false, why: why.into() });
+                true
+            }
+            Some(outage) if is_probe => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << outage.failures.min(8)).min(LONGEST_PAUSE);
+                outage.failures += 1;
+                outage.next = now + pause.mul_f64(1.0 + jitter() / 5.0).max(not_before);
+                outage.is_probed = false;
+                outage.why = why.into();
+                true
+            }
+            // It was sent before the outage was known.
+            Some(_) => false,
+        });
+    }
+}
+
+/// The right to send one request. It has to be told what came of it; if it is not, nothing did.
+pub(super) struct Pass<'a> {
+    gate: &'a Gate,
+    is_probe: bool,
+    is_told: bool,
+}
+
+impl Pass<'_> {
+    /// The server has answered.
+    pub(super) fn answered(mut self) {
+        self.is_told = true;
+        self.gate.opened();
+    }
+
+    /// It could not be reached, or cannot serve anybody; in the latter case it may ask to be left alone for a while.
+    pub(super) fn failed(mut self, why: &str, not_before: Duration) {
+        self.is_told = true;
+        self.gate.failed(self.is_probe, why, not_before);
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if !self.is_told && self.is_probe {
+            self.gate.failed(true, "the API server does not answer", Duration::ZERO);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The times, in seconds since the start, at which `callers` that never tire attempt to reach a server that is away.
+    async fn attempts(gate: Arc<Gate>, callers: usize, seconds: u64) -> Vec<f64> {
+        let start = Instant::now();
+        let times = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..callers {
+            let (gate, times) = (Arc::clone(&gate), Arc::clone(&times));
+            tasks.spawn(async move {
+                loop {
+                    if let Ok(pass) = gate.pass().await {
+                        times.lock().unwrap().push(start.elapsed().as_secs_f64());
+                        time::sleep(SECOND / 100).await;
+                        pass.failed("refused", Duration::ZERO);
+                    }
+                }
+            });
+        }
+        time::sleep(Duration::from_secs(seconds)).await;
+        drop(tasks);
+        times.lock().unwrap().clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_ask_there_is_one_attempt_in_five_seconds_after_the_first_half_minute() {
+        let gate = Arc::new(Gate::new());
+        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        let times = attempts(gate, 300, 300).await;
+        let late: Vec<_> = times.iter().filter(|time| **time > 30.0).collect();
+        assert!(late.len() > 270 / 7, "it goes on trying: {late:?}");
+        for pair in late.windows(2) {
+            assert!((5.0..7.0).contains(&(pair[1] - pair[0])), "{pair:?}");
+        }
+        let early = times.iter().filter(|time| **time <= 30.0);
+        assert!((6..=12).contains(&early.count()), "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_lets_everybody_through_at_once_and_a_failure_is_told_to_everybody() {
+        let gate = Arc::new(Gate::new());
+        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        let probe = gate.pass().await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..5 {
+            let gate = Arc::clone(&gate);
+            waiting.spawn(async move { gate.pass().await.map(|_| ()).map_err(|away| away.to_string()) });
+        }
+        time::sleep(SECOND).await;
+        probe.failed("unplugged", Duration::ZERO);
+        while let Some(told) = waiting.join_next().await {
+            assert_eq!(told.unwrap(), Err("unplugged".to_owned()));
+        }
+        time::sleep(SECOND).await;
+        let probe = gate.pass().await.unwrap();
+        let start = Instant::now();
+        let other = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.pass().await.is_ok() }
+        });
+        tokio::task::yield_now().await;
+        probe.answered();
+        assert!(other.await.unwrap());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_is_given_up_has_failed_and_the_next_one_comes_in_its_turn() {
+        let gate = Gate::new();
+        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        drop(gate.pass().await.unwrap());
+        let start = Instant::now();
+        let next = gate.pass().await.unwrap();
+        assert!(start.elapsed() >= FIRST_PAUSE);
+        next.failed("busy", 40 * SECOND);
+        let start = Instant::now();
+        gate.pass().await.unwrap().answered();
+        assert!(start.elapsed() >= 40 * SECOND, "the server asked for that");
+        drop(gate.pass().await.unwrap());
+        drop(gate.pass().await.unwrap());
+    }
+}

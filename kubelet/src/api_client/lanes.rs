@@ -1,0 +1,200 @@
+//! Which request goes over which connection, and when a connection is not to be used any more.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use kube::client::Body;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
+use tower::BoxError;
+
+use super::ConnectionOptions;
+use super::connect::{Connection, Connections};
+use super::gate::{Gate, Pass};
+
+/// All connections to one server.
+pub(super) struct Lanes {
+    connections: Connections,
+    /// For the pod watch, for writes, and for whatever else is about pods.
+    pods: Mutex<Vec<Arc<Lane>>>,
+    /// For everything else.
+    others: Mutex<Vec<Arc<Lane>>>,
+    gate: Gate,
+    streams: usize,
+    no_answer: Duration,
+    no_event: Duration,
+}
+
+/// One HTTP/2 connection; under HTTP/1.1 one connection for each request that is under way.
+struct Lane {
+    connection: Connection,
+    /// How many requests are under way. Changed under the lock of the list that the lane is in, or decremented.
+    streams: AtomicUsize,
+    /// The last request had an answer, so there is a connection.
+    is_open: AtomicBool,
+    /// Held by the request that opens the connection. Without it, each of many requests would open one.
+    opening: AsyncMutex<()>,
+    /// It was silent for too long. Requests that come later use another one.
+    is_retired: AtomicBool,
+}
+
+impl Lanes {
+    pub(super) fn new(connections: Connections, options: &ConnectionOptions) -> Self {
+        Self {
+            connections,
+            pods: Mutex::default(),
+            others: Mutex::default(),
+            gate: Gate::new(),
+            streams: options.streams.max(1),
+            no_answer: options.no_answer,
+            no_event: options.no_event,
+        }
+    }
+
+    /// Sends a request that says where it goes and who asks.
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+        let mut stream = self.stream(&request);
+        let lane = Arc::clone(&stream.lane);
+        let opening = async {
+            // Only while there is no connection do the requests come one by one.
+            if lane.is_open.load(Ordering::Relaxed) {
+                return None;
+            }
+            let turn = lane.opening.lock().await;
+            if lane.is_open.load(Ordering::Relaxed) { None } else { Some(turn) }
+        };
+        let turn = tokio::select! {
+            biased;
+            turn = opening => turn,
+            away = self.gate.failure() => return Err(away.into()),
+        };
+        let pass = self.gate.pass().await?;
+        stream.silence = Some((Instant::now(), self.no_answer));
+        let answer = lane.connection.request(request).await;
+        stream.silence = None;
+        lane.is_open.store(answer.is_ok(), Ordering::Relaxed);
+        drop(turn);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let error = BoxError::from(error);
+                pass.failed(&crate::text::causes(&*error), Duration::ZERO);
+                return Err(error);
+            }
+        };
+        judge(pass, &answer);
+        stream.silence = Some((Instant::now(), self.no_event));
+        Ok(answer.map(|body| Answer { body, stream }))
+    }
+
+    /// A place on a connection that has one left.
+    fn stream(&self, request: &Request<Body>) -> Stream {
+        let lanes = if is_of_pods(request) { &self.pods } else { &self.others };
+        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = 0;
+        lanes.retain(|lane| {
+            let is_needed = kept == 0 || lane.streams.load(Ordering::Relaxed) > 0;
+            let keep = is_needed && !lane.is_retired.load(Ordering::Relaxed);
+            kept += usize::from(keep);
+            keep
+        });
+        let free = lanes.iter().find(|lane| lane.streams.load(Ordering::Relaxed) < self.streams);
+        let lane = match free {
+            Some(lane) => Arc::clone(lane),
+            None => {
+                let lane = Arc::new(Lane {
+                    connection: self.connections.another(),
+                    streams: AtomicUsize::new(0),
+                    is_open: AtomicBool::new(false),
+                    opening: AsyncMutex::default(),
+                    is_retired: AtomicBool::new(false),
+                });
+                lanes.push(Arc::clone(&lane));
+                lane
+            }
+        };
+        lane.streams.fetch_add(1, Ordering::Relaxed);
+        Stream { lane, silence: None }
+    }
+}
+
+/// Whether the request is a write, or about pods: nothing else may keep these waiting.
+fn is_of_pods(request: &Request<Body>) -> bool {
+    request.method() != Method::GET || request.uri().path().split('/').any(|segment| segment == "pods")
+}
+
+/// Whether the server serves anybody at all.
+fn judge<B>(pass: Pass<'_>, answer: &Response<B>) {
+    match answer.status() {
+        status @ (StatusCode::UNAUTHORIZED
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::INTERNAL_SERVER_ERROR
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE) => {
+            let wait = super::retry_after(answer).unwrap_or_default();
+            pass.failed(&format!("the API server answers {status}"), wait);
+        }
+        _ => pass.answered(),
+    }
+}
+
+/// A request's place on a connection, from before it is sent until its answer is read or given up.
+struct Stream {
+    lane: Arc<Lane>,
+    /// Since when nothing was heard, and after how long that is reason to give up the connection. `None` while nothing is
+    /// waited for.
+    silence: Option<(Instant, Duration)>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.silence.is_some_and(|(since, most)| since.elapsed() >= most) {
+            self.lane.is_retired.store(true, Ordering::Relaxed);
+        }
+        self.lane.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer.
+pub(super) struct Answer {
+    body: Incoming,
+    stream: Stream,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(_)) => {
+                if let Some((since, _)) = &mut self.stream.silence {
+                    *since = Instant::now();
+                }
+            }
+            Some(Err(_)) => {
+                self.stream.silence = None;
+                self.stream.lane.is_open.store(false, Ordering::Relaxed);
+            }
+            None => self.stream.silence = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,159 @@
+//! The client of the API server: HTTP/2, few connections, and an end to every silence.
+//!
+//! It knows connections, credentials and outages. It must not know what is listed or watched.
+//!
+//! # Connections
+//! * The pod watch, every write and every request about pods share connections of their own. All other requests, such as
+//!   the watches of Secrets and `ConfigMaps`, are spread over other connections. A connection carries at most 80 requests
+//!   at a time: API servers allow 100, and a request beyond that would wait without an error.
+//! * A server that offers HTTP/2 (by ALPN) is spoken to by HTTP/2. Any other server is spoken to by HTTP/1.1, and each
+//!   watch then takes a connection of its own. `http://` URLs always mean HTTP/1.1.
+//!
+//! # Silence
+//! * HTTP/2: a ping after 30 s without a word, and 15 s for its answer. A peer that is gone is noticed within 45 s.
+//! * HTTP/1.1: TCP keepalive and `TCP_USER_TIMEOUT` close the connection of a peer that is gone after 40 s.
+//! * A proxy answers both for a server that is gone. What ends such a silence is the deadline of whoever waits: a request
+//!   that is given up without an answer, or a watch that is given up after a long silence, takes its connection out of
+//!   use. The next request opens another one.
+//!
+//! # Outages
+//! * While the server cannot be reached, one request at a time tries to, at most once in five seconds after the first
+//!   half minute. All others wait for what comes of it.
+//! * `Retry-After` is obeyed.
+//! * An answer of 401 makes the client read its token file, or run its credential plugin, once more, and repeat the request.
+
+mod connect;
+mod credentials;
+mod gate;
+mod lanes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, header};
+use kube::client::Body;
+use kube::{Client, Config};
+use tokio::time;
+use tower::{BoxError, ServiceExt, service_fn};
+
+use credentials::Credentials;
+use lanes::{Answer, Lanes};
+
+/// How often a request is repeated because the server asks for it by `Retry-After`, as in client-go.
+const REPEATS: usize = 10;
+/// The longest `Retry-After` that is obeyed.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// When a connection counts as dead, and how many requests it carries. The defaults are right for a cluster.
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing by themselves"]
+pub struct ConnectionOptions {
+    ping_interval: Duration,
+    ping_timeout: Duration,
+    connect_timeout: Duration,
+    streams: usize,
+    no_answer: Duration,
+    no_event: Duration,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> Self {
+        Self {
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(15),
+            connect_timeout: Duration::from_secs(5),
+            streams: 80,
+            no_answer: Duration::from_secs(10),
+            no_event: Duration::from_secs(100),
+        }
+    }
+}
+
+impl ConnectionOptions {
+    /// HTTP/2: after how long a silence a ping is sent, and how long its answer may take. 30 s and 15 s by default, as in
+    /// client-go.
+    pub fn pings(mut self, interval: Duration, timeout: Duration) -> Self {
+        (self.ping_interval, self.ping_timeout) = (interval, timeout);
+        self
+    }
+
+    /// How long it may take to open a connection, TLS included; 5 s by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// After how long a silence a request, or a watch, that is given up takes its connection out of use; 10 s and 100 s
+    /// by default.
+    pub fn silences(mut self, request: Duration, watch: Duration) -> Self {
+        (self.no_answer, self.no_event) = (request, watch);
+        self
+    }
+}
+
+/// A client of the API server that `config` names. `user_agent` is sent with every request.
+///
+/// Must be called within a tokio runtime.
+///
+/// # Errors
+/// If the configuration holds credentials or certificates that cannot be read, names a proxy, or if `user_agent` is no
+/// header value.
+pub fn client(mut config: Config, user_agent: &str, options: &ConnectionOptions) -> kube::Result<Client> {
+    if config.proxy_url.is_some() {
+        // kube's own client names what is not supported.
+        return Client::try_from(config);
+    }
+    let user_agent = header::HeaderValue::from_str(user_agent).map_err(http::Error::from);
+    config.headers.push((header::USER_AGENT, user_agent.map_err(kube::Error::HttpError)?));
+    let namespace = config.default_namespace.clone();
+    let lanes = Arc::new(Lanes::new(connect::Connections::new(&config, options)?, options));
+    let credentials = Arc::new(Credentials::new(config, lanes)?);
+    let service = service_fn(move |request| send(Arc::clone(&credentials), request));
+    Ok(Client::new(service, namespace))
+}
+
+/// Sends a request; with new credentials if the server does not know those that it has, and again if the server asks for
+/// that.
+async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    let mut request = request;
+    let mut renewed = false;
+    for repeat in 0.. {
+        let copy = copy(&request);
+        let (service, version) = credentials.current();
+        let response = service.oneshot(request).await?;
+        let Some(copy) = copy else { return Ok(response) };
+        request = copy;
+        if response.status() == StatusCode::UNAUTHORIZED && !renewed {
+            renewed = true;
+            drop(credentials.renew(version).await);
+            if credentials.current().1 != version {
+                continue;
+            }
+        }
+        match retry_after(&response) {
+            Some(wait) if repeat < REPEATS => time::sleep(wait).await,
+            _ => return Ok(response),
+        }
+    }
+    unreachable!("the loop ends by its answers")
+}
+
+/// The same request once more. `None` if its body can be read only once.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+/// How long the server wants the client to wait before it asks again.
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return None;
+    }
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds)).filter(|wait| *wait <= LONGEST_RETRY_AFTER)
+}

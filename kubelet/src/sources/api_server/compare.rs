@@ -1,0 +1,209 @@
+//! Whether the server still has the pods that were followed: asked after each watch that was cut off, for the server may
+//! have been restored from a backup meanwhile.
+//!
+//! Nothing else tells. A watch from a version that a restored server has not reached is answered by silence; one from a
+//! version that it has reached again is told what came after that, and not what is missing before. So the UIDs and versions
+//! that are held are compared with those that the server lists, and the version of the watch with that of the list.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::Request;
+use kube::runtime::watcher;
+use kube::{Client, Error};
+use pod_index::PodUid;
+use serde::Deserialize;
+use tokio::time;
+
+use super::follow::Version;
+use crate::backoff::jitter;
+
+/// A list of more pods than this comes in pages. Of any version it would be one answer, however large.
+const LARGE: usize = 5_000;
+const PAGE: u32 = 500;
+
+/// What the server lists.
+#[derive(Default)]
+pub(super) struct Listed {
+    pub(super) version: u64,
+    pub(super) pods: HashMap<PodUid, Version>,
+}
+
+/// What the server lists, in the end, and what it has told meanwhile.
+pub(super) struct Comparison {
+    listed: BoxFuture<'static, Listed>,
+    /// The version from which the watch goes on.
+    pub(super) resumed_from: u64,
+    /// The pods of which the server has told since the watch goes on. They need no comparison.
+    pub(super) told: HashSet<PodUid>,
+}
+
+/// The end of a comparison; never, if there is none.
+pub(super) async fn finished(comparison: &mut Option<Comparison>) -> Listed {
+    match comparison {
+        Some(comparison) => (&mut comparison.listed).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How to ask for what the server has.
+#[derive(Clone)]
+pub(super) struct Comparer {
+    pub(super) client: Client,
+    /// The path of the list.
+    pub(super) path: String,
+    pub(super) config: watcher::Config,
+    /// How long an answer may take.
+    pub(super) patience: Duration,
+    /// The server is asked so long after the watch went on, shortened at random: all agents of a cluster notice at the same
+    /// time that a server was restarted.
+    pub(super) delay: Duration,
+}
+
+impl Comparer {
+    /// Begins to compare so many pods, whose watch goes on from this version.
+    pub(super) fn begin(&self, pods: usize, resumed_from: u64) -> Comparison {
+        let comparer = self.clone();
+        let listed = async move {
+            loop {
+                time::sleep(comparer.delay.mul_f64(jitter())).await;
+                match time::timeout(comparer.patience, comparer.list(pods > LARGE)).await {
+                    Ok(Ok(listed)) => {
+                        // What the list shows, and the watch has yet to tell.
+                        time::sleep(comparer.delay / 4).await;
+                        return listed;
+                    }
+                    Ok(Err(error)) => {
+                        tracing::debug!("pods cannot be compared yet: {}", crate::text::api_causes(&error));
+                    }
+                    Err(_) => tracing::debug!("pods cannot be compared yet: no answer"),
+                }
+            }
+        };
+        Comparison { listed: listed.boxed(), resumed_from, told: HashSet::new() }
+    }
+
+    async fn list(&self, in_pages: bool) -> Result<Listed, Error> {
+        let mut params = ListParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            ..ListParams::default()
+        };
+        // Of any version: it costs the server nothing but the answer.
+        params = if in_pages { params.limit(PAGE) } else { params.at("0") };
+        let mut listed = Listed::default();
+        loop {
+            let request = Request::new(&self.path).list_metadata(&params).map_err(Error::BuildRequest)?;
+            let response = self.client.send(request.map(Body::from)).await?;
+            let (head, body) = response.into_parts();
+            let body = body.collect().await?.to_bytes();
+            if !head.status.is_success() {
+                let status = serde_json::from_slice(&body).unwrap_or_default();
+                return Err(Error::Api(status));
+            }
+            let page: Page = serde_json::from_slice(&body).map_err(Error::SerdeError)?;
+            let versions = page.items.into_iter().map(|Item { metadata }| {
+                (PodUid::from(metadata.uid.as_str()), metadata.resource_version.parse().ok())
+            });
+            listed.pods.extend(versions);
+            listed.version = page.metadata.resource_version.parse().unwrap_or_default();
+            match page.metadata.next.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(listed),
+            }
+        }
+    }
+}
+
+/// As much of a `PartialObjectMetadataList` as is needed.
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMetadata,
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ItemMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemMetadata {
+    uid: String,
+    resource_version: String,
+}
+
+/// In what the server's pods are not those that are held.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Difference {
+    /// The server lists them, and they are not held.
+    missing: usize,
+    /// They are held, and the server does not list them.
+    unknown: usize,
+    /// They are held in another version.
+    other: usize,
+}
+
+impl Difference {
+    pub(super) fn between(
+        held: &HashMap<PodUid, Version>,
+        listed: &HashMap<PodUid, Version>,
+        told: &HashSet<PodUid>,
+    ) -> Self {
+        let untold = |uid: &&PodUid| !told.contains(*uid);
+        let missing = listed.keys().filter(untold).filter(|uid| !held.contains_key(*uid)).count();
+        let unknown = held.keys().filter(untold).filter(|uid| !listed.contains_key(*uid)).count();
+        let other = held
+            .keys()
+            .filter(untold)
+            .filter(|uid| listed.get(*uid).is_some_and(|version| Some(version) != held.get(*uid)))
+            .count();
+        Self { missing, unknown, other }
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self { missing: 0, unknown: 0, other: 0 }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, unknown, other } = self;
+        write!(f, "{missing} more, {unknown} fewer, {other} of another version")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods<const N: usize>(pods: [(&str, u64); N]) -> HashMap<PodUid, Version> {
+        pods.into_iter().map(|(uid, version)| (PodUid::from(uid), Some(version))).collect()
+    }
+
+    #[test]
+    fn every_pod_counts_of_which_the_server_has_not_told_since() {
+        let held = pods([("same", 1), ("ghost", 2), ("newer", 5), ("told", 9)]);
+        let listed = pods([("same", 1), ("newer", 4), ("missed", 3), ("told", 8), ("told-and-gone", 8)]);
+        let told = ["told", "told-and-gone"].map(PodUid::from).into();
+        let difference = Difference::between(&held, &listed, &told);
+        assert_eq!(difference, Difference { missing: 1, unknown: 1, other: 1 });
+        assert!(!difference.is_none());
+        assert!(Difference::between(&held, &held, &HashSet::new()).is_none());
+    }
+}

@@ -1,0 +1,287 @@
+//! The client of the API server: how many connections it takes, how it notices that nobody is at the other end of one, and
+//! whom it says it is.
+#![cfg(all(feature = "api-server", feature = "tls"))]
+
+#[path = "support/followed.rs"]
+mod followed;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use followed::Followed;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, Config};
+use pod_index_kubelet::api_client::{ConnectionOptions, client};
+use pod_index_kubelet::references::{Options, SecretManager};
+use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_test_support::api_server::{self, ApiServer, DEADLINE, Fault, Verb};
+use pod_index_test_support::proxy::{Forwards, Proxy};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::{Value, json};
+
+const QUICK: Duration = Duration::from_millis(20);
+const AGENT: &str = "pod-index/0 (node n1)";
+
+/// A server with TLS, and the configuration of a client that trusts it.
+struct Site {
+    server: ApiServer,
+    config: Config,
+}
+
+impl Site {
+    async fn new(is_http2: bool) -> Self {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+        let (certificate, key) = (cert.pem(), signing_key.serialize_pem());
+        let server = if is_http2 {
+            ApiServer::start_with_tls(&certificate, &key).await
+        } else {
+            ApiServer::start_with_tls_http1(&certificate, &key).await
+        };
+        let mut config = Config::new(server.url().parse().unwrap());
+        config.root_cert = Some(vec![cert.der().to_vec()]);
+        Self { server, config }
+    }
+
+    fn client(&self) -> Client {
+        self.client_with(&ConnectionOptions::default())
+    }
+
+    fn client_with(&self, options: &ConnectionOptions) -> Client {
+        client(self.config.clone(), AGENT, options).unwrap()
+    }
+
+    /// By way of a proxy.
+    async fn behind_proxy(&self) -> (Proxy, Config) {
+        let proxy = Proxy::before(self.server.port()).await;
+        let mut config = self.config.clone();
+        config.cluster_url = format!("https://127.0.0.1:{}", proxy.port()).parse().unwrap();
+        (proxy, config)
+    }
+}
+
+fn pod(name: &str, secret: &str) -> Value {
+    json!({
+        "metadata": { "namespace": "a", "name": name },
+        "spec": { "nodeName": "n1", "containers": [], "imagePullSecrets": [{ "name": secret }] },
+    })
+}
+
+fn typed(pod: Value) -> Pod {
+    serde_json::from_value(pod).unwrap()
+}
+
+/// Follows a Secret for each number.
+fn follow_secrets(site: &Site, client: &Client, count: usize) -> SecretManager {
+    let secrets = SecretManager::new(client.clone(), Options::default().backoff(QUICK, 4 * QUICK));
+    for number in 0..count {
+        let name = format!("s{number}");
+        site.server.put("secrets", &json!({ "metadata": { "namespace": "a", "name": name } }));
+        let mut pod = pod(&name, &name);
+        pod["metadata"]["uid"] = json!(name);
+        secrets.register_pod(&typed(pod));
+    }
+    secrets
+}
+
+/// The server allows 100 streams a connection, and whoever asks for one more waits without an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_hundred_watches_share_a_handful_of_connections_and_keep_no_write_waiting() {
+    let site = Site::new(true).await;
+    let client = site.client();
+    let mut followed = Followed::whole(Source::new(client.clone()).pods());
+    let secrets = follow_secrets(&site, &client, 300);
+    site.server.watched_by(301).await;
+    let status = secrets.status();
+    assert_eq!((status.synced, status.watches), (300, 300), "{status:?}");
+    // One for the pods and the writes, and four for 300 watches of at most 80 each.
+    println!("300 Secrets: {} connections", site.server.open_connections());
+    assert!(site.server.open_connections() <= 5, "{}", site.server.open_connections());
+
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "a");
+    let answered = async {
+        for number in 0..20 {
+            let name = format!("p{number}");
+            pods.create(&PostParams::default(), &typed(pod(&name, "s"))).await.unwrap();
+            pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
+        }
+        pods.list(&ListParams::default()).await.unwrap();
+    };
+    tokio::time::timeout(DEADLINE, answered).await.expect("writes are not kept waiting");
+    followed.equals(&site.server, |_| true).await;
+
+    let before = site.server.connections();
+    site.server.cut_connections();
+    site.server.watched_by(0).await;
+    site.server.watched_by(301).await;
+    let opened = site.server.connections() - before;
+    println!("after a cut: {opened} connections more");
+    assert!(opened <= 10, "each of many requests opened one: {opened}");
+    drop((secrets, followed));
+    site.server.watched_by(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_http2_is_spoken_to_by_http1_and_each_watch_takes_a_connection() {
+    let site = Site::new(false).await;
+    let client = site.client();
+    let mut followed = Followed::whole(Source::new(client.clone()).pods());
+    let secrets = follow_secrets(&site, &client, 20);
+    site.server.watched_by(21).await;
+    assert!(site.server.open_connections() >= 21);
+    site.server.put("pods", &pod("one", "s"));
+    followed.equals(&site.server, |_| true).await;
+    drop(secrets);
+}
+
+#[tokio::test]
+async fn a_peer_that_is_gone_is_noticed_by_pings_though_nothing_is_closed() {
+    let site = Site::new(true).await;
+    let (proxy, config) = site.behind_proxy().await;
+    let options = ConnectionOptions::default().pings(10 * QUICK, 10 * QUICK);
+    let client = client(config, AGENT, &options).unwrap();
+    site.server.put("pods", &pod("one", "s"));
+    let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(10 * DEADLINE);
+    let mut followed = Followed::whole(source.pods());
+    for silence in [
+        Forwards::NOTHING,
+        Forwards { to_server: true, to_client: false },
+        Forwards { to_server: false, to_client: true },
+    ] {
+        followed.equals(&site.server, |_| true).await;
+        site.server.until("a watch", |server| server.open_watches() >= 1).await;
+        let connections = proxy.accepted();
+        proxy.silence(silence);
+        site.server.put("pods", &pod("one", "s"));
+        site.server.put("pods", &pod("two", "s"));
+        let watches = site.server.requests(Verb::Watch);
+        site.server.seen(Verb::Watch, watches + 1).await;
+        followed.equals(&site.server, |_| true).await;
+        assert!(proxy.accepted() > connections, "by another connection");
+    }
+}
+
+/// A proxy answers pings for a server that is gone. Here the server itself answers them, and says nothing else.
+#[tokio::test]
+async fn a_watch_that_is_given_up_for_its_silence_takes_its_connection_out_of_use() {
+    let site = Site::new(true).await;
+    let options = ConnectionOptions::default().silences(DEADLINE, 10 * QUICK);
+    let source = Source::new(site.client_with(&options)).backoff(QUICK, 4 * QUICK).silence(20 * QUICK);
+    let mut followed = Followed::whole(source.pods());
+    site.server.watched_by(1).await;
+    assert_eq!(site.server.connections(), 1);
+    site.server.hold();
+    site.server.put("pods", &pod("one", "s"));
+    followed.equals(&site.server, |_| true).await;
+    assert!(site.server.connections() >= 2, "{}", site.server.connections());
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_without_an_answer_takes_its_connection_out_of_use() {
+    let site = Site::new(true).await;
+    let client = site.client_with(&ConnectionOptions::default().silences(10 * QUICK, DEADLINE));
+    let pods: Api<Pod> = Api::all(client);
+    pods.list(&ListParams::default()).await.unwrap();
+    site.server.fail(Verb::List, Fault::Delay(2 * DEADLINE));
+    let any = ListParams::default();
+    assert!(tokio::time::timeout(15 * QUICK, pods.list(&any)).await.is_err());
+    pods.list(&ListParams::default()).await.unwrap();
+    assert_eq!(site.server.connections(), 2);
+    // One that is given up soon says nothing about its connection.
+    site.server.fail(Verb::List, Fault::Delay(2 * DEADLINE));
+    assert!(tokio::time::timeout(QUICK, pods.list(&any)).await.is_err());
+    pods.list(&ListParams::default()).await.unwrap();
+    assert_eq!(site.server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_token_that_was_rotated_is_read_anew_when_the_server_does_not_know_the_old_one() {
+    let mut site = Site::new(true).await;
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("token-{}", std::process::id()));
+    std::fs::write(&path, "one").unwrap();
+    site.config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
+    site.server.demand_token("one");
+    let pods: Api<Pod> = Api::all(site.client());
+    let list = async || pods.list(&ListParams::default()).await;
+    list().await.unwrap();
+    std::fs::write(&path, "two").unwrap();
+    site.server.demand_token("two");
+    let requests = site.server.requests(Verb::List);
+    list().await.expect("with the new token");
+    assert_eq!(
+        site.server.requests(Verb::List),
+        requests + 2,
+        "once with the old one, once with the new one"
+    );
+    list().await.unwrap();
+    assert_eq!(site.server.requests(Verb::List), requests + 3);
+
+    // The server knows the new one before the file has it.
+    site.server.demand_token("three");
+    assert!(matches!(list().await, Err(kube::Error::Api(status)) if status.code == 401));
+    std::fs::write(&path, "three").unwrap();
+    let read = async { while list().await.is_err() {} };
+    tokio::time::timeout(DEADLINE, read).await.expect("it is read again");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_be_left_alone_is_asked_again_when_it_said() {
+    let site = Site::new(true).await;
+    let pods: Api<Pod> = Api::all(site.client());
+    site.server.fail(Verb::List, Fault::TooManyRequests(1));
+    let start = std::time::Instant::now();
+    pods.list(&ListParams::default()).await.unwrap();
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(site.server.requests(Verb::List), 2);
+    // Without such a wish, the caller decides.
+    site.server.fail(Verb::List, Fault::Status(503));
+    assert!(
+        matches!(pods.list(&ListParams::default()).await, Err(kube::Error::Api(status)) if status.code == 503)
+    );
+    pods.list(&ListParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_outage_is_told_with_its_cause_and_ends_for_everybody_at_once() {
+    let site = Site::new(true).await;
+    let client = site.client();
+    let pods: Api<Pod> = Api::all(client.clone());
+    pods.list(&ListParams::default()).await.unwrap();
+    site.server.refuse();
+    let mut causes = Vec::new();
+    for _ in 0..3 {
+        let error = pods.list(&ListParams::default()).await.unwrap_err();
+        causes.push(pod_index_kubelet::text::api_causes(&error));
+    }
+    assert!(causes[1..].iter().all(|cause| cause.contains("onnection refused")), "{causes:?}");
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let pods = pods.clone();
+            tokio::spawn(async move {
+                while pods.list(&ListParams::default()).await.is_err() {
+                    tokio::time::sleep(QUICK).await;
+                }
+            })
+        })
+        .collect();
+    site.server.accept().await;
+    let before = site.server.connections();
+    for task in waiting {
+        tokio::time::timeout(DEADLINE, task).await.expect("it is back").unwrap();
+    }
+    assert_eq!(site.server.connections() - before, 1, "one opened it, and the others came along");
+}
+
+#[tokio::test]
+async fn every_request_says_who_sends_it() {
+    let site = Site::new(true).await;
+    let pods: Api<Pod> = Api::namespaced(site.client(), "a");
+    pods.create(&PostParams::default(), &typed(pod("one", "s"))).await.unwrap();
+    pods.list(&ListParams::default()).await.unwrap();
+    assert_eq!(site.server.user_agents(), [AGENT.to_owned()].into());
+    let stored = site.server.object("pods", "a", "one").unwrap();
+    assert_eq!(stored["metadata"]["managedFields"][0]["manager"], "pod-index");
+    assert!(client(site.config.clone(), "two\nlines", &ConnectionOptions::default()).is_err());
+}

@@ -1,0 +1,109 @@
+//! A TCP proxy that can fall silent without closing anything, as a load balancer does that has forgotten a connection.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What a connection forwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forwards {
+    pub to_server: bool,
+    pub to_client: bool,
+}
+
+impl Forwards {
+    pub const ALL: Self = Self { to_server: true, to_client: true };
+    pub const NOTHING: Self = Self { to_server: false, to_client: false };
+}
+
+/// The proxy. Dropping it closes everything.
+pub struct Proxy {
+    address: SocketAddr,
+    /// What the connections forward that have come since the last silence.
+    forwards: Arc<Mutex<watch::Sender<Forwards>>>,
+    accepted: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// A proxy before a port of this machine.
+    pub async fn before(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let forwards = Arc::new(Mutex::new(watch::Sender::new(Forwards::ALL)));
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (current, count) = (Arc::clone(&forwards), Arc::clone(&accepted));
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(forward(client, port, current.lock().unwrap().subscribe()));
+            }
+        });
+        Self { address, forwards, accepted, task }
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// How many connections have come.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// From now on every connection that is open forwards this much and no more. Those that come later forward everything.
+    pub fn silence(&self, forwards: Forwards) {
+        let mut current = self.forwards.lock().unwrap();
+        current.send_replace(forwards);
+        *current = watch::Sender::new(Forwards::ALL);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn forward(client: TcpStream, port: u16, forwards: watch::Receiver<Forwards>) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    tokio::select! {
+        () = copy(from_client, to_server, forwards.clone(), |forwards| forwards.to_server) => {}
+        () = copy(from_server, to_client, forwards, |forwards| forwards.to_client) => {}
+    }
+}
+
+/// Reads on when it forwards nothing: neither end notices anything.
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    forwards: watch::Receiver<Forwards>,
+    wanted: impl Fn(&Forwards) -> bool,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut buffer).await {
+            Ok(0) | Err(_) => {
+                if wanted(&forwards.borrow()) {
+                    return;
+                }
+                std::future::pending::<()>().await;
+            }
+            Ok(length) if wanted(&forwards.borrow()) => {
+                if to.write_all(&buffer[..length]).await.is_err() {
+                    return;
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+}
