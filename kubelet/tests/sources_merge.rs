@@ -207,7 +207,8 @@ fn nothing_is_removed_before_all_sources_are_seen() {
     assert_eq!(told(&merge.update(Source::Api, upsert([pod("4", "d")]))), "|4|||");
     assert_eq!(told(&merge.update(Source::Api, remove("4"))), "||||");
     // An upsert is not yet the whole of it.
-    assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), [Source::Http, Source::Api]);
+    assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), [Source::Http, Source::Kubelet, Source::Api]);
+    assert_eq!(told(&merge.update(Source::Kubelet, set([]))), "||||");
     assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
     assert!(!merge.all_sources_seen());
     let merged = merge.update(Source::Api, set([pod("5", "e")]));
@@ -243,13 +244,21 @@ fn an_empty_first_set_marks_its_source_seen() {
 
 #[test]
 fn what_one_source_drops_and_another_names_stays_as_the_other_has_it() {
+    let source_of =
+        |merged: &Merged<Pod>| merged.updated[0].annotation("kubernetes.io/config.source").map(str::to_owned);
     let mut merge = Merge::new([Source::File, Source::Api]);
     let _ = merge.update(Source::File, set([pod("u", "p")]));
-    let _ = merge.update(Source::Api, set([on_node(pod("u", "p"), "n")]));
-    let merged = merge.update(Source::File, set([]));
-    assert_eq!(told(&merged), "||u||");
-    assert_eq!(merged.updated[0].annotation("kubernetes.io/config.source"), Some("api"));
-    assert_eq!(told(&merge.update(Source::Api, remove("u"))), "u||||");
+    let merged = merge.update(Source::Api, set([on_node(pod("u", "p"), "n")]));
+    assert_eq!((told(&merged).as_str(), source_of(&merged).as_deref()), ("||u||", Some("api")));
+    assert_eq!(
+        told(&merge.update(Source::File, set([]))),
+        "||||",
+        "the API server's version was there already"
+    );
+    assert_eq!(told(&merge.update(Source::File, set([pod("u", "p")]))), "||||");
+    let merged = merge.update(Source::Api, remove("u"));
+    assert_eq!((told(&merged).as_str(), source_of(&merged).as_deref()), ("||u||", Some("file")));
+    assert_eq!(told(&merge.update(Source::File, set([]))), "u||||");
     assert_eq!(told(&merge.update(Source::Api, remove("u"))), "||||");
 }
 
@@ -291,12 +300,12 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
         let mut truth: BTreeMap<Source, BTreeMap<u64, (u64, u64)>> = BTreeMap::new();
         let mut ever = BTreeSet::new();
         for step in 0..60 {
-            let source = Source::ALL[usize::try_from(dice.roll(3)).expect("a small number")];
+            let source = Source::ALL[usize::try_from(dice.roll(4)).expect("a small number")];
             let named = truth.entry(source).or_default();
             let make = |uid: u64, (name, version): (u64, u64)| {
                 on_node(pod(&format!("u{uid}"), &format!("p{name}")), &version.to_string())
             };
-            let update = if step < 3 || dice.roll(2) == 0 {
+            let update = if step < 4 || dice.roll(2) == 0 {
                 named.clear();
                 for _ in 0..dice.roll(6) {
                     let (uid, name) = (dice.roll(8), dice.roll(8));

@@ -61,6 +61,7 @@ mod merge;
 mod node;
 mod pod;
 mod problem;
+pub mod static_pods;
 mod status;
 mod update;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::static_pods::{self, Refusal, StaticPodClaim};
+
 use pod_index::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 
 /// A pod that sources can tell of and that the [`Merge`](super::Merge) can tell apart from an older version.
@@ -20,6 +22,30 @@ pub trait SourcePod: PodMeta + Clone {
 
     /// Whether the pod is being deleted: it has a deletion timestamp.
     fn is_terminating(&self) -> bool;
+
+    /// What a mirror pod says about its static pod. `None` for every other pod, and for a kind of pod that keeps too little to
+    /// tell: nothing is derived from those.
+    fn static_pod_claim(&self) -> Option<Result<StaticPodClaim, Refusal>> {
+        None
+    }
+
+    /// The static pod of this mirror pod. Called only if [`static_pod_claim`](Self::static_pod_claim) has a good claim.
+    #[must_use]
+    fn static_pod(&self) -> Self {
+        self.clone()
+    }
+
+    /// The same static pod under the UID that its node gives it. Called only for pods with claims.
+    #[must_use]
+    fn with_uid(&self, _uid: &str) -> Self {
+        self.clone()
+    }
+
+    /// The same pod with the status of `newer`, a view of it that another source has. `None` if the pod keeps no status, or
+    /// its own is at least as new.
+    fn with_status_of(&self, _newer: &Self) -> Option<Self> {
+        None
+    }
 }
 
 /// How much a pod has changed.
@@ -63,6 +89,30 @@ impl SourcePod for Pod {
 
     fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    fn static_pod_claim(&self) -> Option<Result<StaticPodClaim, Refusal>> {
+        static_pods::claim_of(self)
+    }
+
+    fn static_pod(&self) -> Self {
+        static_pods::derived(self)
+    }
+
+    fn with_uid(&self, uid: &str) -> Self {
+        let mut pod = self.clone();
+        static_pods::set_uid(&mut pod, uid);
+        pod
+    }
+
+    /// The kubelet has the pods of the API server as it last received them. The resource version tells if that is older.
+    fn with_status_of(&self, newer: &Self) -> Option<Self> {
+        let version = |pod: &Self| pod.metadata.resource_version.as_deref()?.parse::<u64>().ok();
+        let is_older = version(self).zip(version(newer)).is_some_and(|(own, other)| other <= own);
+        if is_older || self.status == newer.status {
+            return None;
+        }
+        Some(Self { status: newer.status.clone(), ..self.clone() })
     }
 }
 

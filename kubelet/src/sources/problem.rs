@@ -55,6 +55,8 @@ pub enum ProblemKind {
     Reference,
     /// Another pod of the same source bears the same name or UID, and counts instead.
     Duplicate,
+    /// A mirror pod names a static pod that it cannot stand for.
+    Claim,
     /// The server did not answer as it should have.
     Request,
     /// There are no file events, so what changes is seen at the next listing only. It hides no pod.
@@ -74,6 +76,7 @@ impl ProblemKind {
             Self::Invalid => "invalid",
             Self::Reference => "reference",
             Self::Duplicate => "duplicate",
+            Self::Claim => "claim",
             Self::Request => "request",
             Self::Unhinted => "unhinted",
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pod_index::PodUid;
 
-/// The three places a pod can come from, by the names that `kubernetes.io/config.source` gives them.
+/// The places a pod can come from. All but [`Kubelet`](Self::Kubelet) have the names that `kubernetes.io/config.source` gives
+/// them.
 ///
 /// Kubelet: `FileSource`, `HTTPSource`, `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -14,20 +15,23 @@ pub enum Source {
     File,
     /// A URL that serves manifests.
     Http,
+    /// The kubelet of this node, asked for the pods that it runs.
+    Kubelet,
     /// The API server.
     Api,
 }
 
 impl Source {
-    /// Every source, in the order in which the kubelet lists them.
-    pub const ALL: [Self; 3] = [Self::File, Self::Http, Self::Api];
+    /// Every source.
+    pub const ALL: [Self; 4] = [Self::File, Self::Http, Self::Kubelet, Self::Api];
 
-    /// The value of the annotation `kubernetes.io/config.source`.
+    /// The source's name: the value of the annotation `kubernetes.io/config.source`, or `kubelet`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Http => "http",
+            Self::Kubelet => "kubelet",
             Self::Api => pod_index::API_SERVER_SOURCE,
         }
     }

@@ -20,7 +20,7 @@ use super::pace::Line;
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{Problem, ProblemKind, SourceUpdate};
-use pod_index::{API_SERVER_SOURCE, CONFIG_SOURCE_ANNOTATION, PodUid};
+use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
 
 /// How many events are taken together at most, so that a flood does not keep what it brought to itself.
 const BATCH: usize = 4096;
@@ -324,11 +324,12 @@ fn version<K: ResourceExt>(pod: &K) -> Version {
     pod.meta().resource_version.as_deref()?.parse().ok()
 }
 
-/// A pod of the API server, marked as one. What else its annotation says it has from the static pod it mirrors, or has
-/// made up; believed, it would make a static pod of it. The kubelet overwrites it, too.
+/// A pod of the API server, marked as one. Any other source in its annotation would make a static pod of it. A mirror pod keeps
+/// the source of its static pod until the merge has derived that one.
 fn settled<K: ResourceExt>(mut pod: K) -> K {
-    let annotations = pod.meta_mut().annotations.as_mut();
-    if let Some(source) = annotations.and_then(|annotations| annotations.get_mut(CONFIG_SOURCE_ANNOTATION))
+    if let Some(annotations) = pod.meta_mut().annotations.as_mut()
+        && !annotations.contains_key(CONFIG_MIRROR_ANNOTATION)
+        && let Some(source) = annotations.get_mut(CONFIG_SOURCE_ANNOTATION)
         && source != API_SERVER_SOURCE
     {
         API_SERVER_SOURCE.clone_into(source);

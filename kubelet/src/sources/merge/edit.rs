@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Known, identity};
+use super::known::Known;
+use super::step::identity;
 use crate::sources::SourcePod;
 use pod_index::{FullName, PodUid};
 

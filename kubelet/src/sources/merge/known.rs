@@ -1,0 +1,91 @@
+//! The pods of one source.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::Arc;
+
+use pod_index::{FullName, PodUid, is_static_pod};
+
+use crate::sources::SourcePod;
+
+/// The pods of one source.
+#[derive(Debug)]
+pub(super) struct Known<P> {
+    pub(super) pods: HashMap<PodUid, KnownPod<P>>,
+    /// The pod with a name. A source may report a name's new pod before it reports that the old one is gone; the kubelet lists
+    /// both for a while.
+    pub(super) names: HashMap<FullName, PodUid>,
+    /// The last set, without the pods that were passed over. Empty after any other update.
+    pub(super) said: Vec<Arc<P>>,
+}
+
+#[derive(Debug)]
+pub(super) struct KnownPod<P> {
+    pub(super) object: Arc<P>,
+    pub(super) name: FullName,
+    /// The source no longer names it, but not all sources have been seen.
+    pub(super) leaving: bool,
+}
+
+// By hand, as derives would ask for `P: Default` and `P: Clone`.
+impl<P> Default for Known<P> {
+    fn default() -> Self {
+        Self { pods: HashMap::new(), names: HashMap::new(), said: Vec::new() }
+    }
+}
+
+impl<P> Clone for KnownPod<P> {
+    fn clone(&self) -> Self {
+        Self { object: Arc::clone(&self.object), name: self.name.clone(), leaving: self.leaving }
+    }
+}
+
+impl<P> Known<P> {
+    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<KnownPod<P>> {
+        let pod = self.pods.remove(uid)?;
+        if let Entry::Occupied(holder) = self.names.entry(pod.name.clone())
+            && holder.get() == uid
+        {
+            holder.remove();
+        }
+        Some(pod)
+    }
+
+    pub(super) fn insert(&mut self, uid: PodUid, pod: KnownPod<P>) {
+        self.names.insert(pod.name.clone(), uid.clone());
+        self.pods.insert(uid, pod);
+    }
+
+    /// The pod with this name.
+    pub(super) fn named(&self, name: &FullName) -> Option<(&PodUid, &KnownPod<P>)> {
+        self.pods.get_key_value(self.names.get(name)?)
+    }
+}
+
+impl<P: SourcePod> Known<P> {
+    /// Inserts a pod that may have the name of another one. Whatever their order, the name is the static pod's, then that of
+    /// the smallest UID.
+    pub(super) fn insert_beside(&mut self, uid: PodUid, pod: KnownPod<P>) {
+        let rank = |uid: &PodUid, pod: &KnownPod<P>| (!is_static_pod(&*pod.object), uid.clone());
+        let other = self.named(&pod.name).map(|(uid, pod)| rank(uid, pod));
+        if other.is_some_and(|other| other < rank(&uid, &pod)) {
+            self.pods.insert(uid, pod);
+        } else {
+            self.insert(uid, pod);
+        }
+    }
+
+    /// Keeps a pod that its source no longer names. A new pod of that name keeps the name.
+    pub(super) fn hold_back(&mut self, pod: KnownPod<P>) {
+        let uid = PodUid::from(pod.object.uid());
+        self.names.entry(pod.name.clone()).or_insert_with(|| uid.clone());
+        self.pods.insert(uid, KnownPod { leaving: true, ..pod });
+    }
+
+    /// Removes the pods that were held back, ordered by UID.
+    pub(super) fn let_go(&mut self) -> Vec<KnownPod<P>> {
+        let leaving = self.pods.iter().filter(|(_, pod)| pod.leaving).map(|(uid, _)| uid.clone());
+        let mut leaving: Vec<_> = leaving.collect();
+        leaving.sort_unstable();
+        leaving.iter().filter_map(|uid| self.remove(uid)).collect()
+    }
+}

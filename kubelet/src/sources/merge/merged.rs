@@ -1,0 +1,113 @@
+//! What is to be done because of one update.
+
+use std::sync::Arc;
+
+use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid};
+
+use crate::sources::{Difference, Problem, SourcePod};
+
+/// What is to be done because of one update, in the order in which it is to be done.
+///
+/// Each list is in the order of the update; a pod is in one of them at most.
+#[derive(Debug)]
+#[must_use = "what is to be done has not been done yet"]
+#[non_exhaustive]
+pub struct Merged<P> {
+    /// Gone: the kubelet's `REMOVE`.
+    pub removed: Vec<Arc<P>>,
+    /// New: the kubelet's `ADD`.
+    pub added: Vec<Arc<P>>,
+    /// Changed: the kubelet's `UPDATE`.
+    pub updated: Vec<Arc<P>>,
+    /// Changed, and being deleted: the kubelet's `DELETE`.
+    pub deleted: Vec<Arc<P>>,
+    /// Changed in their status alone: the kubelet's `RECONCILE`.
+    pub reconciled: Vec<Arc<P>>,
+    /// Pods that were passed over: no or a bad name, no UID, or another pod of the same set bears the same.
+    pub problems: Vec<Problem>,
+    /// Whether [`Merge::refused_claims`](super::Merge::refused_claims) has changed.
+    pub claims_changed: bool,
+}
+
+// By hand, as a derive would ask for `P: Default`.
+impl<P> Default for Merged<P> {
+    fn default() -> Self {
+        Self {
+            removed: Vec::new(),
+            added: Vec::new(),
+            updated: Vec::new(),
+            deleted: Vec::new(),
+            reconciled: Vec::new(),
+            problems: Vec::new(),
+            claims_changed: false,
+        }
+    }
+}
+
+impl<P> Merged<P> {
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.removed.is_empty()
+            && self.added.is_empty()
+            && self.updated.is_empty()
+            && self.deleted.is_empty()
+            && self.reconciled.is_empty()
+    }
+
+    /// The pods that are new or have changed, whatever has changed about them: for a last touch before they are stored.
+    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Arc<P>> {
+        [&mut self.added, &mut self.updated, &mut self.deleted, &mut self.reconciled].into_iter().flatten()
+    }
+
+    /// What is to be done, for a [`Writer`](pod_index::Writer), in order. A pod that is being deleted is still there, so the
+    /// kubelet takes `DELETE` and `RECONCILE` for updates here, and so does this.
+    pub fn into_operations(self) -> impl Iterator<Item = Operation<P>>
+    where
+        P: PodMeta,
+    {
+        let removed = self.removed.into_iter().map(|pod| Operation::Remove(PodUid::from(pod.uid())));
+        let added = self.added.into_iter().map(Operation::Add);
+        let updated = self.updated.into_iter().chain(self.deleted).chain(self.reconciled);
+        removed.chain(added).chain(updated.map(Operation::Update))
+    }
+}
+
+impl<P: SourcePod> Merged<P> {
+    /// Files a pod that was published as `old` and is to be published as `new`. Says whether anything is to be done.
+    pub(super) fn file(&mut self, old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> bool {
+        let (old, new) = match (old, new) {
+            (None, None) => return false,
+            (None, Some(new)) => {
+                self.added.push(Arc::clone(new));
+                return true;
+            }
+            (Some(old), None) => {
+                self.removed.push(Arc::clone(old));
+                return true;
+            }
+            (Some(old), Some(new)) => (old, new),
+        };
+        let list = match difference(&**old, &**new) {
+            _ if Arc::ptr_eq(old, new) => return false,
+            Difference::None => return false,
+            Difference::Status => &mut self.reconciled,
+            Difference::Semantic if new.is_terminating() => &mut self.deleted,
+            Difference::Semantic => &mut self.updated,
+        };
+        list.push(Arc::clone(new));
+        true
+    }
+}
+
+/// What is new in a published pod. The kubelet does not count a new name under the same UID, nor its own annotations; to
+/// readers of the index they matter.
+fn difference<P: SourcePod>(old: &P, new: &P) -> Difference {
+    let same = |key| old.annotation(key) == new.annotation(key);
+    let is_same_pod = old.name() == new.name() && old.namespace() == new.namespace();
+    if is_same_pod && same(CONFIG_SOURCE_ANNOTATION) && same(CONFIG_SEEN_ANNOTATION) {
+        old.difference(new)
+    } else {
+        Difference::Semantic
+    }
+}

@@ -1,0 +1,186 @@
+//! What one mirror pod says about its static pod.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use k8s_openapi::jiff::Timestamp;
+use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, PodUid, is_mirror_pod};
+
+/// What a mirror pod says about its static pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaticPodClaim {
+    /// The UID under which the node knows the static pod.
+    pub uid: PodUid,
+    /// The node.
+    pub node: String,
+    /// When the mirror pod was created. Of two mirror pods with one claim, the older one counts.
+    pub created: Option<Timestamp>,
+    /// Whether every container has ended. The kubelet says so before it deletes the mirror of a static pod that is gone.
+    pub ended: bool,
+}
+
+/// Why a mirror pod's claim does not count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The field of the mirror pod.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub message: &'static str,
+}
+
+const HASH: &str = "metadata.annotations[kubernetes.io/config.hash]";
+
+/// The claim of a mirror pod. `None` for any other pod.
+pub(in crate::sources) fn claim_of(pod: &Pod) -> Option<Result<StaticPodClaim, Refusal>> {
+    is_mirror_pod(pod).then(|| claim(pod))
+}
+
+fn claim(mirror: &Pod) -> Result<StaticPodClaim, Refusal> {
+    let refuse = |field, message| Err(Refusal { field, message });
+    let uid = mirror.annotation(CONFIG_MIRROR_ANNOTATION).unwrap_or_default();
+    if uid.is_empty() {
+        return refuse("metadata.annotations[kubernetes.io/config.mirror]", "must not be empty");
+    }
+    if mirror.annotation(CONFIG_HASH_ANNOTATION) != Some(uid) {
+        return refuse(HASH, "must equal the annotation kubernetes.io/config.mirror");
+    }
+    if mirror.uid() == uid {
+        return refuse(HASH, "must not be the mirror pod's own UID");
+    }
+    let node = mirror.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+    if node.is_empty() {
+        return refuse("spec.nodeName", "must name a node");
+    }
+    let owners = mirror.metadata.owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    let is_owned = controller.is_some_and(|owner| {
+        owner.api_version == "v1" && owner.kind == "Node" && owner.name == node && !owner.uid.is_empty()
+    });
+    if !is_owned {
+        return refuse("metadata.ownerReferences", "must name the pod's Node as the controller");
+    }
+    Ok(StaticPodClaim {
+        uid: PodUid::from(uid),
+        node: node.to_owned(),
+        created: mirror.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        ended: mirror.status.as_ref().is_some_and(has_ended),
+    })
+}
+
+/// Whether there are containers, and each one has ended.
+fn has_ended(status: &PodStatus) -> bool {
+    let ended = |container: &ContainerStatus| {
+        container.state.as_ref().is_some_and(|state| state.terminated.is_some())
+    };
+    let mut containers = status.container_statuses.iter().flatten().peekable();
+    containers.peek().is_some() && containers.all(ended)
+}
+
+/// The static pod of a mirror pod with a good claim: what the kubelet itself shows of it.
+pub(in crate::sources) fn derived(mirror: &Pod) -> Pod {
+    let mut pod = mirror.clone();
+    let meta = &mut pod.metadata;
+    if let Some(annotations) = &mut meta.annotations {
+        meta.uid = annotations.remove(CONFIG_MIRROR_ANNOTATION);
+    }
+    meta.owner_references = None;
+    meta.managed_fields = None;
+    meta.resource_version = None;
+    meta.generation = None;
+    meta.creation_timestamp = None;
+    // The mirror's deletion is not the static pod's.
+    meta.deletion_timestamp = None;
+    meta.deletion_grace_period_seconds = None;
+    pod
+}
+
+/// The same static pod under the UID that its node gives it.
+pub(in crate::sources) fn set_uid(pod: &mut Pod, uid: &str) {
+    pod.metadata.uid = Some(uid.to_owned());
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{self, json};
+
+    use super::*;
+
+    fn mirror() -> serde_json::Value {
+        json!({
+            "metadata": {
+                "name": "web-n1", "namespace": "default", "uid": "m", "resourceVersion": "7", "generation": 1,
+                "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "web"}, "managedFields": [{"manager": "kubelet"}],
+                "annotations": {
+                    "kubernetes.io/config.hash": "s", "kubernetes.io/config.mirror": "s",
+                    "kubernetes.io/config.seen": "t", "kubernetes.io/config.source": "file",
+                },
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n", "controller": true}],
+            },
+            "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "containerStatuses": [
+                {"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
+            ]},
+        })
+    }
+
+    fn read(value: serde_json::Value) -> Pod {
+        serde_json::from_value(value).expect("a pod")
+    }
+
+    #[test]
+    fn the_static_pod_is_its_mirror_as_the_kubelet_shows_it() {
+        let pod = derived(&read(mirror()));
+        let wanted = json!({
+            "metadata": {
+                "name": "web-n1", "namespace": "default", "uid": "s", "labels": {"app": "web"},
+                "annotations": {
+                    "kubernetes.io/config.hash": "s", "kubernetes.io/config.seen": "t", "kubernetes.io/config.source": "file",
+                },
+            },
+            "spec": mirror()["spec"], "status": mirror()["status"],
+        });
+        assert_eq!(pod, read(wanted));
+    }
+
+    #[test]
+    fn a_claim_must_be_one_that_a_kubelet_makes() {
+        let good = claim_of(&read(mirror())).expect("a mirror pod").expect("a good claim");
+        assert_eq!((good.uid, good.node.as_str(), good.ended), (PodUid::from("s"), "n1", false));
+        let owner = "/metadata/ownerReferences/0";
+        for (pointer, value, field) in [
+            ("/metadata/annotations/kubernetes.io~1config.hash", json!("x"), HASH),
+            ("/metadata/uid", json!("s"), HASH),
+            (
+                "/metadata/annotations/kubernetes.io~1config.mirror",
+                json!(""),
+                "metadata.annotations[kubernetes.io/config.mirror]",
+            ),
+            ("/spec/nodeName", json!(""), "spec.nodeName"),
+            ("/spec/nodeName", json!("n2"), "metadata.ownerReferences"),
+            (&format!("{owner}/kind"), json!("Pod"), "metadata.ownerReferences"),
+            (&format!("{owner}/apiVersion"), json!("v2"), "metadata.ownerReferences"),
+            (&format!("{owner}/name"), json!("n2"), "metadata.ownerReferences"),
+            (&format!("{owner}/uid"), json!(""), "metadata.ownerReferences"),
+            (&format!("{owner}/controller"), json!(false), "metadata.ownerReferences"),
+            ("/metadata/ownerReferences", json!([]), "metadata.ownerReferences"),
+        ] {
+            let mut forged = mirror();
+            *forged.pointer_mut(pointer).expect("a field") = value;
+            let refusal = claim_of(&read(forged)).expect("a mirror pod").expect_err(pointer);
+            assert_eq!(refusal.field, field, "{pointer}");
+        }
+        let mut plain = mirror();
+        plain["metadata"]["annotations"] = json!({"kubernetes.io/config.hash": "s"});
+        assert!(claim_of(&read(plain)).is_none());
+    }
+
+    #[test]
+    fn a_pod_has_ended_when_all_its_containers_have() {
+        let mut pod = mirror();
+        pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0}});
+        assert!(claim_of(&read(pod.clone())).expect("a mirror pod").expect("a good claim").ended);
+        pod["status"]["containerStatuses"] = json!([]);
+        assert!(!claim_of(&read(pod)).expect("a mirror pod").expect("a good claim").ended);
+    }
+}

@@ -1,0 +1,152 @@
+//! The claims of all mirror pods, and what is left of those whose mirror pod is gone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use pod_index::{FullName, PodUid};
+
+use super::StaticPodClaim;
+use crate::sources::Problem;
+
+/// A mirror pod with a claim of the right form.
+#[derive(Debug)]
+pub(in crate::sources) struct Claimed<P> {
+    pub(in crate::sources) claim: StaticPodClaim,
+    pub(in crate::sources) name: FullName,
+    /// The static pod, derived from the mirror pod.
+    pub(in crate::sources) pod: Arc<P>,
+}
+
+/// A derived pod whose mirror pod is gone.
+#[derive(Debug)]
+pub(in crate::sources) struct Unconfirmed<P> {
+    pub(in crate::sources) name: FullName,
+    pub(in crate::sources) node: String,
+    pub(in crate::sources) pod: Arc<P>,
+    pub(in crate::sources) until: Instant,
+}
+
+/// What all mirror pods of the API server say about static pods.
+#[derive(Debug)]
+pub(in crate::sources) struct Claims<P> {
+    by_mirror: HashMap<PodUid, Claimed<P>>,
+    /// Static pod and mirror pod.
+    by_uid: BTreeSet<(PodUid, PodUid)>,
+    unconfirmed: HashMap<PodUid, Unconfirmed<P>>,
+    unconfirmed_names: HashMap<FullName, PodUid>,
+    /// By mirror pod.
+    refused: BTreeMap<PodUid, Problem>,
+}
+
+// By hand, as a derive would ask for `P: Default`.
+impl<P> Default for Claims<P> {
+    fn default() -> Self {
+        Self {
+            by_mirror: HashMap::new(),
+            by_uid: BTreeSet::new(),
+            unconfirmed: HashMap::new(),
+            unconfirmed_names: HashMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+}
+
+impl<P> Claims<P> {
+    pub(in crate::sources) fn is_empty(&self) -> bool {
+        self.by_mirror.is_empty() && self.unconfirmed.is_empty()
+    }
+
+    pub(in crate::sources) fn insert(&mut self, mirror: PodUid, claimed: Claimed<P>) {
+        self.by_uid.insert((claimed.claim.uid.clone(), mirror.clone()));
+        self.by_mirror.insert(mirror, claimed);
+    }
+
+    pub(in crate::sources) fn remove(&mut self, mirror: &PodUid) -> Option<Claimed<P>> {
+        let claimed = self.by_mirror.remove(mirror)?;
+        self.by_uid.remove(&(claimed.claim.uid.clone(), mirror.clone()));
+        Some(claimed)
+    }
+
+    pub(in crate::sources) fn of_mirror(&self, mirror: &PodUid) -> Option<&Claimed<P>> {
+        self.by_mirror.get(mirror)
+    }
+
+    /// Every mirror pod that claims to be the one of `uid`, with the claim that counts first: the oldest.
+    pub(in crate::sources) fn on(&self, uid: &PodUid) -> Vec<(&PodUid, &Claimed<P>)> {
+        let from = (uid.clone(), PodUid::from(""));
+        let claims = self.by_uid.range(from..).take_while(|(claimed, _)| claimed == uid);
+        let mut claims: Vec<_> =
+            claims.filter_map(|(_, mirror)| Some((mirror, self.by_mirror.get(mirror)?))).collect();
+        claims.sort_by(|a, b| (a.1.claim.created, a.0).cmp(&(b.1.claim.created, b.0)));
+        claims
+    }
+
+    /// The names of all static pods that are claimed or unconfirmed, ordered.
+    pub(in crate::sources) fn names(&self) -> BTreeSet<FullName> {
+        let claimed = self.by_mirror.values().map(|claimed| &claimed.name);
+        claimed.chain(self.unconfirmed_names.keys()).cloned().collect()
+    }
+
+    /// Keeps a pod whose mirror pod is gone.
+    pub(in crate::sources) fn outlive(&mut self, uid: PodUid, pod: Unconfirmed<P>) {
+        if let Some(older) = self.unconfirmed_names.insert(pod.name.clone(), uid.clone()) {
+            self.unconfirmed.remove(&older);
+        }
+        let name = pod.name.clone();
+        if let Some(older) = self.unconfirmed.insert(uid, pod)
+            && older.name != name
+        {
+            self.unconfirmed_names.remove(&older.name);
+        }
+    }
+
+    pub(in crate::sources) fn unconfirmed(&self, uid: &PodUid) -> Option<&Unconfirmed<P>> {
+        self.unconfirmed.get(uid)
+    }
+
+    pub(in crate::sources) fn unconfirmed_named(&self, name: &FullName) -> Option<&PodUid> {
+        self.unconfirmed_names.get(name)
+    }
+
+    /// Forgets the unconfirmed pod of this name: another mirror pod stands for it.
+    pub(in crate::sources) fn confirm(&mut self, name: &FullName) -> Option<PodUid> {
+        let uid = self.unconfirmed_names.remove(name)?;
+        self.unconfirmed.remove(&uid);
+        Some(uid)
+    }
+
+    /// Forgets the unconfirmed pods for which this holds, and says which.
+    pub(in crate::sources) fn forget(
+        &mut self,
+        mut which: impl FnMut(&Unconfirmed<P>) -> bool,
+    ) -> Vec<(FullName, PodUid)> {
+        let gone = self.unconfirmed.extract_if(|_, pod| which(pod));
+        let mut gone: Vec<_> = gone.map(|(uid, pod)| (pod.name, uid)).collect();
+        gone.sort_unstable();
+        for (name, _) in &gone {
+            self.unconfirmed_names.remove(name);
+        }
+        gone
+    }
+
+    pub(in crate::sources) fn next_deadline(&self) -> Option<Instant> {
+        self.unconfirmed.values().map(|pod| pod.until).min()
+    }
+
+    /// Remembers why a claim does not count, or that nothing is wrong with it. Says whether that is new.
+    pub(in crate::sources) fn judge(&mut self, mirror: &PodUid, problem: Option<Problem>) -> bool {
+        match problem {
+            Some(problem) if self.refused.get(mirror) == Some(&problem) => false,
+            Some(problem) => {
+                self.refused.insert(mirror.clone(), problem);
+                true
+            }
+            None => self.refused.remove(mirror).is_some(),
+        }
+    }
+
+    pub(in crate::sources) fn refused(&self) -> impl Iterator<Item = &Problem> {
+        self.refused.values()
+    }
+}

@@ -1,0 +1,76 @@
+//! Static pods as their mirror pods describe them: for an agent that follows the API server beside a kubelet.
+//!
+//! A kubelet publishes each static pod as a mirror pod at the API server. The mirror has a UID of its own. Its annotations
+//! `config.hash` and `config.mirror` hold the UID under which the node knows the static pod: the UID in cgroups and log paths.
+//! So the static pod can be derived from its mirror.
+//!
+//! This module knows what a mirror pod says. It must not know the other sources; the [`Merge`](super::Merge) does.
+//!
+//! # A claim, not a proof
+//! Whoever may create pods can write these annotations. A mirror pod counts only if
+//! * its `config.hash` equals its `config.mirror`, and is not empty,
+//! * its spec names a node,
+//! * its controller is that Node.
+//!
+//! What is derived never displaces a UID that is known otherwise. Whoever may create pods with owner references can still
+//! invent a static pod with a UID of its own. Where that matters, ask the kubelet (the module `kubelet`).
+
+mod claim;
+mod claims;
+
+pub use claim::{Refusal, StaticPodClaim};
+pub(super) use claim::{claim_of, derived, set_uid};
+pub(super) use claims::{Claimed, Claims, Unconfirmed};
+
+use pod_index::PodMeta;
+
+use super::NodeName;
+
+/// How long a derived pod outlives its mirror pod. The kubelet creates a new mirror within seconds.
+pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Marks a derived pod whose mirror pod is gone, for at most [`UNCONFIRMED_FOR`].
+pub const UNCONFIRMED_ANNOTATION: &str = "pod-index/unconfirmed";
+
+/// Whether the pod was derived from a mirror pod that is gone. True of any pod with [`UNCONFIRMED_ANNOTATION`].
+#[must_use]
+pub fn is_unconfirmed<P: PodMeta + ?Sized>(pod: &P) -> bool {
+    pod.annotation(UNCONFIRMED_ANNOTATION).is_some()
+}
+
+/// Which static pods a [`Merge`](super::Merge) derives from mirror pods.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Derive {
+    /// None.
+    #[default]
+    Never,
+    /// Those of all nodes. `own` is the node whose kubelet the source [`Kubelet`](super::Source::Kubelet) asks.
+    AllNodes {
+        /// The node that the agent runs on.
+        own: NodeName,
+    },
+    /// Those of all nodes but this one. For whoever manages this node's mirror pods: there, a mirror pod without a
+    /// manifest is an orphan.
+    OtherNodes {
+        /// The node that the agent runs on.
+        own: NodeName,
+    },
+}
+
+impl Derive {
+    pub(super) fn includes(&self, node: &str) -> bool {
+        match self {
+            Self::Never => false,
+            Self::AllNodes { .. } => true,
+            Self::OtherNodes { own } => own.as_str() != node,
+        }
+    }
+
+    pub(super) fn own(&self) -> Option<&str> {
+        match self {
+            Self::Never => None,
+            Self::AllNodes { own } | Self::OtherNodes { own } => Some(own.as_str()),
+        }
+    }
+}

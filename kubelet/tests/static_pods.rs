@@ -1,0 +1,512 @@
+//! One pod from several sources: static pods derived from mirror pods, who is believed in what, and that the order in which
+//! the sources speak does not matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{PodMeta, PodUid};
+use pod_index_kubelet::sources::static_pods::{Derive, UNCONFIRMED_FOR, is_unconfirmed};
+use pod_index_kubelet::sources::{Merge, Merged, NodeName, ProblemKind, Source, SourceUpdate};
+use serde_json::json;
+
+fn read(value: serde_json::Value) -> Pod {
+    serde_json::from_value(value).expect("a pod")
+}
+
+fn status(phase: &str) -> serde_json::Value {
+    let container = json!({"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}});
+    json!({"phase": phase, "containerStatuses": [container]})
+}
+
+/// A mirror pod as a kubelet creates it.
+fn mirror(uid: &str, name: &str, of: &str, node: &str) -> Pod {
+    read(json!({
+        "metadata": {
+            "uid": uid, "name": name, "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:05Z",
+            "annotations": {
+                "kubernetes.io/config.hash": of, "kubernetes.io/config.mirror": of,
+                "kubernetes.io/config.seen": "seen", "kubernetes.io/config.source": "file",
+            },
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": "node", "controller": true}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "mirror"}]},
+        "status": status("Running"),
+    }))
+}
+
+/// A static pod, from a manifest or as the kubelet lists it.
+fn static_pod(uid: &str, name: &str, image: &str, phase: &str) -> Pod {
+    read(json!({
+        "metadata": {"uid": uid, "name": name, "namespace": "ns", "annotations": {
+            "kubernetes.io/config.hash": uid, "kubernetes.io/config.seen": "seen", "kubernetes.io/config.source": "file",
+        }},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": image}]},
+        "status": status(phase),
+    }))
+}
+
+/// A pod of the API server, from there or as the kubelet lists it.
+fn api_pod(uid: &str, name: &str, phase: &str, version: u64) -> Pod {
+    read(json!({
+        "metadata": {"uid": uid, "name": name, "namespace": "ns", "resourceVersion": version.to_string(),
+            "annotations": {"kubernetes.io/config.source": "api", "kubernetes.io/config.seen": "seen"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "api"}]},
+        "status": status(phase),
+    }))
+}
+
+fn set(pods: impl IntoIterator<Item = Pod>) -> SourceUpdate<Pod> {
+    SourceUpdate::Set(pods.into_iter().map(Arc::new).collect())
+}
+
+fn upsert(pods: impl IntoIterator<Item = Pod>) -> SourceUpdate<Pod> {
+    SourceUpdate::Upsert(pods.into_iter().map(Arc::new).collect())
+}
+
+fn remove(uid: &str) -> SourceUpdate<Pod> {
+    SourceUpdate::Remove(vec![PodUid::from(uid)])
+}
+
+/// A merge on node `n1`, and the pods that it says are to be there.
+struct Merging {
+    merge: Merge<Pod>,
+    pods: BTreeMap<String, Arc<Pod>>,
+}
+
+impl Merging {
+    fn new(sources: impl IntoIterator<Item = Source>) -> Self {
+        let own = NodeName::new("n1");
+        let merge = Merge::new(sources).derive_static_pods(Derive::AllNodes { own });
+        Self { merge, pods: BTreeMap::new() }
+    }
+
+    fn say(&mut self, source: Source, update: SourceUpdate<Pod>) -> String {
+        let merged = self.merge.update(source, update);
+        self.take(merged)
+    }
+
+    /// `-` for removed, `+` for added, `~` for changed.
+    fn take(&mut self, merged: Merged<Pod>) -> String {
+        let mut told = Vec::new();
+        for pod in &merged.removed {
+            assert!(self.pods.remove(pod.uid()).is_some(), "{} was not there", pod.uid());
+            told.push(format!("-{}", pod.uid()));
+        }
+        for pod in &merged.added {
+            assert!(self.pods.insert(pod.uid().to_owned(), Arc::clone(pod)).is_none(), "{} twice", pod.uid());
+            told.push(format!("+{}", pod.uid()));
+        }
+        for pod in merged.updated.iter().chain(&merged.deleted).chain(&merged.reconciled) {
+            assert!(
+                self.pods.insert(pod.uid().to_owned(), Arc::clone(pod)).is_some(),
+                "{} is new",
+                pod.uid()
+            );
+            told.push(format!("~{}", pod.uid()));
+        }
+        told.join(" ")
+    }
+
+    fn uids(&self) -> Vec<&str> {
+        self.pods.keys().map(String::as_str).collect()
+    }
+
+    fn image(&self, uid: &str) -> &str {
+        let spec = self.pods[uid].spec.as_ref().expect("a spec");
+        spec.containers[0].image.as_deref().expect("an image")
+    }
+
+    fn phase(&self, uid: &str) -> &str {
+        self.pods[uid].status.as_ref().and_then(|status| status.phase.as_deref()).expect("a phase")
+    }
+
+    fn refused(&self) -> Vec<String> {
+        let all = self.merge.refused_claims();
+        all.inspect(|problem| assert_eq!(problem.kind(), ProblemKind::Claim))
+            .map(ToString::to_string)
+            .collect()
+    }
+}
+
+#[test]
+fn a_mirror_pod_and_its_static_pod_enter_and_leave_together() {
+    let mut merging = Merging::new([Source::Api]);
+    assert_eq!(
+        merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("m2", "q", "s2", "n2")])),
+        "+m +m2 +s +s2"
+    );
+    let static_pod = Arc::clone(&merging.pods["s"]);
+    assert_eq!(static_pod.annotation("kubernetes.io/config.source"), Some("file"));
+    assert_eq!(static_pod.annotation("kubernetes.io/config.seen"), Some("seen"));
+    assert_eq!(static_pod.annotation("kubernetes.io/config.mirror"), None);
+    assert_eq!((static_pod.metadata.owner_references.as_ref(), merging.image("s")), (None, "mirror"));
+    assert_eq!(merging.pods["m"].annotation("kubernetes.io/config.source"), Some("api"));
+
+    let mut changed = mirror("m", "p", "s", "n1");
+    changed.status = Some(serde_json::from_value(status("Failed")).expect("a status"));
+    assert_eq!(merging.say(Source::Api, upsert([changed.clone()])), "~m ~s");
+    assert_eq!(merging.say(Source::Api, upsert([changed])), "");
+
+    // The manifest was edited: another UID.
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m3", "p", "t", "n1")])), "-m -s +m3 +t");
+    // The kubelet says that the containers have ended, and deletes the mirror.
+    let mut ended = mirror("m3", "p", "t", "n1");
+    ended.status = Some(
+        serde_json::from_value(json!({"containerStatuses": [
+            {"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": 0}}},
+        ]}))
+        .expect("a status"),
+    );
+    merging.say(Source::Api, upsert([ended]));
+    assert_eq!(merging.say(Source::Api, remove("m3")), "-m3 -t");
+    assert_eq!(merging.uids(), ["m2", "s2"]);
+}
+
+#[test]
+fn a_static_pod_outlives_its_mirror_pod_for_a_minute() {
+    let mut merging = Merging::new([Source::Api]);
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    assert_eq!(merging.merge.next_deadline(), None);
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
+    assert!(is_unconfirmed(&*merging.pods["s"]));
+    let before = Instant::now();
+    let deadline = merging.merge.next_deadline().expect("a deadline");
+    assert!(
+        deadline <= before + UNCONFIRMED_FOR && deadline > before + UNCONFIRMED_FOR - Duration::from_secs(30)
+    );
+
+    // A new mirror pod confirms it.
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m2", "p", "s", "n1")])), "+m2 ~s");
+    assert!(!is_unconfirmed(&*merging.pods["s"]));
+    assert_eq!(merging.merge.next_deadline(), None);
+
+    merging.say(Source::Api, remove("m2"));
+    let deadline = merging.merge.next_deadline().expect("a deadline");
+    let early = merging.merge.expire(deadline - Duration::from_millis(1));
+    assert_eq!(merging.take(early), "");
+    let late = merging.merge.expire(deadline);
+    assert_eq!(merging.take(late), "-s");
+
+    // Another static pod of that name takes its place at once.
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    merging.say(Source::Api, remove("m"));
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "t", "n1")])), "-s +m +t");
+}
+
+#[test]
+fn the_kubelet_ends_the_doubt_about_its_own_pods() {
+    let mut merging = Merging::new([Source::Api, Source::Kubelet]);
+    merging.say(Source::Kubelet, set([]));
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("o", "q", "t", "n2")]));
+    merging.say(Source::Api, set([]));
+    assert_eq!(merging.uids(), ["s", "t"]);
+    merging.say(Source::Kubelet, set([static_pod("x", "x", "kubelet", "Running")]));
+    assert_eq!(merging.uids(), ["t", "x"], "the pod of the other node is not the kubelet's");
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m -s");
+}
+
+#[test]
+fn nothing_is_derived_for_the_own_node_while_its_mirror_pods_are_managed() {
+    let own = NodeName::new("n1");
+    let merge = Merge::new([Source::Api]).derive_static_pods(Derive::OtherNodes { own });
+    let mut merging = Merging { merge, pods: BTreeMap::new() };
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("o", "q", "t", "n2")]));
+    assert_eq!(merging.uids(), ["m", "o", "t"]);
+    for _ in 0..2 {
+        let merged = merging.merge.manage_own_mirror_pods(false);
+        assert_eq!(merging.take(merged), "+s");
+        let merged = merging.merge.manage_own_mirror_pods(true);
+        assert_eq!(merging.take(merged), "-s");
+    }
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m");
+    let mut never = Merging { merge: Merge::new([Source::Api]), pods: BTreeMap::new() };
+    assert_eq!(never.say(Source::Api, set([mirror("m", "p", "s", "n1")])), "+m");
+}
+
+#[test]
+fn a_claim_never_displaces_a_uid_that_is_known_otherwise() {
+    for (source, known) in [
+        (Source::Api, api_pod("u", "known", "Running", 1)),
+        (Source::Api, mirror("u", "known", "x", "n1")),
+        (Source::Kubelet, static_pod("u", "known", "known", "Running")),
+        (Source::File, static_pod("u", "known", "known", "Running")),
+        (Source::Http, static_pod("u", "known", "known", "Running")),
+    ] {
+        for known_first in [true, false] {
+            let mut merging = Merging::new([Source::Api, source]);
+            let forged = mirror("f", "forged", "u", "n1");
+            merging.say(source, set([]));
+            merging.say(Source::Api, set([]));
+            if known_first {
+                merging.say(
+                    source,
+                    if source == Source::Api { upsert([known.clone()]) } else { set([known.clone()]) },
+                );
+                merging.say(Source::Api, upsert([forged]));
+            } else {
+                merging.say(Source::Api, upsert([forged]));
+                merging.say(
+                    source,
+                    if source == Source::Api { upsert([known.clone()]) } else { set([known.clone()]) },
+                );
+            }
+            assert_eq!(merging.pods["u"].name(), "known", "{source}, known first: {known_first}");
+            let refused = merging.refused();
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            assert!(
+                refused[0].contains("mirror pod ns/forged") && refused[0].contains("with that UID"),
+                "{refused:?}"
+            );
+            merging.say(Source::Api, remove("f"));
+            assert_eq!(merging.refused(), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn of_two_mirror_pods_with_one_claim_the_older_one_counts() {
+    let aged = |uid: &str, name: &str, second: u32| {
+        let mut pod = mirror(uid, name, "s", "n1");
+        let time = format!("2026-01-01T00:00:{second:02}Z").parse().expect("a time");
+        pod.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+        pod
+    };
+    for pods in
+        [[aged("m2", "true", 1), aged("m1", "forged", 2)], [aged("m1", "forged", 2), aged("m2", "true", 1)]]
+    {
+        let mut merging = Merging::new([Source::Api]);
+        for pod in pods {
+            merging.say(Source::Api, upsert([pod]));
+        }
+        assert_eq!(merging.pods["s"].name(), "true");
+        assert!(merging.refused()[0].contains("ns/forged"), "{:?}", merging.refused());
+    }
+}
+
+#[test]
+fn a_mirror_pod_that_no_kubelet_makes_is_refused_with_its_field() {
+    let mut merging = Merging::new([Source::Api]);
+    let mut forged = mirror("m", "p", "s", "n1");
+    forged.metadata.owner_references = None;
+    assert_eq!(merging.say(Source::Api, upsert([forged])), "+m");
+    assert!(merging.refused()[0].starts_with("api: metadata.ownerReferences: "), "{:?}", merging.refused());
+    // The API server lets an owner be added.
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "s", "n1")])), "+s");
+    assert_eq!(merging.refused(), [""; 0]);
+}
+
+#[test]
+fn each_source_is_believed_in_what_it_knows_best() {
+    let mut merging = Merging::new(Source::ALL);
+    merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")]));
+    merging.say(Source::Http, set([]));
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), api_pod("a", "a", "Pending", 3)]));
+    merging.say(Source::Kubelet, set([]));
+    assert_eq!(merging.uids(), ["a", "m", "s"]);
+    assert_eq!((merging.image("s"), merging.phase("s")), ("manifest", "Running"));
+    assert_eq!(merging.pods["s"].annotation("kubernetes.io/config.hash"), Some("s"));
+
+    let of_kubelet = || [static_pod("s", "p", "kubelet", "Succeeded"), api_pod("a", "a", "Running", 4)];
+    assert_eq!(merging.say(Source::Kubelet, set(of_kubelet())), "~s ~a");
+    assert_eq!((merging.image("s"), merging.phase("s")), ("kubelet", "Succeeded"));
+    assert_eq!((merging.image("a"), merging.phase("a")), ("api", "Running"));
+    assert_eq!(merging.say(Source::Kubelet, set(of_kubelet())), "");
+
+    // The API server's watch is ahead of the kubelet's.
+    merging.say(Source::Api, upsert([api_pod("a", "a", "Failed", 5)]));
+    assert_eq!(merging.phase("a"), "Failed");
+
+    // It leaves when no source has it.
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m");
+    assert_eq!(merging.say(Source::File, set([])), "");
+    assert_eq!(merging.say(Source::Kubelet, set([])), "-s");
+    assert_eq!(merging.say(Source::Api, remove("a")), "-a");
+}
+
+#[test]
+fn a_manifest_takes_the_uid_that_the_kubelet_gave_its_pod() {
+    let mut merging = Merging::new([Source::File, Source::Kubelet]);
+    merging.say(Source::Kubelet, set([]));
+    assert_eq!(merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")])), "+f");
+    let of_kubelet = static_pod("s", "p", "kubelet", "Running");
+    assert_eq!(merging.say(Source::Kubelet, set([of_kubelet])), "-f +s");
+    // An API pod of that name is another pod.
+    assert_eq!(merging.say(Source::Kubelet, set([api_pod("a", "p", "Running", 1)])), "-s +a +f");
+}
+
+/// A small generator of numbers: repeatable, and enough to stir with.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[usize::try_from(self.roll(of.len() as u64)).expect("a small number")]
+    }
+
+    fn pod_of(&mut self, source: Source) -> Pod {
+        let name = self.pick(&["p", "q", "r"]);
+        let phase = self.pick(&["Running", "Failed"]);
+        let image = self.pick(&["one", "two"]);
+        match (source, self.roll(3)) {
+            // One version is one state, as in an API server.
+            (Source::Api, 0) => {
+                let version = self.roll(4);
+                api_pod(self.pick(&["a", "b", "s"]), name, &version.to_string(), version)
+            }
+            (Source::Api, _) => {
+                let (uid, of) = (self.pick(&["m", "n", "o", "s"]), self.pick(&["s", "t", "a", "m"]));
+                let mut pod = mirror(uid, name, of, self.pick(&["n1", "n2"]));
+                let time = format!("2026-01-01T00:00:0{}Z", self.roll(2)).parse().expect("a time");
+                pod.metadata.creation_timestamp =
+                    Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+                if self.roll(6) == 0 {
+                    pod.metadata.owner_references = None;
+                }
+                pod
+            }
+            (Source::Kubelet, 0) => {
+                let version = self.roll(4);
+                api_pod(self.pick(&["a", "b"]), name, &version.to_string(), version)
+            }
+            (Source::Kubelet, _) => static_pod(self.pick(&["s", "t", "u"]), name, image, phase),
+            _ => static_pod(self.pick(&["f", "g", "s"]), name, image, "Pending"),
+        }
+    }
+}
+
+/// What each source said last.
+type Said = BTreeMap<Source, Vec<Pod>>;
+
+/// The UIDs that are to be there, by the words of the documents alone.
+fn wanted(said: &Said) -> BTreeSet<String> {
+    let of = |source| said.get(&source).into_iter().flatten();
+    let is_mirror = |pod: &&Pod| pod.annotation("kubernetes.io/config.mirror").is_some();
+    let is_static = |pod: &&Pod| pod.annotation("kubernetes.io/config.source") == Some("file");
+    let uid = |pod: &Pod| pod.uid().to_owned();
+    let kubelets_static =
+        |name: &str| of(Source::Kubelet).filter(|pod| pod.name() == name).filter(is_static).map(uid).min();
+    // Which mirror pod stands for which UID.
+    let mut claims: BTreeMap<String, &Pod> = BTreeMap::new();
+    let mut mirrors: Vec<_> =
+        of(Source::Api).filter(is_mirror).filter(|pod| pod.metadata.owner_references.is_some()).collect();
+    mirrors.sort_by_key(|pod| (pod.metadata.creation_timestamp.as_ref().map(|time| time.0), uid(pod)));
+    for pod in mirrors {
+        let claimed = pod.annotation("kubernetes.io/config.mirror").expect("a mirror pod").to_owned();
+        let others = [Source::Kubelet, Source::File, Source::Http].into_iter().flat_map(of);
+        let is_known_otherwise = of(Source::Api).any(|other| other.uid() == claimed)
+            || others.into_iter().any(|other| other.uid() == claimed && other.name() != pod.name());
+        let is_overruled = kubelets_static(pod.name()).is_some_and(|known| known != claimed);
+        if pod.uid() != claimed && !is_known_otherwise && !is_overruled {
+            claims.entry(claimed).or_insert(pod);
+        }
+    }
+    let alias = |pod: &Pod| {
+        let claimed =
+            claims.iter().find(|(_, mirror)| mirror.name() == pod.name()).map(|(uid, _)| uid.clone());
+        kubelets_static(pod.name()).or(claimed).unwrap_or_else(|| uid(pod))
+    };
+    let manifests = of(Source::File).chain(of(Source::Http)).map(alias);
+    of(Source::Api)
+        .chain(of(Source::Kubelet))
+        .map(uid)
+        .chain(manifests)
+        .chain(claims.keys().cloned())
+        .collect()
+}
+
+fn spelled(said: &Said) -> String {
+    let pod = |pod: &Pod| {
+        let of = pod
+            .annotation("kubernetes.io/config.mirror")
+            .map(|of| format!(" mirror of {of}"))
+            .unwrap_or_default();
+        format!("  {} {}{of} {:?}", pod.uid(), pod.name(), pod.metadata.creation_timestamp)
+    };
+    let source = |(source, pods): (&Source, &Vec<Pod>)| {
+        format!("{source}:\n{}", pods.iter().map(pod).collect::<Vec<_>>().join("\n"))
+    };
+    said.iter().map(source).collect::<Vec<_>>().join("\n")
+}
+
+/// The pods without the time at which this process saw them.
+fn timeless(merging: &Merging) -> BTreeMap<String, Pod> {
+    let strip = |pod: &Arc<Pod>| {
+        let mut pod = Pod::clone(pod);
+        pod.metadata.annotations.get_or_insert_default().remove("kubernetes.io/config.seen");
+        // Not counted as a change, so an old one may stay.
+        pod.metadata.resource_version = None;
+        pod.metadata.creation_timestamp = None;
+        pod.metadata.owner_references = None;
+        pod
+    };
+    merging.pods.iter().map(|(uid, pod)| (uid.clone(), strip(pod))).collect()
+}
+
+#[test]
+fn the_pods_are_a_function_of_what_each_source_said_last() {
+    let mut most = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let mut merging = Merging::new(Source::ALL);
+        let mut said = Said::new();
+        for step in 0..50 {
+            let source = Source::ALL[usize::try_from(dice.roll(4)).expect("a small number")];
+            let pods = said.entry(source).or_default();
+            if source == Source::Api && step > 0 && dice.roll(2) == 0 {
+                if dice.roll(2) == 0 {
+                    let pod = dice.pod_of(source);
+                    pods.retain(|other| other.name() != pod.name() && other.uid() != pod.uid());
+                    pods.push(pod.clone());
+                    merging.say(source, upsert([pod]));
+                } else if !pods.is_empty() {
+                    let gone =
+                        pods.remove(usize::try_from(dice.roll(pods.len() as u64)).expect("a small number"));
+                    merging.say(source, remove(gone.uid()));
+                }
+            } else {
+                pods.clear();
+                for _ in 0..dice.roll(5) {
+                    let pod = dice.pod_of(source);
+                    let is_free = |other: &Pod| {
+                        other.uid() != pod.uid() && (source == Source::Kubelet || other.name() != pod.name())
+                    };
+                    if pods.iter().all(is_free) {
+                        pods.push(pod);
+                    }
+                }
+                merging.say(source, set(pods.clone()));
+            }
+            if !merging.merge.all_sources_seen() {
+                continue;
+            }
+            // Without the minute in which a derived pod is unconfirmed.
+            let expired = merging.merge.expire(Instant::now() + 2 * UNCONFIRMED_FOR);
+            merging.take(expired);
+            let context = format!("seed {seed}, step {step}:\n{}", spelled(&said));
+            let uids: BTreeSet<_> = merging.pods.keys().cloned().collect();
+            assert_eq!(uids, wanted(&said), "{context}");
+            most = most.max(uids.len());
+
+            let mut fresh = Merging::new(Source::ALL);
+            let mut order = Source::ALL.to_vec();
+            while !order.is_empty() {
+                let source =
+                    order.remove(usize::try_from(dice.roll(order.len() as u64)).expect("a small number"));
+                let pods = said.get(&source).cloned().unwrap_or_default();
+                fresh.say(source, set(pods));
+            }
+            let mut refused = [merging.refused(), fresh.refused()];
+            refused.iter_mut().for_each(|refused| refused.sort());
+            assert_eq!(refused[0], refused[1], "{context}");
+            assert_eq!(timeless(&merging), timeless(&fresh), "{context}");
+        }
+    }
+    assert!(most > 8, "the histories are too small: {most}");
+}
