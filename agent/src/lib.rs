@@ -33,6 +33,7 @@ mod duration;
 mod events;
 mod exit;
 mod format;
+mod headers;
 mod log;
 mod metrics;
 mod mirrors;

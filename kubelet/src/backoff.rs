@@ -1,4 +1,4 @@
-//! How long to wait after a failure: for everything that talks to an API server.
+//! How long to wait after a failure.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// After so long without a failure, the next one counts as the first, as in client-go's reflector, if nothing else is said.
 const FORGET: Duration = Duration::from_secs(120);
 
-/// A hundred years.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// A hundred years: longer than anybody waits, and short enough to be added to any moment.
+pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Waits that double from the least to the most, each shortened at random by up to a third.
 #[derive(Clone, Debug)]
@@ -45,10 +45,15 @@ impl Backoff {
     }
 }
 
-/// A random number from 2/3 to 1. The keys of a hash map need no dependency, and are random enough to spread agents.
+/// A random number from 2/3 to 1.
 pub(crate) fn jitter() -> f64 {
+    (2.0 + random()) / 3.0
+}
+
+/// A random number from 0 to 1. The keys of a hash map need no dependency, and are random enough to spread agents.
+pub(crate) fn random() -> f64 {
     let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
-    (2.0 + f64::from(random) / f64::from(u32::MAX)) / 3.0
+    f64::from(random) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@
 
 #[cfg(feature = "api-server")]
 pub mod api_client;
-#[cfg(feature = "api-server")]
 #[doc(hidden)]
 pub mod backoff;
 pub mod checkpoint;

@@ -6,6 +6,7 @@
 use axum::http::{HeaderMap, header};
 
 use super::status::Refusal;
+use crate::headers::{Element, elements};
 
 /// What is asked for decides which forms there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +29,11 @@ pub(super) enum Asked {
 
 /// The first form that the client takes and that there is.
 pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusal> {
-    let values: Vec<_> =
-        headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok()).collect();
-    if values.iter().all(|value| value.trim().is_empty()) {
+    let ranges = || elements(headers, header::ACCEPT);
+    if ranges().all(|range| range.value.is_empty()) {
         return Ok(Asked::Object);
     }
-    let mut clauses: Vec<_> =
-        values.iter().flat_map(|value| value.split(',')).filter_map(Clause::read).collect();
+    let mut clauses: Vec<_> = ranges().filter_map(Clause::read).collect();
     // A stable sort keeps the order of the header.
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(b.specificity.cmp(&a.specificity)));
     clauses.iter().find_map(|clause| clause.form(verb)).ok_or_else(Refusal::not_acceptable)
@@ -44,37 +43,31 @@ pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusa
 struct Clause<'a> {
     quality: f32,
     specificity: u8,
-    parameters: Vec<(&'a str, &'a str)>,
+    range: Element<'a>,
 }
 
 impl<'a> Clause<'a> {
     /// `None` if it is for another media type than JSON.
-    fn read(clause: &'a str) -> Option<Self> {
-        let mut parts = clause.split(';').map(str::trim);
-        let media_type = parts.next()?.to_ascii_lowercase();
-        let specificity = match &*media_type {
+    fn read(range: Element<'a>) -> Option<Self> {
+        let specificity = match &*range.value.to_ascii_lowercase() {
             "application/json" => 2,
             "application/*" => 1,
             "*/*" => 0,
             _ => return None,
         };
-        let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
-        let quality = parameters.iter().find(|(name, _)| *name == "q").map_or("1", |(_, value)| value);
-        let quality = quality.parse().ok().filter(|quality: &f32| *quality > 0.0)?;
-        Some(Self { quality, specificity, parameters })
-    }
-
-    fn parameter(&self, name: &str) -> Option<&'a str> {
-        self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+        Some(Self { quality: range.quality()?, specificity, range })
     }
 
     fn form(&self, verb: Verb) -> Option<Asked> {
-        if self.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
+        if self.range.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
             return None;
         }
-        let kind = match self.parameter("as") {
+        let kind = match self.range.parameter("as") {
             None => return Some(Asked::Object),
-            Some(kind) if self.parameter("v") == Some("v1") && self.parameter("g") == Some("meta.k8s.io") => {
+            Some(kind)
+                if self.range.parameter("v") == Some("v1")
+                    && self.range.parameter("g") == Some("meta.k8s.io") =>
+            {
                 kind
             }
             Some(_) => return None,

@@ -7,18 +7,15 @@ use flate2::write::GzEncoder;
 use hyper::HeaderMap;
 use hyper::header::ACCEPT_ENCODING;
 
+use crate::headers::elements;
+
 /// How much is gathered before it is sent.
 const CHUNK: usize = 16 * 1024;
 
 /// Whether the client takes gzip.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|coding| {
-        let mut parameters = coding.split(';').map(str::trim);
-        let name = parameters.next().unwrap_or_default();
-        let weight = parameters.find_map(|parameter| parameter.strip_prefix("q=")).unwrap_or("1");
-        name.eq_ignore_ascii_case("gzip") && weight.parse().is_ok_and(|weight: f32| weight > 0.0)
-    })
+    elements(headers, ACCEPT_ENCODING)
+        .any(|coding| coding.value.eq_ignore_ascii_case("gzip") && coding.quality().is_some())
 }
 
 /// The same parts, squeezed. Little is held back: a few dozen kilobytes.

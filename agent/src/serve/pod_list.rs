@@ -13,6 +13,7 @@ use hyper::header::ACCEPT;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::api_types::{TABLE_COLUMNS, TableRow};
+use crate::headers::{Element, elements};
 
 /// How much is written before it is sent.
 const CHUNK: usize = 32 * 1024;
@@ -29,12 +30,14 @@ pub(super) enum Form {
 impl Form {
     /// What the client asks for: a table by the media type that `kubectl get` uses, everything else is whole.
     pub(super) fn asked(headers: &HeaderMap) -> Self {
-        let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
-        let is_table = |range: &str| {
-            let has = |wanted: &str| range.split(';').any(|part| part.trim().eq_ignore_ascii_case(wanted));
-            ["application/json", "as=Table", "v=v1", "g=meta.k8s.io"].into_iter().all(has)
+        let is_table = |range: Element<'_>| {
+            let has = |name, value| {
+                range.parameter(name).is_some_and(|given: &str| given.eq_ignore_ascii_case(value))
+            };
+            let is_json = range.value.eq_ignore_ascii_case("application/json");
+            is_json && has("as", "Table") && has("v", "v1") && has("g", "meta.k8s.io")
         };
-        if values.flat_map(|value| value.split(',')).any(is_table) { Self::Table } else { Self::Whole }
+        if elements(headers, ACCEPT).any(is_table) { Self::Table } else { Self::Whole }
     }
 
     fn head(self, generation: u64) -> String {

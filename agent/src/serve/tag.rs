@@ -6,6 +6,7 @@ use hyper::HeaderMap;
 use hyper::header::IF_NONE_MATCH;
 
 use super::pod_list::Form;
+use crate::headers::elements;
 
 /// Makes the tags of one run of the agent. Generations begin anew with each.
 #[derive(Clone, Debug)]
@@ -25,10 +26,9 @@ impl Tags {
 
 /// Whether the client says that it has what bears this tag.
 pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
-    let values = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
-    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-    let tag = opaque(tag);
-    values.flat_map(|value| value.split(',')).any(|known| known.trim() == "*" || opaque(known) == tag)
+    let tag = tag.trim_start_matches("W/");
+    elements(headers, IF_NONE_MATCH)
+        .any(|known| known.value == "*" || known.value.trim_start_matches("W/") == tag)
 }
 
 #[cfg(test)]

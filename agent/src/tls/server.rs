@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
-use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::pem::Pem;
 use pod_index_kubelet::https::provider;
@@ -77,18 +77,10 @@ impl TlsFiles {
     }
 }
 
-/// When a certificate ends, in seconds since 1970. At the end of time each one has, and whoever verifies it then says since
-/// when, before they ask who vouches for it.
+/// When a certificate ends, in seconds since 1970.
 fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
-    let certificate = ParsedCertificate::try_from(certificate).ok()?;
-    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
-    let nobody = RootCertStore::empty();
-    match verify_server_cert_signed_by_trust_anchor(&certificate, &nobody, &[], end_of_time, &[]) {
-        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
-            Some(not_after.as_secs())
-        }
-        _ => None,
-    }
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    u64::try_from(certificate.validity().not_after.timestamp()).ok()
 }
 
 /// TLS on the agent's port. What is presented is that of the files when they were last good.

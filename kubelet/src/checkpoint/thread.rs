@@ -10,10 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use super::disk::Disk;
 use super::error::CheckpointError;
 use super::keep::Keeper;
+use crate::backoff::{Backoff, FOREVER};
 use pod_index::Reader;
-
-/// Longer than anybody waits, and short enough to be added to any moment.
-const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 /// The waits before what failed is tried again: the first, and the longest.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
@@ -160,7 +158,7 @@ impl Checkpointing {
 
     /// Waits until it is so, the thread has ended, or the time is over.
     fn wait(&self, timeout: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let deadline = Instant::now() + timeout.min(FOR_EVER);
+        let deadline = Instant::now() + timeout.min(FOREVER);
         let mut state = self.shared.lock();
         while !(state.ended || is_so(&state)) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -225,7 +223,7 @@ impl Drop for Ends {
 
 fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
     let mut seen = None;
-    let mut wait = LEAST_WAIT;
+    let mut backoff = Backoff::new(LEAST_WAIT, MOST_WAIT);
     let mut retry_at = None;
     loop {
         // Before the snapshot is loaded: what was published before the end was asked for is in it.
@@ -237,10 +235,10 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
             let errors = keeper.pass(snapshot, retry);
             seen = Some(generation);
             if !keeper.has_failed() {
-                (wait, retry_at) = (LEAST_WAIT, None);
+                (backoff, retry_at) = (Backoff::new(LEAST_WAIT, MOST_WAIT), None);
             } else if retry || retry_at.is_none() {
-                retry_at = Some(Instant::now() + wait);
-                wait = (wait * 2).min(MOST_WAIT);
+                let now = Instant::now();
+                retry_at = Some(now + backoff.wait(now));
             }
             tell(shared, &keeper, generation, &errors);
             if !stop {

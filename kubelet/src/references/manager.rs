@@ -22,6 +22,7 @@ use super::places::Places;
 use super::registry::{Registration, Registry};
 use super::request::{Endpoint, Failure};
 use super::watched::{Watched, Watching};
+use crate::backoff::FOREVER;
 use arc_swap::ArcSwap;
 use im::OrdMap;
 use pod_index::{Change, PodUid};
@@ -37,9 +38,6 @@ pub type SecretManager = Manager<Secret>;
 /// Kubelet: `configmap.Manager` (`pkg/kubelet/configmap/configmap_manager.go`).
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = Manager<ConfigMap>;
-
-/// Longer than anybody waits, and short enough to be added to any moment.
-const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 /// The objects of one kind that registered pods name: from the first reference to the last, each is followed or kept, as
 /// the [`Strategy`] says. A handle; clone it freely. With the last one, all watches end.
@@ -182,7 +180,7 @@ impl<K: ReferencedKind> Manager<K> {
                 Err(failure) => Err(GetError::request(K::WORD, &key, failure.text())),
             };
         }
-        let until = time::Instant::now() + watching.options.first_sync.min(FOR_EVER);
+        let until = time::Instant::now() + watching.options.first_sync.min(FOREVER);
         loop {
             let entry = self.entry(namespace, name);
             let entry = entry.ok_or_else(|| GetError::not_registered(namespace, name))?;

@@ -1,6 +1,5 @@
 //! Follows one object: list, watch, and what to do when either fails.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use super::kind::{Object, ReferencedKind};
 use super::options::Options;
 use super::request::{Endpoint, Event, Failure};
 use super::slot::Slot;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, random};
 
 /// A watch that ended sooner than this was no watch. client-go's "very short watch".
 const SHORT: Duration = Duration::from_secs(1);
@@ -155,11 +154,9 @@ impl<K: ReferencedKind> Reflector<K> {
 
     /// For how long to watch: at random, so that the watches of a node do not all end at once.
     fn seconds(&self) -> u32 {
-        let random = || {
-            let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
-            200 + random % 90
-        };
-        self.watch_time.map_or_else(random, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1))
+        let usual = || Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
+        let time = self.watch_time.unwrap_or_else(usual);
+        u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1)
     }
 
     fn tell(&mut self, object: Option<K>) -> Next {
