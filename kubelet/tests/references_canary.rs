@@ -13,25 +13,9 @@ use std::time::Duration;
 use api_server::{ApiServer, DEADLINE, Verb};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::references::{GetErrorKind, Options, SecretManager, Strategy};
+use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
-
-const CANARY: &str = "canary-in-a-coal-mine";
-const IN_BASE64: &str = "Y2FuYXJ5LWluLWEtY29hbC1taW5l";
-
-/// Every spelling that a log line, a derive of `Debug` or an error of serde could give it.
-fn spellings() -> Vec<String> {
-    let bytes: Vec<_> = CANARY.bytes().map(|byte| byte.to_string()).collect();
-    let hex = CANARY.bytes().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    vec![CANARY.to_owned(), IN_BASE64.to_owned(), bytes.join(", "), bytes.join(","), hex]
-}
-
-fn tells(text: &str) -> bool {
-    spellings().iter().any(|spelling| text.contains(spelling))
-}
 
 /// All that is logged, whoever logs it.
 #[derive(Clone, Default)]
@@ -161,7 +145,7 @@ fn contains(log: &Log, text: &str) -> bool {
 }
 
 #[test]
-fn the_search_finds_a_canary_in_each_form() {
+fn what_derives_and_serde_make_of_a_secret_is_found() {
     let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(secret("good")).unwrap();
     for leak in
         [format!("{secret:?}"), serde_json::to_string(&secret).unwrap(), format!("{:?}", CANARY.as_bytes())]

@@ -31,8 +31,9 @@ type Never = Box<dyn std::error::Error + Send + Sync>;
 struct Server {
     counts: Arc<Mutex<Counts>>,
     changed: watch::Sender<()>,
-    /// The first watch keeps its thread, once it is open, until something comes here: it cannot be ended before.
+    /// The first watch keeps its thread, once its body is read, until something comes here: it cannot be ended before.
     stuck: Arc<Mutex<Option<Receiver<()>>>>,
+    is_stuck: watch::Sender<bool>,
 }
 
 struct Open(Server, String);
@@ -50,6 +51,7 @@ impl Server {
             counts: Arc::default(),
             changed: watch::Sender::new(()),
             stuck: Arc::new(Mutex::new(Some(stuck))),
+            is_stuck: watch::Sender::new(false),
         };
         (server, unstick)
     }
@@ -94,6 +96,7 @@ impl Server {
         Response::new(Either::Right(StreamBody::new(stream::unfold(open, async |open| {
             let stuck = open.0.stuck.lock().unwrap().take();
             if let Some(stuck) = stuck {
+                open.0.is_stuck.send_replace(true);
                 tokio::task::block_in_place(|| stuck.recv_timeout(PATIENCE)).unwrap();
             }
             std::future::pending::<()>().await;
@@ -120,7 +123,9 @@ async fn a_watch_begins_when_the_one_before_it_has_ended_and_not_before() {
     });
     let secrets = SecretManager::new(kube::Client::new(service, "ns"), Options::default());
     secrets.register_pod(&pod("u1", "a"));
-    server.until("a watch of a", |counts| counts.get("a").is_some_and(|(open, ..)| *open == 1)).await;
+    // Answered is not enough: until its body is read, it can be ended.
+    let mut is_stuck = server.is_stuck.subscribe();
+    tokio::time::timeout(PATIENCE, is_stuck.wait_for(|stuck| *stuck)).await.expect("a watch of a").unwrap();
     // It is told to end, and cannot yet. Again and again somebody names the object anew, and then nobody.
     for _ in 0..5 {
         secrets.unregister_pod("u1");

@@ -2,4 +2,5 @@
 #![allow(missing_docs, reason = "not published")]
 
 pub mod api_server;
+pub mod canary;
 pub mod proxy;

@@ -191,6 +191,8 @@ async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
 
     for life in 1..=lives {
         let mut agent = spawn();
+        let living = processes(&temporary);
+        assert_eq!(living.len(), 1, "life {life}: the agent itself is found, and nobody else: {living:?}");
         // Every fifth is told to leave before it has found its pods.
         if life % 5 != 0 {
             agent.until("/readyz", |answer| answer.code == 200);

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use crate::api::{kubeconfig, pod};
 use crate::api_server::{ApiServer, shipped};
 use crate::support::{Agent, Directory, run, stderr};
+use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 
-const CANARY: &str = "canary-in-a-coal-mine";
-const IN_BASE64: &str = "Y2FuYXJ5LWluLWEtY29hbC1taW5l";
 const FLAG: &str = "--config-map-and-secret-change-detection-strategy";
 
 fn secret(name: &str, data: &Value) -> Value {
@@ -43,7 +42,7 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
     // The unreadable one was met.
     agent.wait_for_log("cannot be decoded");
 
-    let mut told = agent.logged();
+    let mut told = Vec::new();
     for path in [
         "/references",
         "/pods",
@@ -58,7 +57,15 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
         told.push(agent.get(path).body);
     }
     told.extend(agent.logged());
-    let leak = told.iter().find(|text| text.contains(CANARY) || text.contains(IN_BASE64));
+    assert!(
+        told.iter().any(|line| line.contains("serving on http")),
+        "the log is searched from its first line"
+    );
+    assert!(
+        told.iter().any(|line| line.contains("cannot be decoded")),
+        "and with the line that was waited for"
+    );
+    let leak = told.iter().find(|text| tells(text));
     assert_eq!(leak, None);
 
     server.remove("pods", "default", "web");

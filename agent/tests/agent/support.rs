@@ -59,7 +59,24 @@ pub fn stderr(output: &Output) -> &str {
 pub struct Agent {
     child: Child,
     pub address: SocketAddr,
-    log: Mutex<mpsc::Receiver<String>>,
+    log: Mutex<Log>,
+}
+
+/// What the agent has logged.
+struct Log {
+    coming: mpsc::Receiver<String>,
+    /// Every line from the first, and whether somebody has waited for it.
+    lines: Vec<(String, bool)>,
+}
+
+impl Log {
+    /// The first line with `text` that nobody has waited for yet, from the first line that was logged on.
+    fn take(&mut self, text: &str) -> Option<String> {
+        self.lines.extend(self.coming.try_iter().map(|line| (line, false)));
+        let (line, taken) = self.lines.iter_mut().find(|(line, taken)| !taken && line.contains(text))?;
+        *taken = true;
+        Some(line.clone())
+    }
 }
 
 impl Agent {
@@ -78,7 +95,8 @@ impl Agent {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
         });
-        let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log: Mutex::new(log) };
+        let log = Mutex::new(Log { coming: log, lines: Vec::new() });
+        let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log };
         let line = agent.wait_for_log("serving on http");
         let address = line.split("://").nth(1).unwrap().split([' ', '"']).next().unwrap();
         agent.address = address.parse().unwrap();
@@ -93,26 +111,35 @@ impl Agent {
         agent
     }
 
-    /// Waits for a log line that contains `text`.
+    /// Waits for a log line that contains `text`, unless there is one already. Each line is returned once.
     pub fn wait_for_log(&self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
+        let mut log = self.log.lock().unwrap();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = self
-                .log
-                .lock()
-                .unwrap()
-                .recv_timeout(left)
-                .unwrap_or_else(|_| panic!("no log line with {text:?}"));
-            if line.contains(text) {
+            if let Some(line) = log.take(text) {
                 return line;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match log.coming.recv_timeout(left) {
+                Ok(line) => log.lines.push((line, false)),
+                Err(_) => panic!("no log line with {text:?} among {:#?}", log.lines),
             }
         }
     }
 
-    /// What was logged that no wait has consumed.
+    /// Every line that was logged so far.
     pub fn logged(&self) -> Vec<String> {
-        self.log.lock().unwrap().try_iter().collect()
+        let mut log = self.log.lock().unwrap();
+        let log = &mut *log;
+        log.lines.extend(log.coming.try_iter().map(|line| (line, false)));
+        log.lines.iter().map(|(line, _)| line.clone()).collect()
+    }
+
+    /// Forgets what was logged, where nobody asks for it and it would grow without end.
+    pub fn forget_log(&self) {
+        let mut log = self.log.lock().unwrap();
+        log.coming.try_iter().for_each(drop);
+        log.lines.clear();
     }
 
     pub fn get(&self, path: &str) -> Answer {

@@ -183,7 +183,7 @@ impl Site {
             Box::new(move |turn| rude(turn, address, counts)),
             Box::new(move |turn| {
                 // The log is not read by anybody else.
-                drop(agent.logged());
+                agent.forget_log();
                 if turn % 20 == 19 {
                     agent.signal("HUP");
                     one(&counts.hangups);
