@@ -3,6 +3,9 @@
 
 use pod_index_test_support::api_server;
 
+#[path = "../../tests/support/seeded.rs"]
+mod seeded;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,6 +17,7 @@ use pod_index_kubelet::references::{
 };
 use proptest::prelude::{Just, ProptestConfig, prop_oneof, proptest};
 use proptest::strategy::{Strategy as _, ValueTree};
+use seeded::seeded;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -631,7 +635,7 @@ fn on_a_runtime<T>(future: impl Future<Output = T>) -> T {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_time: 30_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 30_000, ..seeded(12) })]
 
     #[test]
     fn in_any_history_exactly_one_watch_is_open_for_each_object_that_a_living_pod_names(

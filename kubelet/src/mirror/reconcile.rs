@@ -269,11 +269,15 @@ impl Book {
 
     fn tell(&mut self, pods: Vec<MirrorStatus>) {
         let done = std::mem::take(&mut self.done);
+        let unseen =
+            |(name, tries): &(&FullName, &Tries)| tries.awaits_index() && !self.under_way.contains(*name);
+        let pending = self.under_way.len() + self.tries.iter().filter(unseen).count();
         self.status.send_modify(|status| {
             status.passes += 1;
             status.created += done.created;
             status.deleted += done.deleted;
             status.failed += done.failed;
+            status.pending = pending;
             status.pods = pods;
         });
     }

@@ -19,6 +19,9 @@ pub struct MirrorsStatus {
     pub deleted: u64,
     /// How many attempts have failed.
     pub failed: u64,
+    /// How many names have a request under way, or wait for the index to show what was done. Among them are names that
+    /// `pods` does not list, because the static pod went while its mirror was being made.
+    pub pending: usize,
     /// Every static pod and every orphaned mirror, in the order of their names.
     pub pods: Vec<MirrorStatus>,
 }

@@ -136,10 +136,15 @@ impl Tries {
         self.contended.replace(contended()).is_none()
     }
 
+    /// Whether the index has yet to show what was done.
+    pub(super) fn awaits_index(&self) -> bool {
+        self.expected.is_some()
+    }
+
     /// What has to happen before it is tried again.
     pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
         let waits = |until: Option<Instant>| until.is_some_and(|until| now < until);
-        if self.expected.is_some() {
+        if self.awaits_index() {
             Some(WaitsFor::Index)
         } else if waits(self.after_contention) {
             Some(WaitsFor::Contention)

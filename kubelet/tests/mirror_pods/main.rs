@@ -8,5 +8,7 @@ mod client;
 mod kubelet;
 mod random;
 mod scenarios;
+#[path = "../../../tests/support/seeded.rs"]
+mod seeded;
 mod support;
 mod untouched;

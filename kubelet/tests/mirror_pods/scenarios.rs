@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::api_server::{ApiServer, DEADLINE, Fault, Verb};
 use crate::support::{
-    Agent, NODE, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server, static_pod,
+    Agent, NODE, QUICK, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server, static_pod,
     strict_server, told, uid, wanted,
 };
 
@@ -45,6 +45,23 @@ async fn a_hundred_static_pods_take_a_hundred_creations_none_at_rest_and_two_req
     assert_eq!(counts(&server), [101, 1]);
     let status = agent.status.borrow().clone();
     assert_eq!((status.deleted, status.failed), (1, 0));
+}
+
+#[tokio::test]
+async fn a_mirror_that_is_being_made_when_its_manifest_goes_is_pending_until_it_is_gone_again() {
+    let (server, mut pods) = (server().await, manifests(&[("stays", 1)]));
+    let mut agent = agent(&server, &pods).await;
+    server.fail(Verb::Create, Fault::Delay(100 * QUICK));
+    pods.insert("goes".to_owned(), 1);
+    agent.has(&pods);
+    server.seen(Verb::Create, 2).await;
+    pods.remove("goes");
+    agent.has(&pods);
+    // No manifest has the name, and the request goes on.
+    agent.until("the manifest to go", |status| status.pods.len() == 1 && status.pending == 1).await;
+    agent.rests(1).await;
+    assert_eq!([Verb::Create, Verb::Delete].map(|verb| server.requests(verb)), [2, 1]);
+    mirrored(&server, &pods).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::{StreamExt, stream};
@@ -59,6 +59,9 @@ pub struct Agent {
     reader: Reader<Pod>,
     /// Counts what has been applied to the index.
     steps: watch::Receiver<u64>,
+    /// How many states of the manifest directory it was given, and how many of them are in the index.
+    given: AtomicU64,
+    applied: watch::Receiver<u64>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -72,20 +75,22 @@ impl Agent {
         let (mut writer, reader) = pod_index::new();
         let (seen, sources_seen) = watch::channel(false);
         let (stepped, steps) = watch::channel(0_u64);
+        let (has_applied, applied) = watch::channel(0_u64);
         let source = PodsOfServer::new(server.client()).backoff(QUICK, 4 * QUICK);
         let mut pods = source.node(&NodeName::new(NODE)).pods();
         let feed = async move {
             let mut merge = Merge::new([Source::File, Source::Api]);
             loop {
-                let merged = tokio::select! {
-                    Some(update) = pods.next() => merge.update(Source::Api, update),
+                let (merged, manifests) = tokio::select! {
+                    Some(update) = pods.next() => (merge.update(Source::Api, update), 0),
                     Some(manifests) = changed_manifests.recv() => {
                         let pods = manifests.iter().map(|(name, version)| static_pod(name, *version));
-                        merge.update(Source::File, SourceUpdate::Set(pods.collect()))
+                        (merge.update(Source::File, SourceUpdate::Set(pods.collect())), 1)
                     }
                 };
                 assert_eq!(writer.apply(merged.into_operations()).refused, []);
                 seen.send_replace(merge.all_sources_seen());
+                has_applied.send_modify(|applied| *applied += manifests);
                 stepped.send_modify(|steps| *steps += 1);
             }
         };
@@ -95,7 +100,8 @@ impl Agent {
             Some(((), steps))
         });
         let keep = mirrors.run(reader.clone(), sources_seen, changes);
-        Self { manifests, status, reader, steps, tasks: vec![tokio::spawn(feed), tokio::spawn(keep)] }
+        let tasks = vec![tokio::spawn(feed), tokio::spawn(keep)];
+        Self { manifests, status, reader, steps, given: AtomicU64::new(0), applied, tasks }
     }
 
     /// One whose index holds these pods, and never anything else.
@@ -120,11 +126,14 @@ impl Agent {
             let _kept = writer;
             keep.await;
         };
-        let (manifests, steps) = (mpsc::unbounded_channel().0, watch::channel(0).1);
-        Self { manifests, status, reader, steps, tasks: vec![tokio::spawn(keep)] }
+        let (manifests, steps, applied) =
+            (mpsc::unbounded_channel().0, watch::channel(0).1, watch::channel(0).1);
+        let tasks = vec![tokio::spawn(keep)];
+        Self { manifests, status, reader, steps, given: AtomicU64::new(0), applied, tasks }
     }
 
     pub fn has(&self, manifests: &Manifests) {
+        self.given.fetch_add(1, Relaxed);
         self.manifests.send(manifests.clone()).unwrap();
     }
 
@@ -159,10 +168,20 @@ impl Agent {
         self.until("another look", |status| status.passes >= passes + more && is_idle(status)).await;
     }
 
-    /// Waits until it sees that all is in order.
+    /// Waits until it sees that all is in order: with the manifests that it was given last, and with nothing under way, not
+    /// even about a name that no manifest has any more.
     pub async fn rests(&mut self, pods: usize) {
+        let given = self.given.load(Relaxed);
+        let applied =
+            tokio::time::timeout(DEADLINE, self.applied.wait_for(|applied| *applied == given)).await;
+        assert!(applied.is_ok_and(|applied| applied.is_ok()), "the manifests never came into the index");
+        // One look may be under way with the manifests before.
+        let passes = self.status.borrow().passes;
         let in_order = |status: &MirrorsStatus| {
-            status.pods.len() == pods && status.pods.iter().all(|pod| pod.state == MirrorState::InSync)
+            status.passes >= passes + 2
+                && status.pending == 0
+                && status.pods.len() == pods
+                && status.pods.iter().all(|pod| pod.state == MirrorState::InSync)
         };
         self.until("all in order", in_order).await;
     }
