@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use checkpoint_support::{PATIENCE, Place, Run, add, kept, open, pod, restored, unmarked};
+use checkpoint_support::{PATIENCE, Place, Run, add, kept, open, pod, refused, restored, unmarked};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Checkpoints, Which, is_restored};
 
@@ -287,13 +287,7 @@ fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can
     fs::create_dir(&in_the_way).unwrap();
     (0..100).for_each(|number| fs::write(aside(number), "").unwrap());
     run.apply([add(kept("a", 1)), add(kept("b", 1))]);
-    let generation = run.writer.current().generation();
-    let error = loop {
-        let late = run.checkpointing.wait_for(generation, Duration::from_millis(1)).unwrap_err();
-        if let Some(error) = late.error() {
-            break error.clone();
-        }
-    };
+    let error = refused(&run);
     assert_eq!(error.kind(), CheckpointErrorKind::Write);
     assert!(error.path().ends_with("Pod_a.yaml"), "{error}");
     assert!(error.to_string().contains("it cannot be set aside: too many are there already"), "{error}");

@@ -7,11 +7,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use checkpoint_support::{PATIENCE, Place, Run, add, kept, pod, restored};
+use checkpoint_support::{Place, Run, add, kept, pod, refused, restored};
 use pod_index::{Operation, PodUid};
-use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Which};
+use pod_index_kubelet::checkpoint::{CheckpointErrorKind, Which};
+use pod_index_test_support::skipped;
 
 /// Runs as a child of the next test, under a limit on the size of files.
 #[test]
@@ -22,13 +22,7 @@ fn the_child_whose_disk_is_full() {
     let mut large = kept("large", 1);
     large.metadata.annotations.as_mut().unwrap().insert("large".to_owned(), "x".repeat(100_000));
     run.apply([add(large), add(kept("small", 1))]);
-    let late = loop {
-        let late = run.checkpointing.wait_for(1, Duration::from_millis(1)).unwrap_err();
-        if late.error().is_some() {
-            break late;
-        }
-    };
-    let error = late.error().unwrap();
+    let error = refused(&run);
     assert!(error.path().ends_with("Pod_large.yaml"), "{error}");
     // Room, at last: the pod that did not fit goes.
     run.apply([Operation::Remove(PodUid::from("large"))]);
@@ -60,11 +54,6 @@ fn a_full_disk_loses_no_other_pod_and_is_told_by_the_file() {
 const DISK: &str = "POD_INDEX_TEST_DISK";
 const NOBODY: u32 = 65534;
 
-/// Says what was not tested, past the test's own capture of what it prints.
-fn skip(what: &str, why: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "\nNOT TESTED HERE: {what}: {why}\n");
-}
-
 /// Runs this test binary as a child in a shell that has prepared its disk (`$D` is the directory) in mounts of its own.
 /// `false`: that is not permitted here.
 fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
@@ -73,11 +62,11 @@ fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
     match may {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            skip(disk, &String::from_utf8_lossy(&output.stderr));
+            skipped(disk, String::from_utf8_lossy(&output.stderr));
             return false;
         }
         Err(error) => {
-            skip(disk, &error);
+            skipped(disk, error);
             return false;
         }
     }
@@ -93,19 +82,6 @@ fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains(&format!("came through: {disk}")), "{said}");
     true
-}
-
-/// The first error that is not one of those which were there before.
-fn refused(run: &Run) -> CheckpointError {
-    let generation = run.writer.current().generation();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let late = run.checkpointing.wait_for(generation, Duration::from_millis(1)).unwrap_err();
-        match late.error() {
-            Some(error) => return error.clone(),
-            None => assert!(Instant::now() < deadline, "{late}"),
-        }
-    }
 }
 
 /// Runs as a child of the tests below.
@@ -229,7 +205,7 @@ fn is_root(disk: &str, place: &Place) -> bool {
     use std::os::unix::fs::MetadataExt;
     let is_root = fs::metadata(&place.0).unwrap().uid() == 0;
     if !is_root {
-        skip(disk, &"only root can be two users");
+        skipped(disk, "only root can be two users");
     }
     is_root
 }
@@ -246,7 +222,7 @@ fn as_nobody(disk: &str, directory: &Path) -> Option<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn();
-    child.map_err(|error| skip(disk, &error)).ok()
+    child.map_err(|error| skipped(disk, error)).ok()
 }
 
 #[cfg(unix)]

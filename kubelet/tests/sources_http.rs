@@ -499,6 +499,7 @@ async fn without_an_authority_given_tls_trusts_whom_the_system_trusts() {
 }
 
 async fn until_problem(mut status: watch::Receiver<SourceStatus>) -> String {
-    let status = status.wait_for(|status| !status.problems.is_empty()).await.expect("a living source");
+    let problem = status.wait_for(|status| !status.problems.is_empty());
+    let status = tokio::time::timeout(DEADLINE, problem).await.expect("a problem").expect("a living source");
     status.problems[0].message().to_owned()
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::life::fill;
+use pod_index_test_support::skipped;
+
 use crate::support::{Agent, Answer, Directory, PATIENCE, shipped};
 
 /// Sends `bytes` and reads what comes back until the agent ends the connection.
@@ -96,11 +98,9 @@ fn clients_that_open_and_hold_ten_thousand_connections_keep_nobody_out() {
     let limit = allow_open_files(10_000 + OTHERS);
     let connections = limit.saturating_sub(OTHERS).min(10_000);
     if connections < 10_000 {
-        eprintln!(
-            "ONLY {connections} CONNECTIONS HERE: this process may have no more than {limit} files open"
-        );
+        let why = format!("only {connections}: this process may have no more than {limit} files open");
+        skipped("ten thousand connections", why);
     }
-    assert!(connections > 1_000, "too few to tell anything: {connections}");
     let mut held = Vec::new();
     for i in 0..connections {
         // Some say nothing, some a part of a request.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::api::kubeconfig;
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory};
+use crate::support::{Agent, Directory, PATIENCE};
 
 const PODS: usize = 100_000;
 
@@ -53,6 +53,7 @@ fn memory(agent: &Agent, field: &str) -> u64 {
 /// Asks and reads to the end, without looking at what comes; how many bytes it was.
 fn download(agent: SocketAddr, headers: &str) -> usize {
     let mut stream = TcpStream::connect(agent).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET /pods HTTP/1.1\r\nHost: l\r\nConnection: close\r\n{headers}\r\n").unwrap();
     let (mut buffer, mut bytes) = (vec![0; 1 << 18], 0);
     loop {

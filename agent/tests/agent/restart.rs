@@ -1,7 +1,6 @@
 //! The agent is killed and started again: with a directory for checkpoints, it knows its pods before their source does.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -10,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
+use pod_index_test_support::skipped;
+
 use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
 
 const RESTORED: &str = "pod-index/restored";
@@ -170,8 +171,7 @@ fn without_file_events(args: &[&str]) -> Option<Command> {
     };
     let output = limited(OsStr::new("true")).output();
     if !output.as_ref().is_ok_and(|output| output.status.success()) {
-        // Past the test's own capture of what it prints.
-        let _ = writeln!(std::io::stderr(), "\nNOT TESTED HERE: no inotify watches: {output:?}\n");
+        skipped("no inotify watches", format!("{output:?}"));
         return None;
     }
     let plain = binary(args);

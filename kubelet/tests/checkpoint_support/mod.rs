@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Operation, PodMeta, Writer};
 use pod_index_kubelet::checkpoint::{
-    CHECKPOINT_ANNOTATION, CheckpointErrorKind, Checkpointing, Checkpoints, Restored, Which, is_restored,
+    CHECKPOINT_ANNOTATION, CheckpointError, CheckpointErrorKind, Checkpointing, Checkpoints, Restored, Which,
+    is_restored,
 };
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -130,4 +131,17 @@ pub fn unmarked(restored: &Restored) -> BTreeMap<String, Pod> {
         (pod.uid().to_owned(), pod)
     };
     restored.pods.iter().map(unmarked).collect()
+}
+
+/// The first error that is not one of those which were there before.
+pub fn refused(run: &Run) -> CheckpointError {
+    let generation = run.writer.current().generation();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let late = run.checkpointing.wait_for(generation, Duration::from_millis(1)).unwrap_err();
+        match late.error() {
+            Some(error) => return error.clone(),
+            None => assert!(Instant::now() < deadline, "{late}"),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use pod_index_kubelet::mirror::{Kubelet, KubeletWatch};
 use serde_json::{Value, json};
 
-use crate::api_server::{Fault, Verb};
+use crate::api_server::{DEADLINE, Fault, Verb};
 use crate::support::{NODE, server};
 
 fn lease(renewed: &str, seconds: u64) -> Value {
@@ -15,12 +15,15 @@ fn lease(renewed: &str, seconds: u64) -> Value {
 
 /// Looks until it is clear.
 async fn kubelet(watch: &mut KubeletWatch) -> Kubelet {
-    loop {
-        match watch.look().await.unwrap() {
-            Kubelet::Unclear(pause) => tokio::time::sleep(pause).await,
-            clear => return clear,
+    let look = async {
+        loop {
+            match watch.look().await.unwrap() {
+                Kubelet::Unclear(pause) => tokio::time::sleep(pause).await,
+                clear => return clear,
+            }
         }
-    }
+    };
+    tokio::time::timeout(DEADLINE, look).await.expect("it becomes clear")
 }
 
 #[tokio::test]

@@ -123,8 +123,11 @@ impl Followed<Pod> {
 }
 
 impl<P> Drop for Followed<P> {
+    /// What the task found wrong after the last wait fails the test as well. The source never ends by itself.
     fn drop(&mut self) {
+        let found_wrong = self.task.is_finished();
         self.task.abort();
+        assert!(!found_wrong || std::thread::panicking(), "an update was wrong: see the panic above");
     }
 }
 
