@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use checkpoint_support::{Place, Run, add, kept, pod, refused, restored};
 use pod_index::{Operation, PodUid};
-use pod_index_kubelet::checkpoint::{CheckpointErrorKind, Which};
+use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Which};
 use pod_index_test_support::skipped;
 
 /// Runs as a child of the next test, under a limit on the size of files.
