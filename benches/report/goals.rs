@@ -38,7 +38,7 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
         "100,000 pods",
         &["look-up by UID", "2 threads", "p99.9 beside a writer at full speed", "update"],
     );
-    for name in [Bare::NAME, Cached::NAME, Load::NAME, "left-right", "papaya", "DashMap", PARKING_LOT, KUBE] {
+    for name in [Bare::NAME, Cached::NAME, "papaya", PARKING_LOT, KUBE] {
         let n = 100_000;
         let cells = [
             value(&figures.ratios, n, "UID, hit", name).map(|ns| format!("{} ns", short(ns))),
