@@ -41,7 +41,13 @@ mod real {
         }
     }
 
+    /// No bugs are planted here.
     pub(crate) const fn planted(_bug: &str) -> bool {
+        false
+    }
+
+    /// Whether the run of a model has failed, so that one more step would hide why.
+    pub(crate) const fn has_failed() -> bool {
         false
     }
 }
@@ -100,9 +106,14 @@ mod modelled {
     pub(crate) fn spawn(_name: &str, run: impl FnOnce() + Send + 'static) {
         drop(thread::spawn(run));
     }
+
+    /// As `real::has_failed`.
+    pub(crate) fn has_failed() -> bool {
+        std::thread::panicking()
+    }
 }
 
 #[cfg(any(loom, shuttle))]
-pub(crate) use self::modelled::{AtomicBool, AtomicUsize, Parker, planted, spawn};
+pub(crate) use self::modelled::{AtomicBool, AtomicUsize, Parker, has_failed, planted, spawn};
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use self::real::{AtomicBool, AtomicUsize, Parker, planted, spawn};
+pub(crate) use self::real::{AtomicBool, AtomicUsize, Parker, has_failed, planted, spawn};

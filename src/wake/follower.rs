@@ -83,7 +83,8 @@ struct Sleeper {
 
 impl std::task::Wake for Sleeper {
     fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.parker.unpark();
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            self.parker.unpark();
+        }
     }
 }

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 
 use crate::sync::Mutex;
-use crate::sync::park::{AtomicUsize, Parker, planted, spawn};
+use crate::sync::park::{AtomicUsize, Parker, has_failed, planted, spawn};
 
 pub(crate) use self::follower::{Follower, TimedOut};
 
@@ -119,6 +119,9 @@ impl Wake {
 
     /// Takes a follower's waker off the list.
     fn leave(&self, id: u64) {
+        if has_failed() {
+            return;
+        }
         // Dropped after the lock is released: a waker's code is not ours.
         drop(self.with_sleepers(|sleepers| sleepers.wakers.remove(&id)));
     }
@@ -191,6 +194,9 @@ impl Herald {
 
 impl Drop for Herald {
     fn drop(&mut self) {
+        if has_failed() {
+            return;
+        }
         self.0.writer_goes();
     }
 }
@@ -199,6 +205,9 @@ pub(crate) struct Publication<'a>(&'a Wake);
 
 impl Drop for Publication<'_> {
     fn drop(&mut self) {
+        if has_failed() {
+            return;
+        }
         self.0.published();
     }
 }

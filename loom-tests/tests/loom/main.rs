@@ -1,6 +1,8 @@
 //! loom: every interleaving, within the bound, of the index's own code on loom's atomics.
 
 #[cfg(loom)]
+mod follow;
+#[cfg(loom)]
 mod models;
 #[cfg(loom)]
 mod planted;

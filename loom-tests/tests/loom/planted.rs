@@ -136,3 +136,37 @@ fn looking_before_adding_is_caught() {
         "the first to add",
     );
 }
+
+/// The writer does not look whether somebody sleeps.
+#[test]
+fn a_writer_that_wakes_nobody_is_caught() {
+    caught("calls-nobody", "follow::no_publication_is_slept_through", "deadlock");
+    caught("calls-nobody", "follow::who_waits_for_a_pod_is_woken_when_it_comes", "deadlock");
+}
+
+/// Between the look at the index and falling asleep something was published.
+#[test]
+fn falling_asleep_without_looking_again_is_caught() {
+    caught("sleeps-without-looking-again", "follow::no_publication_is_slept_through", "deadlock");
+}
+
+/// Who falls asleep between the two is neither on the list that is woken nor marked for the next publication.
+#[test]
+fn clearing_the_mark_after_the_list_was_taken_is_caught() {
+    caught_within(
+        3,
+        "clears-after-taking",
+        "follow::who_falls_asleep_while_another_is_woken_does_not_sleep_on",
+        "deadlock",
+    );
+}
+
+/// Nobody is told that the writer goes.
+#[test]
+fn a_writer_that_goes_in_silence_is_caught() {
+    caught(
+        "goes-in-silence",
+        "follow::the_last_publication_is_seen_and_then_that_the_writer_is_gone",
+        "deadlock",
+    );
+}

@@ -63,6 +63,36 @@ mod schedules {
         });
     }
 
+    /// Each publication waits until all have seen the one before, so each must wake all who sleep.
+    #[test]
+    fn five_followers_sleep_through_no_publication() {
+        const PUBLICATIONS: u64 = 6;
+        schedules("five-followers", SCHEDULES, || {
+            let (mut writer, reader) = pod_index::new::<TestPod>();
+            let (seen, sees) = shuttle::sync::mpsc::channel();
+            let followers: Vec<_> = (0..5)
+                .map(|_| {
+                    let (mut changes, seen) = (reader.changes(), seen.clone());
+                    thread::spawn(move || {
+                        while let Some(step) = changes.wait() {
+                            seen.send(step.after().generation()).expect("the writer is there");
+                        }
+                    })
+                })
+                .collect();
+            for generation in 1..=PUBLICATIONS {
+                writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
+                for _ in &followers {
+                    assert_eq!(sees.recv(), Ok(generation));
+                }
+            }
+            drop(writer);
+            for follower in followers {
+                follower.join().expect("the follower");
+            }
+        });
+    }
+
     #[test]
     fn four_callers_of_a_manager_lose_no_write() {
         const UIDS: [&str; 4] = ["p1", "p2", "p3", "p4"];

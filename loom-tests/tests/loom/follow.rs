@@ -1,0 +1,92 @@
+//! Who follows the index is woken: no publication is slept through, nor that the writer goes.
+//!
+//! A wake-up that is lost shows as a deadlock: the follower sleeps, and the writer waits for it.
+
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use loom::thread;
+use loom_tests::explore::{Floor, explore};
+use loom_tests::support::TestPod;
+use pod_index::{Changes, Reader, WaitError, Writer};
+
+/// Follows until it has seen this generation.
+fn until(mut changes: Changes<TestPod>, generation: u64) {
+    let mut seen = 0;
+    while seen < generation {
+        let step = changes.wait().expect("the writer is there");
+        assert_eq!(step.before().map_or(0, |before| before.generation()), seen, "no gap between two steps");
+        assert!(step.after().generation() > seen, "each step leads on");
+        seen = step.after().generation();
+    }
+}
+
+fn wait(reader: &Reader<TestPod>) {
+    let never = Instant::now() + Duration::from_secs(3600);
+    reader.wait_for("p", never).expect("it comes");
+}
+
+fn publish(writer: &mut Writer<TestPod>, times: u64) {
+    for version in 0..times {
+        let pod = TestPod::plain("pod", "web").with_ephemeral(usize::try_from(version).expect("a few"));
+        writer.update_pod(pod).expect("a good pod");
+    }
+}
+
+/// The writer publishes, and stays until the follower has seen it.
+#[test]
+fn no_publication_is_slept_through() {
+    explore("follow", Floor { two: 1700, three: 33_000, five: 33_000, all: None }, || {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let changes = reader.changes();
+        let follower = thread::spawn(move || until(changes, 2));
+        publish(&mut writer, 2);
+        follower.join().expect("the follower");
+    });
+}
+
+/// Somebody else sleeps, so that the first publication wakes; who falls asleep meanwhile is woken by the second.
+#[test]
+fn who_falls_asleep_while_another_is_woken_does_not_sleep_on() {
+    explore("follow-beside", Floor { two: 5700, three: 130_000, five: 130_000, all: None }, || {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let mut other = reader.changes();
+        assert!(other.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+        let waiting = thread::spawn(move || wait(&reader));
+        writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
+        writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+        waiting.join().expect("who waits");
+    });
+}
+
+/// The writer publishes once more and goes: both are seen, in this order.
+#[test]
+fn the_last_publication_is_seen_and_then_that_the_writer_is_gone() {
+    explore("follow-gone", Floor { two: 700, three: 14_500, five: 14_500, all: None }, || {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let mut changes = reader.changes();
+        let follower = thread::spawn(move || {
+            let mut seen = 0;
+            while let Some(step) = changes.wait() {
+                seen = step.after().generation();
+            }
+            assert_eq!(seen, 1, "the last state comes before the end");
+            assert_eq!(changes.try_next().err(), Some(WaitError::WriterGone));
+        });
+        publish(&mut writer, 1);
+        drop(writer);
+        follower.join().expect("the follower");
+    });
+}
+
+/// Waiting for a pod that comes with the second publication.
+#[test]
+fn who_waits_for_a_pod_is_woken_when_it_comes() {
+    explore("wait-for", Floor { two: 790, three: 15_000, five: 15_000, all: None }, || {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let waiting = thread::spawn(move || wait(&reader));
+        writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
+        writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+        waiting.join().expect("who waits");
+    });
+}
