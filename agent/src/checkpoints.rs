@@ -9,7 +9,6 @@ use prometheus_client::registry::Registry;
 
 use super::exit::Failure;
 use super::metrics::number;
-use super::readiness::Readiness;
 use super::settings::Settings;
 use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::{Checkpointing, Checkpoints, Restored};
@@ -32,22 +31,9 @@ pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
 }
 
 /// Keeps the checkpoints from now on. The restored pods must be in the index.
-pub(super) fn keep(
-    checkpoints: Checkpoints,
-    reader: &Reader<Pod>,
-    readiness: &Readiness,
-) -> Result<Checkpointing, Failure> {
+pub(super) fn keep(checkpoints: Checkpoints, reader: &Reader<Pod>) -> Result<Checkpointing, Failure> {
     let checkpointing = checkpoints.keep(reader.clone());
-    let checkpointing =
-        checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))?;
-    let notify = checkpointing.notifier();
-    let mut publications = readiness.publications();
-    tokio::spawn(async move {
-        while publications.changed().await.is_ok() {
-            notify();
-        }
-    });
-    Ok(checkpointing)
+    checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))
 }
 
 /// Brings the index as it is now to disk. A disk that hangs is not waited for.

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::stream;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -162,13 +161,9 @@ impl MirrorKeeper {
         loop {
             let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
             self.lock().keeping = Some(mirrors.status());
-            let changes = stream::unfold(readiness.publications(), async |mut publications| {
-                publications.changed().await.ok()?;
-                Some(((), publications))
-            });
             // Aborts its task when it is dropped.
             let mut task = JoinSet::new();
-            task.spawn(mirrors.run(reader.clone(), readiness.seen(), changes));
+            task.spawn(mirrors.run(reader.clone(), readiness.seen()));
             if let Some(Err(error)) = task.join_next().await {
                 tracing::error!("the keeping of mirror pods goes on in {AFTER_A_PANIC:?}: {error}");
             }

@@ -19,7 +19,6 @@ pub(super) struct Readiness {
     ready: watch::Sender<bool>,
     /// Every source that the agent began with has been heard of.
     merged: AtomicBool,
-    publications: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -34,12 +33,7 @@ struct Line {
 impl Readiness {
     /// None of the sources that will [`join`](Self::join) is in the index yet.
     pub(super) fn new() -> Self {
-        Self {
-            lines: Mutex::default(),
-            ready: watch::Sender::new(false),
-            merged: AtomicBool::new(false),
-            publications: watch::Sender::new(0),
-        }
+        Self { lines: Mutex::default(), ready: watch::Sender::new(false), merged: AtomicBool::new(false) }
     }
 
     /// A source of which the agent waits to hear, and is not ready before. One that was started again takes its old place.
@@ -83,16 +77,6 @@ impl Readiness {
             lines.iter_mut().filter(|line| line.source == source).for_each(|line| line.indexed = true);
         }
         self.judge(&lines);
-    }
-
-    /// A snapshot of this generation has been published.
-    pub(super) fn published(&self, generation: u64) {
-        self.publications.send_replace(generation);
-    }
-
-    /// The generation that was published last: for those who wait for changes.
-    pub(super) fn publications(&self) -> watch::Receiver<u64> {
-        self.publications.subscribe()
     }
 
     /// What every source said that the agent began with has been published.

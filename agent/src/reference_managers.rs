@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::stream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use serde::Serialize;
 
-use super::readiness::Readiness;
 use super::settings::Settings;
 use pod_index::Reader;
 use pod_index_kubelet::references::{
@@ -31,12 +29,7 @@ pub(super) struct Counts {
 
 impl ReferenceManagers {
     /// Follows what the pods of the index name, if that was asked for, on a task of its own.
-    pub(super) fn start(
-        settings: &Settings,
-        client: Option<&Client>,
-        reader: &Reader<Pod>,
-        readiness: &Readiness,
-    ) -> Option<Self> {
+    pub(super) fn start(settings: &Settings, client: Option<&Client>, reader: &Reader<Pod>) -> Option<Self> {
         if !settings.references {
             return None;
         }
@@ -44,12 +37,8 @@ impl ReferenceManagers {
         let secrets = SecretManager::new(client.clone(), options.clone());
         let config_maps = ConfigMapManager::new(client.clone(), options);
         let references = Self { secrets, config_maps };
-        let news = stream::unfold(readiness.publications(), async |mut publications| {
-            publications.changed().await.ok()?;
-            Some(((), publications))
-        });
         let Self { secrets, config_maps } = references.clone();
-        tokio::spawn(follow(reader.clone(), news, move |changes| {
+        tokio::spawn(follow(reader.changes(), move |changes| {
             secrets.apply(changes);
             config_maps.apply(changes);
         }));

@@ -74,9 +74,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let (mut writer_thread, reports) =
         WriterThread::start(writer, restored, &sources, Arc::clone(&readiness), metrics.ours())
             .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
-    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader, &readiness)).transpose()?;
+    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
     let client = source_tasks::client(&settings).await?;
-    let references = ReferenceManagers::start(&settings, client.as_ref(), &reader, &readiness);
+    let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(&settings, client.clone()).await?;
     if let Some(checkpoints) = &checkpoints {

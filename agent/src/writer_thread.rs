@@ -145,7 +145,6 @@ impl Work {
         if applied.published {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
-            self.readiness.published(applied.generation);
         }
         // First: who hears that a source is there must not find what it did not name.
         self.let_go(&sound, concerned);
@@ -164,7 +163,6 @@ impl Work {
             tracing::warn!("a restored pod is left out: {}", refused.error);
         }
         restored.count(self.writer.current());
-        self.readiness.published(applied.generation);
     }
 
     /// What was restored and its source does not name is gone: the source was heard. `concerned`: what was written before may
@@ -176,10 +174,7 @@ impl Work {
             tracing::info!(%uid, "a restored pod is removed, as its source does not name it");
         }
         let concerned = concerned || !gone.is_empty();
-        let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
-        if applied.published {
-            self.readiness.published(applied.generation);
-        }
+        let _ = self.writer.apply(gone.into_iter().map(Operation::Remove));
         if concerned {
             restored.count(self.writer.current());
         }

@@ -308,7 +308,6 @@ fn a_read_only_place_gives_what_it_has_and_keeps_nobody_from_working() {
     let (mut writer, reader) = pod_index::new();
     let checkpointing = checkpoints.keep(reader.clone()).unwrap();
     writer.add_pod(kept("a", 1)).unwrap();
-    checkpointing.published();
     while checkpointing.status().errors.is_empty() {
         assert!(checkpointing.wait_for(1, Duration::from_millis(1)).is_err());
     }

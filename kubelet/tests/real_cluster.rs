@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use pod_index::{Operation, PodMeta, Reader, Writer};
@@ -128,7 +128,7 @@ async fn mirrors(client: kube::Client, node: NodeName) {
     let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node.as_str()), node.as_str());
     let mut status = mirrors.status();
     let (_seen, seen) = watch::channel(true);
-    let keep = tokio::spawn(mirrors.run(reader.clone(), seen, stream::pending()));
+    let keep = tokio::spawn(mirrors.run(reader.clone(), seen));
     let mut pods = ApiServer::new(client.clone()).node(&node).pods();
     let feed = tokio::spawn(async move {
         loop {

@@ -21,7 +21,6 @@ use proptest::prelude::{Just, ProptestConfig, prop_oneof, proptest};
 use proptest::strategy::{Strategy as _, ValueTree};
 use seeded::seeded;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 const QUICK: Duration = Duration::from_millis(20);
 
@@ -541,13 +540,8 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let secrets = SecretManager::new(server.client(), quick());
     let config_maps = ConfigMapManager::new(server.client(), quick());
-    let (published, news) = watch::channel(());
-    let news = futures_util::stream::unfold(news, async |mut news| {
-        news.changed().await.ok()?;
-        Some(((), news))
-    });
     let managers = (secrets.clone(), config_maps.clone());
-    let following = tokio::spawn(follow(reader, news, move |changes| {
+    let following = tokio::spawn(follow(reader.changes(), move |changes| {
         managers.0.apply(changes);
         managers.1.apply(changes);
     }));
@@ -586,7 +580,6 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
                 server.remove(resource, "ns", &name(number));
             }
         }
-        published.send_replace(());
         let mut now = BTreeMap::new();
         for (secrets, config_maps, _) in model.values().filter(|(_, _, ended)| !ended) {
             now.extend(secrets.iter().map(|object| (Key::new("secrets", "ns", &name(*object)), 1)));
@@ -619,7 +612,6 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
     let total = begun.values().sum();
     assert_eq!(server.begun_watches_by_object(), begun, "a watch was opened that need not have been");
     let _ = writer.set_pods(Vec::<Pod>::new());
-    published.send_replace(());
     watched(&server, &BTreeMap::new()).await;
     // Where no watch was open the server has nothing to tell of, so the managers themselves are asked.
     let left = || {

@@ -60,7 +60,6 @@ impl Checkpoints {
     /// let (mut writer, reader) = pod_index::new();
     /// let checkpointing = checkpoints.keep(reader)?;
     /// writer.add_pod(pod)?;
-    /// checkpointing.published();
     /// checkpointing.wait_for(writer.current().generation(), Duration::from_secs(60))?;
     /// # checkpointing.finish(Duration::from_secs(60));
     ///

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -108,18 +109,6 @@ impl Checkpointing {
         Ok(Self { shared, thread: thread.thread().clone(), reader })
     }
 
-    /// The index has a new snapshot. To be called after each publication; neither waits nor fails. Any number of calls
-    /// count as one.
-    pub fn published(&self) {
-        self.thread.unpark();
-    }
-
-    /// What tells the thread of a publication, as [`published`](Self::published), to be kept by the one who publishes.
-    pub fn notifier(&self) -> impl Fn() + Send + Sync + use<> {
-        let thread = self.thread.clone();
-        move || thread.unpark()
-    }
-
     /// Waits until this generation of the index, or a later one, is on disk: no kill and no loss of power takes it away.
     /// A pod that is too large for a checkpoint is not waited for; [`status`](Self::status) tells of it.
     ///
@@ -221,7 +210,18 @@ impl Drop for Ends {
     }
 }
 
+/// Wakes a thread. The thread looks again whenever it is woken.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
+    let mut changes = reader.changes();
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut seen = None;
     let mut backoff = Backoff::new(LEAST_WAIT, MOST_WAIT);
     let mut retry_at = None;
@@ -243,12 +243,16 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
             tell(shared, &keeper, generation, &errors);
             if !stop {
                 // To look again before the thread is parked: whatever blocked it in the meantime (a lock, a logger) may
-                // have taken the notice of a publication for its own.
+                // have taken the call to stop for its own.
                 continue;
             }
         }
         if stop {
             return;
+        }
+        // Something was published since the look above, or the next publication wakes this thread.
+        if let Poll::Ready(Some(_)) = changes.poll_next(&mut Context::from_waker(&waker)) {
+            continue;
         }
         match retry_at {
             Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),

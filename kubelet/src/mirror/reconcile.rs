@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::FutureExt;
-use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio::time;
@@ -40,10 +40,10 @@ const CONTENDED: &str = "it has to be set right again and again; does a kubelet,
 /// use pod_index_kubelet::mirror::{KubeMirrorClient, Mirrors};
 ///
 /// # async fn run(client: kube::Client, reader: pod_index::Reader<k8s_openapi::api::core::v1::Pod>,
-/// #     sources_seen: tokio::sync::watch::Receiver<bool>, changes: futures_util::stream::Pending<()>) {
+/// #     sources_seen: tokio::sync::watch::Receiver<bool>) {
 /// let mirrors = Mirrors::new(KubeMirrorClient::new(client, "node-1"), "node-1");
 /// let status = mirrors.status();
-/// mirrors.run(reader, sources_seen, changes).await;
+/// mirrors.run(reader, sources_seen).await;
 /// # }
 /// ```
 ///
@@ -137,35 +137,32 @@ impl<C: MirrorClient> Mirrors<C> {
         self.book.status.subscribe()
     }
 
-    /// Keeps them, for ever: looks once a [`period`](Self::period), whenever `changes` says that the index has changed, and
-    /// whenever a request was answered. Nothing is done before `sources_seen` is true for the first time; whenever it is
+    /// Keeps them, for ever: looks once a [`period`](Self::period), after each publication, and whenever a request was
+    /// answered. Nothing is done before `sources_seen` is true for the first time; whenever it is
     /// not any more, because a source was added that has not been read, no orphan is deleted. Never returns while
     /// `sources_seen` can still become true.
     ///
     /// One request about a pod is under way at most, and none waits for another pod's, as long as not too many are slow.
     ///
     /// Cancel it by dropping the future; what it was about to do, another run does.
-    pub async fn run(
-        self,
-        reader: Reader<Pod>,
-        mut sources_seen: watch::Receiver<bool>,
-        changes: impl Stream<Item = ()>,
-    ) {
+    pub async fn run(self, reader: Reader<Pod>, mut sources_seen: watch::Receiver<bool>) {
         if sources_seen.wait_for(|seen| *seen).await.is_err() {
             return;
         }
-        // An end of changes leaves the period.
-        let mut changes = std::pin::pin!(changes.chain(stream::pending()));
+        let mut changes = reader.changes();
         let Self { client, period, mut book } = self;
         let mut under_way = FuturesUnordered::new();
         loop {
+            // Whatever was published before the look is no reason for another one.
+            let _ = changes.try_next();
             let planned = look(&mut book, &reader, &mut sources_seen);
             for planned in planned {
                 under_way.push(attempt(&client, planned));
             }
             tokio::select! {
                 () = time::sleep(period) => {}
-                _ = changes.next() => {}
+                // Without a writer there is nothing more to wait for here; the period goes on.
+                Some(_) = changes.next() => {}
                 Ok(()) = sources_seen.changed() => {}
                 Some(outcome) = under_way.next() => book.learn(outcome, Instant::now()),
             }

@@ -1,24 +1,19 @@
-//! From snapshots to what has changed between them, at the follower's own pace.
+//! Brings an index's changes to whoever registers pods.
 
-use futures_util::{Stream, StreamExt};
+use pod_index::{Change, Changes, PodMeta};
 
-use pod_index::{Change, PodMeta, Reader};
-
-/// Tells `apply` of every pod of the index, and from then on, whenever `news` has an item, of what has changed since the
-/// last time. Ends when `news` does.
+/// Passes every pod of the index to `apply`, and from then on what has changed. Ends when the index's writer is gone.
 ///
-/// Spawn it as a task of its own. It never keeps the writer waiting: it compares snapshots, and while it is busy, changes
-/// add up to one difference.
+/// Spawn it as a task of its own. It never keeps the writer waiting: while it is busy, changes add up to one difference.
 ///
 /// # Examples
 /// ```no_run
 /// use pod_index_kubelet::references::{ConfigMapManager, Options, SecretManager, follow};
 ///
-/// # async fn run(client: kube::Client, reader: pod_index::Reader<k8s_openapi::api::core::v1::Pod>,
-/// #     news: futures_util::stream::Pending<()>) {
+/// # async fn run(client: kube::Client, reader: pod_index::Reader<k8s_openapi::api::core::v1::Pod>) {
 /// let secrets = SecretManager::new(client.clone(), Options::default());
 /// let config_maps = ConfigMapManager::new(client, Options::default());
-/// follow(reader, news, |changes| {
+/// follow(reader.changes(), |changes| {
 ///     secrets.apply(changes);
 ///     config_maps.apply(changes);
 /// })
@@ -27,25 +22,12 @@ use pod_index::{Change, PodMeta, Reader};
 /// ```
 ///
 /// # Complexity
-/// O(changes · log n) for each item; see [`Snapshot::changes_since`](pod_index::Snapshot::changes_since). It keeps the snapshot
-/// it saw last.
-pub async fn follow<P: PodMeta>(
-    reader: Reader<P>,
-    news: impl Stream<Item = ()>,
-    mut apply: impl FnMut(&[Change<'_, P>]),
-) {
-    let mut news = std::pin::pin!(news);
-    let mut seen = reader.snapshot();
-    let all: Vec<_> = seen.pods().iter().chain(seen.mirror_pods().iter()).map(Change::Added).collect();
-    apply(&all);
-    drop(all);
-    while news.next().await.is_some() {
-        let now = reader.snapshot();
-        let changes = now.changes_since(&seen);
+/// As [`Step::changes`](pod_index::Step::changes), for each step.
+pub async fn follow<P: PodMeta>(mut changes: Changes<P>, mut apply: impl FnMut(&[Change<'_, P>])) {
+    while let Some(step) = changes.next().await {
+        let changes = step.changes();
         if !changes.is_empty() {
             apply(&changes);
         }
-        drop(changes);
-        seen = now;
     }
 }

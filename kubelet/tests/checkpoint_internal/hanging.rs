@@ -53,12 +53,10 @@ fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_on
     checkpointing.wait_for(0, PATIENCE).unwrap();
 
     writer.add_pod(pod("a", 1, true)).unwrap();
-    checkpointing.published();
     hanging.recv_timeout(PATIENCE).unwrap();
     // The thread hangs, and will for as long as this test wants. All of this is published none the less.
     for version in 2..=1000 {
         writer.update_pod(pod("a", version, true)).unwrap();
-        checkpointing.published();
         assert_eq!(reader.load().pod_by_uid("a").map(|pod| self::version(pod)), Some(version));
     }
     let late = checkpointing.wait_for(1, Duration::ZERO).unwrap_err();
@@ -70,7 +68,6 @@ fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_on
     assert_eq!(platter.lock().unwrap().files.len(), 2, "the first version and the last");
 
     writer.update_pod(pod("a", 1001, true)).unwrap();
-    checkpointing.published();
     hanging.recv_timeout(PATIENCE).unwrap();
     let late = checkpointing.finish(Duration::ZERO).unwrap_err();
     assert_eq!(

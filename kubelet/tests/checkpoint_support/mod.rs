@@ -98,7 +98,6 @@ impl Run {
 
     pub fn apply(&mut self, operations: impl IntoIterator<Item = Operation<Pod>>) {
         assert_eq!(self.writer.apply(operations).refused, []);
-        self.checkpointing.published();
     }
 
     pub fn acknowledged(&self) {

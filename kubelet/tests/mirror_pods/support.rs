@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, Reader};
 use pod_index_kubelet::mirror::{
@@ -95,11 +95,7 @@ impl Agent {
             }
         };
         let status = mirrors.status();
-        let changes = stream::unfold(steps.clone(), async |mut steps| {
-            steps.changed().await.ok()?;
-            Some(((), steps))
-        });
-        let keep = mirrors.run(reader.clone(), sources_seen, changes);
+        let keep = mirrors.run(reader.clone(), sources_seen);
         let tasks = vec![tokio::spawn(feed), tokio::spawn(keep)];
         Self { manifests, status, reader, steps, given: AtomicU64::new(0), applied, tasks }
     }
@@ -121,7 +117,7 @@ impl Agent {
         let (mut writer, reader) = pod_index::new();
         assert_eq!(writer.set_pods(pods).refused, []);
         let status = mirrors.status();
-        let keep = mirrors.run(reader.clone(), sources_seen, stream::pending());
+        let keep = mirrors.run(reader.clone(), sources_seen);
         let keep = async move {
             let _kept = writer;
             keep.await;
