@@ -4,22 +4,30 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use kube::Client;
+use pod_index_kubelet::sources::Problem;
+use pod_index_kubelet::sources::api_server::check_kubeconfig;
+use pod_index_kubelet::sources::http::HttpSource;
 
 use super::exit::Failure;
 use super::settings::{FileSettings, Settings};
 use super::{format, source_tasks};
 
-/// Prints the settings and the verdict on them.
+/// How long the API server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Prints the settings and the verdict on them. With `online`, the API server and the URL are asked as well.
 ///
 /// What would keep the agent from running is told as it is when it runs. It would run without its manifests, and find them
 /// as soon as they are there, and with checkpoints that it cannot write; but whoever asks wants to hear of it.
-pub(super) fn check(settings: &Settings) -> Result<(), Failure> {
+pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
     format::print(&settings.summary())?;
-    if settings.api.is_some() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
-        runtime.block_on(source_tasks::client(settings))?;
-    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let client = runtime.block_on(credentials(settings))?;
     if let Some(FileSettings { path, .. }) = &settings.file {
         readable(path).map_err(|error| {
             let why = match error.kind() {
@@ -35,7 +43,52 @@ pub(super) fn check(settings: &Settings) -> Result<(), Failure> {
     if let Some((path, _)) = &settings.checkpoints {
         keeps(path)?;
     }
-    format::print("\nThe configuration is good.\n")
+    if online {
+        runtime.block_on(answers(settings, client))?;
+    }
+    format::print("\nThe configuration is good.\n")?;
+    let api = "whether the API server answers, knows the credentials and grants the rights";
+    let api = settings.api.as_ref().map(|_| api);
+    let untried: Vec<_> =
+        api.into_iter().chain(settings.http.as_ref().map(|_| "whether the URL answers")).collect();
+    if online || untried.is_empty() {
+        return Ok(());
+    }
+    format::print(&format!("Not tried: {} (--check-online tries it).\n", untried.join("; ")))
+}
+
+/// The client of the API server, if there is one, with credentials that are good by the clock of this machine.
+async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
+    let client = source_tasks::client(settings).await?;
+    if let Some(api) = &settings.api {
+        let checked = check_kubeconfig(api.kubeconfig.as_deref()).await;
+        checked.map_err(|problem| without_pods(problem, "the API server"))?;
+    }
+    Ok(client)
+}
+
+/// Whether the API server and the URL give what the agent would ask them for.
+async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Failure> {
+    if let (Some(api), Some(client)) = (&settings.api, client) {
+        let pods = source_tasks::pods_of(api, client, &settings.node).patience(PATIENCE);
+        pods.check().await.map_err(|problem| without_pods(problem, "the API server"))?;
+    }
+    if let Some(config) = &settings.http {
+        let source = HttpSource::new(config.clone(), settings.node.clone());
+        let mut source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
+        let mut status = source.status();
+        tokio::select! {
+            _ = source.next() => {}
+            _ = status.wait_for(|status| status.checks > 0) => {}
+        }
+        let problem = status.borrow().problems.first().cloned();
+        problem.map_or(Ok(()), |problem| Err(without_pods(problem, "the URL")))?;
+    }
+    Ok(())
+}
+
+fn without_pods(problem: Problem, source: &str) -> Failure {
+    Failure::No(Some(format!("{problem}; the agent would run, without pods of {source}")))
 }
 
 fn readable(path: &Path) -> io::Result<()> {

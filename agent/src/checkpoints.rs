@@ -14,9 +14,6 @@ use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::{Checkpointing, Checkpoints, Restored};
 use pod_index_kubelet::sources::Source;
 
-/// How long the last checkpoints may take once the agent is to leave.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// The directory, opened and read; `None` if none was named. A bad file in it keeps nobody from working.
 pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)>, Failure> {
     let Some((path, which)) = &settings.checkpoints else { return Ok(None) };
@@ -36,9 +33,9 @@ pub(super) fn keep(checkpoints: Checkpoints, reader: &Reader<Pod>) -> Result<Che
     checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))
 }
 
-/// Brings the index as it is now to disk. A disk that hangs is not waited for.
-pub(super) fn finish(checkpointing: Checkpointing) {
-    if let Err(late) = tokio::task::block_in_place(|| checkpointing.finish(PATIENCE)) {
+/// Writes the index as it is now to disk, within `patience`.
+pub(super) fn finish(checkpointing: Checkpointing, patience: Duration) {
+    if let Err(late) = tokio::task::block_in_place(|| checkpointing.finish(patience)) {
         tracing::error!("leaving although the last checkpoints are not written: {late}");
     }
 }

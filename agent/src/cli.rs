@@ -1,6 +1,6 @@
 //! The command line, in the kubelet's words where it has them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,6 +10,7 @@ use super::duration::GoDuration;
 use super::exit::Failure;
 use super::pod_api::StaticPods;
 use super::serve::Mode;
+use super::settings::AuthorizationMode;
 use pod_index_kubelet::references::Strategy;
 
 /// Which pod is this? An index of the node's pods, and the answers to those who ask.
@@ -108,6 +109,15 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_ALL_NODES")]
     pub(super) all_nodes: bool,
 
+    /// Keep metadata.managedFields of the API server's pods. They can take most of a pod's memory, and nothing here reads them.
+    #[arg(long, env = "POD_INDEX_KEEP_MANAGED_FIELDS")]
+    pub(super) keep_managed_fields: bool,
+
+    /// Leave out the literal values of environment variables, which often are credentials: they are neither kept in memory nor
+    /// served, and not in mirror pods and checkpoints either. Names and references (valueFrom) stay.
+    #[arg(long, env = "POD_INDEX_REDACT_ENV")]
+    pub(super) redact_env: bool,
+
     /// Of the API server's pods, only those of this namespace.
     #[arg(long, env = "POD_INDEX_NAMESPACE", value_name = "NAMESPACE")]
     pub(super) namespace: Option<String>,
@@ -161,6 +171,11 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_ALLOW_REMOTE_CLIENTS")]
     pub(super) allow_remote_clients: bool,
 
+    /// Serve /livez and /readyz, and nothing else, in plain HTTP on this address as well: for probes that have no certificate.
+    /// Answers there tell nothing but whether the agent lives and is ready.
+    #[arg(long, env = "POD_INDEX_HEALTH_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub(super) health_address: Option<SocketAddr>,
+
     /// Serve over TLS, with this certificate, in PEM, and those after it that lead to an authority. Looked at every ten
     /// seconds and on SIGHUP; new files that are no good, or do not belong together, change nothing.
     #[arg(long, env = "POD_INDEX_TLS_CERT_FILE", value_name = "FILE")]
@@ -196,6 +211,25 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_SOCKET_MODE", value_name = "MODE")]
     pub(super) socket_mode: Option<Mode>,
 
+    /// Of the clients that are known, serve only those of these names: a certificate's common name or one of its alternative
+    /// names, a token's user. Several by commas.
+    #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_NAMES", value_name = "NAME", value_delimiter = ',')]
+    pub(super) allowed_client_names: Vec<String>,
+
+    /// Of the clients that are known, serve only those of these groups: a certificate's organizations, a token's groups. Several
+    /// by commas. A client of an allowed name or group is served.
+    #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_GROUPS", value_name = "GROUP", value_delimiter = ',')]
+    pub(super) allowed_client_groups: Vec<String>,
+
+    /// Know clients by tokens of the API server (TokenReview) as well; a certificate is then not needed.
+    #[arg(long, env = "POD_INDEX_AUTHENTICATION_TOKEN_WEBHOOK")]
+    pub(super) authentication_token_webhook: bool,
+
+    /// What the clients that are known may ask: AlwaysAllow, everything; Webhook, what the API server lets them do with a kubelet
+    /// (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy) [default: AlwaysAllow].
+    #[arg(long, env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
+    pub(super) authorization_mode: Option<AuthorizationMode>,
+
     /// Let clients change the log level, by PUT /log-level.
     #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
     pub(super) debug_endpoints: bool,
@@ -208,9 +242,13 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_ONCE_TIMEOUT", value_name = "DURATION", default_value = "30s")]
     pub(super) once_timeout: GoDuration,
 
-    /// Say whether the configuration is good and what it names is there, and exit.
+    /// Say whether the configuration is good and what it names is there, and exit. Nobody else is asked.
     #[arg(long, conflicts_with = "once")]
     pub(super) check: bool,
+
+    /// As --check, and ask the API server for one pod and a watch, and the URL for its manifests. A missing right is named.
+    #[arg(long, conflicts_with = "once")]
+    pub(super) check_online: bool,
 
     /// Log this and what is graver, on standard error [default: info].
     #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_enum)]

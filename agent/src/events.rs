@@ -1,11 +1,11 @@
-//! A log line for each pod that came, changed or went.
+//! A log line at `debug` for each pod that came, changed or went.
 //!
 //! Said once it is true: after the publication that readers see it in.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use tracing::{Level, debug, enabled, info};
+use tracing::{Level, debug, enabled};
 
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::{Merged, Source};
@@ -14,13 +14,10 @@ use pod_index_kubelet::sources::{Merged, Source};
 #[derive(Debug, Default)]
 pub(super) struct Events(Vec<(&'static str, Source, Arc<Pod>)>);
 
-/// The one kind of event that comes with every heartbeat of a pod.
-const STATUS: &str = "status";
-
 impl Events {
     /// Takes down what one source brought about.
     pub(super) fn note(&mut self, source: Source, merged: &Merged<Pod>) {
-        if !enabled!(Level::INFO) {
+        if !enabled!(Level::DEBUG) {
             return;
         }
         for (event, pods) in [
@@ -28,7 +25,7 @@ impl Events {
             ("added", &merged.added),
             ("updated", &merged.updated),
             ("terminating", &merged.deleted),
-            (STATUS, &merged.reconciled),
+            ("status", &merged.reconciled),
         ] {
             self.0.extend(pods.iter().map(|pod| (event, source, Arc::clone(pod))));
         }
@@ -38,11 +35,7 @@ impl Events {
     pub(super) fn tell(self, generation: u64) {
         for (event, source, pod) in self.0 {
             let (source, namespace, name, uid) = (source.as_str(), pod.namespace(), pod.name(), pod.uid());
-            if event == STATUS {
-                debug!(event, namespace, name, uid, source, generation, "pod {event}");
-            } else {
-                info!(event, namespace, name, uid, source, generation, "pod {event}");
-            }
+            debug!(event, namespace, name, uid, source, generation, "pod {event}");
         }
     }
 }

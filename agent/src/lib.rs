@@ -11,7 +11,7 @@
 //! # Signals
 //! | signal | what it does |
 //! |---|---|
-//! | SIGTERM, Ctrl-C | the first: no new connections, requests under way end, at most 10 s; the second: out at once |
+//! | SIGTERM, Ctrl-C | the first: no new connections, requests under way end, at most 7 s, and the last checkpoints are written, 12 s after the signal at most; the second: ends at once |
 //! | SIGHUP | the configuration file and the TLS files are read anew and the sources follow, all of it or nothing; not with `--once` |
 //!
 //! # Exit codes
@@ -24,6 +24,8 @@
 //! | 4 | asked to keep the mirror pods of a node on which a kubelet runs |
 //! | 130, 143 | a second Ctrl-C or SIGTERM, which waits for nothing |
 
+mod access;
+mod api_requests;
 mod api_types;
 mod check;
 mod checkpoints;
@@ -41,10 +43,12 @@ mod pod_api;
 mod query;
 mod readiness;
 mod reference_managers;
+mod refusal;
 mod reload;
 mod run;
 mod serve;
 mod settings;
+mod shutdown;
 mod signals;
 mod source_tasks;
 mod systemd;
@@ -65,7 +69,11 @@ pub fn main() -> ExitCode {
         None => {
             let given = settings::Given { run: cli.run, server: cli.server, output: cli.output };
             cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
-                if given.run.check { check::check(&settings) } else { run::run(&given, settings) }
+                if given.run.check || given.run.check_online {
+                    check::check(&settings, given.run.check_online)
+                } else {
+                    run::run(&given, settings)
+                }
             })
         }
         Some(query) => query::ask(&query, &cli.server, &cli.client, cli.output),

@@ -3,6 +3,7 @@
 //! All of it is taken or nothing. What was configured before stands if the new one is wrong, and no pod that both of them
 //! name is missing for a moment.
 
+use super::api_requests::ApiRequests;
 use super::exit::Failure;
 use super::log::Log;
 use super::settings::{Given, Settings};
@@ -18,6 +19,7 @@ pub(super) struct Reload<'a> {
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
     pub(super) hangups: Hangups,
+    pub(super) api_requests: ApiRequests,
 }
 
 impl Reload<'_> {
@@ -42,7 +44,7 @@ impl Reload<'_> {
         if let Some(name) = self.settings.fixed_difference(&settings) {
             return Err(Failure::Usage(format!("{name} cannot change while the agent runs")));
         }
-        let client = source_tasks::client(&settings).await?;
+        let client = source_tasks::client(&settings).await?.map(|client| self.api_requests.counted(client));
         self.source_tasks.follow(&settings, client).await?;
         if let Some(tls) = &self.settings.tls {
             // Not what was read above, which may be older than what is presented by now.

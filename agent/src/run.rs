@@ -1,5 +1,6 @@
 //! The agent's life: start, be ready, serve, drain, end.
 
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::access::Access;
+use super::api_requests::ApiRequests;
 use super::cli::Output;
 use super::exit::Failure;
 use super::log::Log;
@@ -19,8 +22,9 @@ use super::pod_api::PodApi;
 use super::readiness::{Readiness, is_grave};
 use super::reference_managers::ReferenceManagers;
 use super::reload::Reload;
-use super::serve::{self, App, Socket, Tags};
+use super::serve::{self, App, Requests, Socket, Tags};
 use super::settings::{Given, Settings};
+use super::shutdown::Leaving;
 use super::signals::{Hangups, Signals};
 use super::source_tasks::SourceTasks;
 use super::writer_thread::WriterThread;
@@ -41,9 +45,10 @@ pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let done = runtime.block_on(live(given, settings, log));
+    let done = runtime.block_on(live(given, settings, log.clone()));
     // A source may hang in a read of a file system that does not answer; it is not waited for.
     runtime.shutdown_background();
+    log.finish();
     done
 }
 
@@ -51,8 +56,12 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let unheard = |error| Failure::unable("cannot listen for signals", error);
     let signals = Signals::new().map_err(unheard)?;
     // Heeded before anybody is told that the agent serves; until then, and with `--once`, SIGHUP ends it.
-    let serving =
-        if settings.once { None } else { Some((bind(&settings).await?, Hangups::new().map_err(unheard)?)) };
+    let serving = if settings.once {
+        None
+    } else {
+        Some((Listeners::bind(&settings).await?, Hangups::new().map_err(unheard)?))
+    };
+    let leaving = Leaving::default();
     let socket = settings.socket.as_ref().filter(|_| !settings.once).map(|(path, mode)| {
         let unable =
             |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
@@ -75,7 +84,8 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         WriterThread::start(writer, restored, &sources, Arc::clone(&readiness), metrics.ours())
             .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
-    let client = source_tasks::client(&settings).await?;
+    let api_requests = ApiRequests::register(metrics.ours());
+    let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
     let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(&settings, client.clone()).await?;
@@ -92,22 +102,37 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let pods = PodApi::start(&reader, &readiness, &settings.pod_api)
         .map_err(|error| Failure::unable("cannot start the thread of the pod API", error))?;
     metrics.watches(&pods);
+    let requests = Requests::register(metrics.ours());
+    let access = Access::new(&settings.access, client.as_ref(), settings.node.as_str());
+    metrics.log(&log);
     let metrics = Arc::new(metrics);
-    let app =
-        App { reader, readiness, mirrors, references, metrics, tags: Tags::new(), pods, debug, connections };
+    let app = App {
+        reader,
+        readiness,
+        mirrors,
+        references,
+        metrics,
+        tags: Tags::new(),
+        pods,
+        debug,
+        connections,
+        requests,
+        access,
+    };
 
     let work = async {
-        let Some((listener, hangups)) = serving else { return once(&settings, &app, signals).await };
-        let reload = Reload { given, settings: &settings, log, source_tasks, hangups };
-        serve(&settings, listener, socket, &app, signals, reload).await
+        let Some((listeners, hangups)) = serving else { return once(&settings, &app, signals).await };
+        let reload = Reload { given, settings: &settings, log, source_tasks, hangups, api_requests };
+        serve(&settings, listeners, socket, &app, signals, reload, &leaving).await
     };
     let done = tokio::select! {
         () = writer_thread.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
         failure = app.mirrors.keep(client, &app.reader, &app.readiness) => Err(failure),
         done = work => done,
     };
+    leaving.begin();
     writer_thread.stop();
-    checkpoints.into_iter().for_each(checkpoints::finish);
+    checkpoints.into_iter().for_each(|checkpoints| checkpoints::finish(checkpoints, leaving.left()));
     done
 }
 
@@ -128,19 +153,27 @@ async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<()
 /// Serves until a signal comes, and prints once all sources were read.
 async fn serve(
     settings: &Settings,
-    listener: TcpListener,
+    listeners: Listeners,
     socket: Option<Socket>,
     app: &App,
     mut signals: Signals,
     reload: Reload<'_>,
+    leaving: &Leaving,
 ) -> Result<(), Failure> {
-    let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+    let Listeners { main, health } = listeners;
+    let log = reload.log.clone();
+    let address = main.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     tracing::info!(node = settings.node.as_str(), "serving on {scheme}://{address}");
     warn_of_strangers(settings, address);
     systemd::serving();
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(serve::serve(listener, socket, settings.tls.clone(), app.clone(), stopped));
+    if let Some(listener) = health {
+        let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+        tracing::info!("serving /livez and /readyz on http://{address}");
+        tokio::spawn(serve::serve_health(listener, Arc::clone(&app.readiness), stopped.clone()));
+    }
+    let server = tokio::spawn(serve::serve(main, socket, settings.tls.clone(), app.clone(), stopped));
     if let Some(tls) = settings.tls.clone() {
         tokio::spawn(tls.keep_current());
     }
@@ -150,9 +183,12 @@ async fn serve(
         let pods = app.reader.load().pods().len();
         tracing::info!(pods, "ready: the pods of every source are in the index");
         systemd::status(&format!("ready, with {pods} pods at first"));
-        show(settings.output, &app.reader)?;
-        if settings.output == Output::Table {
-            format::print(&format!("\nServing {scheme}://{address}/pods until Ctrl-C.\n"))?;
+        // For a person who has started it. Elsewhere standard output may be one stream with the log.
+        if io::stdout().is_terminal() {
+            show(settings.output, &app.reader)?;
+            if settings.output == Output::Table {
+                format::print(&format!("\nServing {scheme}://{address}/pods until Ctrl-C.\n"))?;
+            }
         }
         std::future::pending().await
     };
@@ -161,16 +197,18 @@ async fn serve(
         failed = greeting => return failed,
         never = reload.whenever_asked() => never,
     };
+    leaving.begin();
     tracing::info!(signal, "leaving once the requests under way are answered");
     systemd::stopping();
-    tokio::spawn(signals.insist());
+    tokio::spawn(signals.insist(log));
     stop.send_replace(true);
     server.await.map_err(|error| Failure::unable("the server", error))
 }
 
 /// Says so if anybody who can reach the agent can ask it.
 fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
-    let clients_are_known = settings.tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
+    let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
+    let clients_are_known = has_certificates || settings.access.tokens;
     if !(address.ip().is_loopback() || clients_are_known) {
         tracing::warn!("whoever can reach {address} can read every pod: there is no --client-ca-file");
     }
@@ -183,11 +221,27 @@ fn late(settings: &Settings, readiness: &Readiness) -> Failure {
     Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
 }
 
-async fn bind(settings: &Settings) -> Result<TcpListener, Failure> {
-    let address = settings.address;
-    TcpListener::bind(address).await.map_err(|error| {
-        Failure::unable(format_args!("cannot serve on {address} (--address, --port)"), error)
-    })
+/// Where the agent serves.
+struct Listeners {
+    main: TcpListener,
+    /// `/livez` and `/readyz` alone, if they have an address of their own.
+    health: Option<TcpListener>,
+}
+
+impl Listeners {
+    async fn bind(settings: &Settings) -> Result<Self, Failure> {
+        let main = bind(settings.address, "--address, --port").await?;
+        let health = match settings.health_address {
+            Some(address) => Some(bind(address, "--health-address").await?),
+            None => None,
+        };
+        Ok(Self { main, health })
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
 }
 
 /// Prints what is in the index.

@@ -4,6 +4,8 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::log::Log;
+
 /// The signals that end the agent.
 pub(super) struct Signals {
     terminate: Signal,
@@ -25,9 +27,10 @@ impl Signals {
     }
 
     /// Waits for another one and ends the process at once, as the shell reports it for an unhandled signal.
-    pub(super) async fn insist(mut self) -> ! {
+    pub(super) async fn insist(mut self, log: Log) -> ! {
         let (name, number) = self.next().await;
         tracing::warn!(signal = name, "second signal, leaving at once");
+        log.finish();
         std::process::exit(128 + number)
     }
 }

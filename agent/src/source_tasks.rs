@@ -21,7 +21,7 @@ use super::writer_thread::Report;
 use pod_index_kubelet::sources::api_server::{ApiServer, connect};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
-use pod_index_kubelet::sources::{Problem, Source, SourceStatus, SourceUpdate};
+use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// How long a source that panicked stays down.
 const AFTER_A_PANIC: Duration = Duration::from_secs(10);
@@ -90,16 +90,18 @@ impl SourceTasks {
 
     fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::new();
+        // Applied to each pod before it is kept.
+        let transform: fn(&mut Pod) = if settings.redact_env { redact_env } else { |_| {} };
         if let Some(FileSettings { path, period }) = settings.file.clone() {
             let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
             prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
-                let source = FileSource::with_period(&path, node.clone(), period);
+                let source = FileSource::with_transform(&path, node.clone(), period, transform);
                 let status = source.status();
                 readiness.join(Source::File, status.clone());
                 Ok((source, status))
             })?);
         }
-        if let Some(config) = settings.http.clone() {
+        if let Some(config) = settings.http.clone().map(|config| config.transform(transform)) {
             let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
             prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
                 let source = HttpSource::new(config.clone(), node.clone())?;
@@ -110,9 +112,9 @@ impl SourceTasks {
         }
         if let (Some(api), Some(client)) = (settings.api.clone(), client) {
             let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
+            let redacts = settings.redact_env;
             prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
-                let server = api.selection.of(ApiServer::new(client.clone()));
-                let source = if api.all_nodes { server } else { server.node(&node) }.pods();
+                let source = pods_of(&api, client.clone(), &node).redact_env(redacts).pods();
                 let status = source.status();
                 readiness.join(Source::Api, status.clone());
                 Ok((source, status))
@@ -120,6 +122,12 @@ impl SourceTasks {
         }
         Ok(prepared)
     }
+}
+
+/// The pods of the API server that are meant.
+pub(super) fn pods_of(api: &ApiSettings, client: Client, node: &NodeName) -> ApiServer {
+    let server = api.selection.of(ApiServer::new(client)).managed_fields(api.managed_fields);
+    if api.all_nodes { server } else { server.node(node) }
 }
 
 impl Prepared {
@@ -232,7 +240,6 @@ mod tests {
     use futures_util::stream;
 
     use super::*;
-    use pod_index_kubelet::sources::NodeName;
 
     /// To wait takes another thread, and this runtime has none: it would panic.
     #[tokio::test]

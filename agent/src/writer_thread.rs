@@ -171,7 +171,10 @@ impl Work {
         let Some(restored) = &mut self.restored else { return };
         let gone = restored.without(sound, self.writer.current());
         for uid in &gone {
-            tracing::info!(%uid, "a restored pod is removed, as its source does not name it");
+            tracing::debug!(%uid, "a restored pod is removed: its source does not name it");
+        }
+        if !gone.is_empty() {
+            tracing::info!(pods = gone.len(), "restored pods are removed: their sources do not name them");
         }
         let concerned = concerned || !gone.is_empty();
         let _ = self.writer.apply(gone.into_iter().map(Operation::Remove));

@@ -27,10 +27,104 @@ pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
 /// then shows the whole object, is not.
 #[cfg(feature = "api-server")]
 pub fn api_causes(error: &(dyn Error + 'static)) -> String {
-    joined(error, |error| match error.downcast_ref()? {
-        kube::Error::Api(status) => Some(format!("{} ({})", status.message, status.code)),
-        _ => None,
+    joined(error, |error| {
+        if let Some(error) = error.downcast_ref::<kube::client::AuthError>() {
+            return exec_plugin(error);
+        }
+        match error.downcast_ref()? {
+            kube::Error::Api(status) => Some(format!("{} ({})", status.message, status.code)),
+            kube::Error::SerdeError(error) => {
+                Some(format!("the answer cannot be decoded: {}", without_found(&error.to_string())))
+            }
+            _ => None,
+        }
     })
+}
+
+/// What a credential plugin that failed says of it. Not what it answered, which may be a token.
+#[cfg(feature = "api-server")]
+fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
+    use kube::client::AuthError::{AuthExecParse, AuthExecRun, AuthExecStart};
+    match error {
+        AuthExecStart(error) => Some(format!("the credential plugin cannot be started: {error}")),
+        // Not its command line, which holds its environment.
+        AuthExecRun { out, .. } => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            let ended =
+                out.status.code().map_or_else(|| out.status.to_string(), |code| format!("exit code {code}"));
+            let said = if said.is_empty() {
+                "nothing on standard error".to_owned()
+            } else {
+                shorten_to(&said, 1024)
+            };
+            Some(format!("the credential plugin ended with {ended}: {said}"))
+        }
+        AuthExecParse(_) => Some("the credential plugin's answer cannot be decoded".to_owned()),
+        _ => None,
+    }
+}
+
+/// How `serde_json` begins to say what is wrong where it quotes nothing; and how [`WirePod`](crate::sources::api_server) does.
+const SYNTAX: [&str; 17] = [
+    "missing field ",
+    "EOF while parsing",
+    "expected ",
+    "key must be ",
+    "trailing c",
+    "control character",
+    "invalid escape",
+    "invalid number",
+    "number out of range",
+    "recursion limit",
+    "lone leading surrogate",
+    "invalid unicode",
+    "unexpected end of hex",
+    "duplicate field ",
+    "float key must",
+    "pod ",
+    "a pod",
+];
+
+/// What a decoder says, without the value that it found: it may be a password.
+pub fn without_found(text: &str) -> String {
+    // serde's own words: what was found, and then what was expected.
+    let found = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant "];
+    if found.iter().any(|found| text.starts_with(found)) {
+        // The last one: what was found may hold these words.
+        return match text.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("expected {expected}"),
+            None => "is no such value".to_owned(),
+        };
+    }
+    // The words of a syntax error, and of a field that is missing. They quote nothing.
+    if SYNTAX.iter().any(|syntax| text.starts_with(syntax)) {
+        return text.to_owned();
+    }
+    // A type's own words, which may quote anything. Where it was, the decoder has put behind them.
+    let place = text.rfind(" at line ").map(|at| &text[at..]).unwrap_or_default();
+    format!("is no such value{place}")
+}
+
+/// What is wrong with a YAML file that may hold secrets, in words that quote none of it.
+pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error as E;
+    use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+    match error.without_snippet() {
+        E::SerdeInvalidType { expected, .. }
+        | E::SerdeInvalidValue { expected, .. }
+        | E::SerdeInvalidLength { expected, .. } => format!("expected {expected}"),
+        E::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
+        E::DuplicateMappingKey { .. } => "a key is there twice".to_owned(),
+        // Their words may quote anything.
+        E::Message { .. }
+        | E::AliasError { .. }
+        | E::NonFiniteFloat { .. }
+        | E::QuotingRequired { .. }
+        | E::SerdeVariantId { .. }
+        | E::TaggedEnumMismatch { .. } => "is no such value".to_owned(),
+        error => UserMessageFormatter.format_message(error).into_owned(),
+    }
 }
 
 /// The parts of an error, each once: many say what lies behind them, too. A part with `better` words for it is the last.
@@ -56,7 +150,55 @@ fn joined(
 
 #[cfg(test)]
 mod tests {
-    use super::shorten;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "only its errors are of interest")]
+    struct Typed {
+        number: Option<i32>,
+        list: Option<Vec<String>>,
+        time: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+        kind: Option<Kind>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    enum Kind {
+        One,
+    }
+
+    #[test]
+    fn what_a_decoder_says_is_kept_but_for_what_it_found() {
+        for (json, expected) in [
+            (r#"{"number": "hunter2"}"#, "expected i32 at line 1"),
+            (r#"{"list": "hunter2, expected nothing"}"#, "expected a sequence at line 1"),
+            (r#"{"time": "hunter2"}"#, "is no such value at line 1"),
+            (r#"{"kind": "hunter2"}"#, "expected `One` at line 1"),
+            (r#"{"number": 1, "hunter2"#, "EOF while parsing a string"),
+            (r#"{"number": hunter2"#, "expected value at line 1"),
+        ] {
+            let error = serde_json::from_str::<Typed>(json).unwrap_err().to_string();
+            let said = without_found(&error);
+            assert!(said.starts_with(expected), "{error}: {said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+        for (yaml, expected) in [
+            ("number: hunter2", "invalid"),
+            ("list: hunter2", "expected"),
+            ("time: hunter2", "is no such value"),
+            ("kind: hunter2", "expected one of One"),
+            ("number: 1\nhunter2: 1\nhunter2: 2", "a key is there twice"),
+            ("list: [hunter2", ""),
+            ("list: *hunter2", ""),
+            ("list: \"hunter2", ""),
+            ("hunter2: a: b", ""),
+        ] {
+            let said = yaml_problem(&serde_saphyr::from_str::<Typed>(yaml).unwrap_err());
+            assert!(said.starts_with(expected), "{yaml}: {said}");
+            assert!(!said.contains("hunter2"), "{yaml}: {said}");
+        }
+    }
 
     #[test]
     fn a_long_text_is_cut_at_a_character() {

@@ -326,7 +326,7 @@ async fn nothing_at_all_is_an_error_that_marks_a_silent_source_seen() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_and_secrets_stay_with_their_host() {
+async fn redirects_are_followed_and_configured_headers_stay_with_their_host() {
     let other = Server::start([ok(&manifest("web"))]).await;
     // Another host by name, the same machine.
     let elsewhere = format!("http://localhost:{}/there", other.address.port());
@@ -350,11 +350,38 @@ async fn redirects_are_followed_and_secrets_stay_with_their_host() {
     assert_eq!(asked, ["get /first/ http/1.1", "get /second http/1.1", "get /third?x=1 http/1.1"]);
     assert!(server.requests().iter().all(|request| request.contains("bearer secret")));
     let there = other.requests().remove(0);
-    assert!(there.contains("x-mine: yes") && !there.contains("secret"), "{there}");
+    assert!(!there.contains("x-mine") && !there.contains("secret"), "{there}");
+    assert!(there.contains("user-agent: pod-index/"), "{there}");
     // The UID is hashed over the URL that was configured, not over where it led.
     let direct = Server::start([ok(&manifest("web"))]).await;
     let mut direct = self::source(self::config(&direct.url("/")));
     assert_ne!(next(&mut direct).await[0].uid(), pods[0].uid());
+}
+
+#[tokio::test]
+async fn configured_headers_do_not_come_back_with_a_redirect_that_leads_back() {
+    let (server, other) = (Server::start([]).await, Server::start([]).await);
+    let at = |server: &Server| format!("http://localhost:{}/", server.address.port());
+    server
+        .script
+        .lock()
+        .expect("a script")
+        .extend([redirect("302 Found", &at(&other)), ok(&manifest("web"))]);
+    other.then(redirect("302 Found", &server.url("/again")));
+    let config = config(&server.url("/")).header("X-Mine", "yes").expect("a good header");
+    assert_eq!(names(&next(&mut source(config)).await), ["web-n1"]);
+    let sent: Vec<_> = server.requests().iter().map(|request| request.contains("x-mine: yes")).collect();
+    assert_eq!(sent, [true, false]);
+}
+
+#[tokio::test]
+async fn a_redirect_from_https_to_http_is_refused() {
+    let plain = Server::start([ok(&manifest("web"))]).await;
+    let (url, pem) = tls_server_that(redirect("302 Found", &plain.url("/"))).await;
+    let config = config(&url).certificate_authorities(pem.as_bytes()).expect("an authority");
+    let message = problem(&mut source(config)).await;
+    assert!(message.contains("leads from https to http"), "{message}");
+    assert_eq!(plain.requests(), [""; 0], "nobody is asked without encryption");
 }
 
 #[tokio::test]
@@ -396,6 +423,12 @@ fn bad_configuration_is_refused_by_its_field() {
 
 /// Serves one pod over TLS; its URL, and the certificate of the authority that vouches for it, in PEM.
 async fn tls_server() -> (String, String) {
+    tls_server_that(ok(&manifest("secure"))).await
+}
+
+/// The same with another answer.
+async fn tls_server_that(answer: Answer) -> (String, String) {
+    let Answer::Bytes(answer) = answer else { panic!("an answer in bytes") };
     let authority_key = rcgen::KeyPair::generate().expect("a key");
     let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -422,17 +455,12 @@ async fn tls_server() -> (String, String) {
     let url = format!("https://{}/", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
+            let (acceptor, answer) = (acceptor.clone(), answer.clone());
             tokio::spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let mut request = [0; 4096];
                 let _ = stream.read(&mut request).await;
-                let body = manifest("secure");
-                let answer = format!(
-                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-                    body.len()
-                );
-                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.write_all(&answer).await;
                 let _ = stream.shutdown().await;
             });
         }

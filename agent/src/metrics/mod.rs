@@ -7,6 +7,7 @@
 
 mod checkpoints;
 mod index;
+mod log;
 mod mirrors;
 mod process;
 mod references;
@@ -28,6 +29,7 @@ use prometheus_client::registry::Registry;
 
 use self::checkpoints::Checkpoints;
 use self::index::{Index, KubeletsOwn};
+use self::log::LogLines;
 use self::mirrors::Mirrors;
 use self::process::Process;
 use self::references::References;
@@ -35,6 +37,7 @@ use self::sources::Sources;
 use self::tls::Certificate;
 use self::watches::Watches;
 pub(super) use self::writing::Writing;
+use super::log::Log;
 use super::mirrors::MirrorKeeper;
 use super::pod_api::PodApi;
 use super::readiness::Readiness;
@@ -92,6 +95,11 @@ impl Metrics {
     /// What comes of the watches of pods.
     pub(super) fn watches(&mut self, pods: &PodApi) {
         self.ours().register_collector(Box::new(Watches(pods.clone())));
+    }
+
+    /// How many lines the log lacks.
+    pub(super) fn log(&mut self, log: &Log) {
+        self.ours().register_collector(Box::new(LogLines(log.clone())));
     }
 
     /// How many connections are open; whoever serves them counts.

@@ -31,6 +31,10 @@ impl Collector for Process {
             let help = "Maximum number of open file descriptors.";
             gauge(&mut encoder, "process_max_fds", help, most)?;
         }
+        if let Some(seconds) = start_time() {
+            let help = "Start time of the process since unix epoch in seconds.";
+            gauge(&mut encoder, "process_start_time_seconds", help, seconds)?;
+        }
         if let Some(seconds) = cpu_seconds() {
             let help = "Total user and system CPU time spent in seconds.";
             let encoder =
@@ -54,12 +58,25 @@ fn most_descriptors() -> Option<i64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// `USER_HZ`, which Linux promises to programs whatever the kernel's own clock does.
+const TICKS: f64 = 100.0;
+
 fn cpu_seconds() -> Option<f64> {
+    let mut fields = stat_fields(11)?;
+    Some((fields.next()? + fields.next()?) / TICKS)
+}
+
+fn start_time() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let boot: f64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    Some(boot + stat_fields(19)?.next()? / TICKS)
+}
+
+/// The numbers in `/proc/self/stat`, so many fields after the program's name, which may hold anything.
+fn stat_fields(skipped: usize) -> Option<impl Iterator<Item = f64>> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, in parentheses, may hold anything.
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u32>().ok());
-    let ticks = f64::from(fields.next()?) + f64::from(fields.next()?);
-    // USER_HZ, which Linux promises to programs whatever the kernel's own clock does.
-    Some(ticks / 100.0)
+    let fields: Vec<f64> =
+        fields.split_whitespace().skip(skipped).map_while(|field| field.parse().ok()).collect();
+    Some(fields.into_iter())
 }

@@ -15,7 +15,7 @@ pub(super) struct References(pub(super) ReferenceManagers);
 impl Collector for References {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.0.counts();
-        let kinds = [("secret", counts.secrets), ("configmap", counts.config_maps)];
+        let kinds = [("secret", counts.secrets), ("config_map", counts.config_maps)];
         let encoder = &mut encoder;
         let each = |value: fn(&ManagerStatus) -> usize| {
             kinds.iter().map(move |(kind, status)| ([("kind", *kind)], number(value(status))))

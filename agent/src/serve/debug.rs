@@ -10,9 +10,9 @@ use axum::routing::get;
 use clap::ValueEnum;
 use http_body_util::{BodyExt, Collected, Limited};
 
-use super::refusal::refused;
 use crate::cli::LogLevel;
 use crate::log::Log;
+use crate::refusal::refused;
 
 /// The longest body, in bytes, that can say something.
 const LONGEST: usize = 64;

@@ -13,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 
-use super::refusal::refused;
+use crate::refusal::refused;
 
 /// Turns away those who were led here by somebody else's name.
 pub(super) fn checked(router: Router) -> Router {

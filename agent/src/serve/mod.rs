@@ -14,10 +14,11 @@
 
 mod debug;
 pub(super) mod gzip;
+mod health;
 mod host;
+mod measure;
 mod page;
 pub(super) mod pod_list;
-mod refusal;
 mod routes;
 mod socket;
 mod stall;
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -42,15 +44,19 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
+pub(super) use self::measure::Requests;
+use self::measure::measured;
 pub(super) use self::socket::{Mode, Socket};
 use self::stall::{Bounds, StallGuard};
 pub(super) use self::tag::Tags;
+use super::access::{Access, Certified, Identity, guarded};
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
 use super::pod_api::{Peer, PodApi};
 use super::readiness::Readiness;
 use super::reference_managers::ReferenceManagers;
+use super::shutdown::DRAIN;
 use super::tls::{self, Tls};
 use pod_index::Reader;
 
@@ -68,8 +74,6 @@ const HEADERS: usize = 64;
 /// takes it steadily: it has to be a third empty before it takes more.
 const SLOWNESS: Bounds =
     Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
-/// How long requests under way may take to end once the agent is to leave.
-const DRAIN: Duration = Duration::from_secs(10);
 /// How long to wait when a connection cannot be accepted, for instance for want of a file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -95,6 +99,10 @@ pub(super) struct App {
     pub(super) debug: Option<Log>,
     /// How many connections are open.
     pub(super) connections: Gauge,
+    /// How many requests there were.
+    pub(super) requests: Requests,
+    /// Who may ask; `None`: whoever has shaken hands.
+    pub(super) access: Option<Arc<Access>>,
 }
 
 /// A client's connection.
@@ -115,9 +123,41 @@ pub(super) async fn serve(
     let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let connections = app.connections.clone();
     let pods = app.pods.clone();
-    let on_socket = routes::router(app);
-    // No page in a browser gets to the socket.
-    let on_port = if is_private { host::checked(on_socket.clone()) } else { on_socket.clone() };
+    let (access, requests) = (app.access.clone(), app.requests.clone());
+    let router = routes::router(app);
+    let counted = |router: Router| router.layer(from_fn_with_state(requests.clone(), measured));
+    // Who may write to the socket may ask; no page in a browser gets to it.
+    let on_socket = counted(router.clone());
+    let on_port = match access {
+        Some(access) => counted(router.layer(from_fn_with_state(access, guarded))),
+        None => on_socket.clone(),
+    };
+    let on_port = if is_private { host::checked(on_port) } else { on_port };
+    let socket = socket.map(|socket| (socket, on_socket));
+    // Watches would not end by themselves.
+    accept(listener, on_port, socket, tls, connections, stop, || pods.close()).await;
+}
+
+/// Serves `/livez` and `/readyz` to whoever asks, until `stop` becomes true.
+pub(super) async fn serve_health(
+    listener: TcpListener,
+    readiness: Arc<Readiness>,
+    stop: watch::Receiver<bool>,
+) {
+    accept(listener, health::router(readiness), None, None, Gauge::default(), stop, || {}).await;
+}
+
+/// Accepts connections on the port, and on the socket if there is one, until `stop` becomes true, and then waits until the requests
+/// under way are answered. `connections` counts those that are open.
+async fn accept(
+    listener: TcpListener,
+    on_port: Router,
+    socket: Option<(Socket, Router)>,
+    tls: Option<Arc<Tls>>,
+    connections: Gauge,
+    stop: watch::Receiver<bool>,
+    stopping: impl FnOnce(),
+) {
     let mut tasks = JoinSet::new();
     let mut oldest_first = VecDeque::new();
     loop {
@@ -125,8 +165,8 @@ pub(super) async fn serve(
             accepted = listener.accept() => {
                 accepted.map(|(stream, address)| (Stream::Tcp(stream), address.ip().to_string(), &on_port))
             }
-            accepted = accept(socket.as_ref()) => {
-                accepted.map(|(stream, client)| (Stream::Unix(stream), client, &on_socket))
+            accepted = accept_on(socket.as_ref()) => {
+                accepted.map(|(stream, client, router)| (Stream::Unix(stream), client, router))
             }
             Some(_) = tasks.join_next() => continue,
             () = stopped(stop.clone()) => break,
@@ -137,7 +177,8 @@ pub(super) async fn serve(
                 let tls = tls.clone().filter(|_| matches!(stream, Stream::Tcp(_)));
                 let is_greeted = Arc::new(AtomicBool::new(tls.is_none()));
                 let peer = Peer::new(client);
-                let service = Service { router: router.clone(), peer: Arc::clone(&peer) };
+                let service =
+                    Service { router: router.clone(), peer: Arc::clone(&peer), certified: Certified(None) };
                 let met = meet(stream, tls, Arc::clone(&is_greeted), service, stop.clone());
                 let counted = Counted::new(&connections);
                 let met = async move {
@@ -154,7 +195,7 @@ pub(super) async fn serve(
     }
     drop(socket);
     drop(listener);
-    pods.close();
+    stopping();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     if drained.is_err() {
         tracing::warn!(connections = tasks.len(), "cutting off connections that did not end");
@@ -162,9 +203,9 @@ pub(super) async fn serve(
 }
 
 /// The next connection on the socket, if there is one.
-async fn accept(socket: Option<&Socket>) -> io::Result<(UnixStream, String)> {
+async fn accept_on(socket: Option<&(Socket, Router)>) -> io::Result<(UnixStream, String, &Router)> {
     match socket {
-        Some(socket) => socket.accept().await,
+        Some((socket, router)) => socket.accept().await.map(|(stream, client)| (stream, client, router)),
         None => std::future::pending().await,
     }
 }
@@ -181,6 +222,7 @@ struct Connection {
 struct Service {
     router: Router,
     peer: Arc<Peer>,
+    certified: Certified,
 }
 
 /// A connection that is open as long as this is there; one that is ended goes with its task.
@@ -220,7 +262,7 @@ async fn meet(
     stream: Stream,
     tls: Option<Arc<Tls>>,
     is_greeted: Arc<AtomicBool>,
-    service: Service,
+    mut service: Service,
     stop: watch::Receiver<bool>,
 ) {
     let (stream, tls) = match (stream, tls) {
@@ -241,6 +283,9 @@ async fn meet(
     match greeted {
         Ok(Ok(Some(stream))) => {
             is_greeted.store(true, Ordering::Relaxed);
+            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
+            service.certified = Certified(identity.map(Arc::new));
             converse(stream, service, stop).await;
         }
         Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP, and was told to speak TLS"),
@@ -266,9 +311,10 @@ async fn converse(
     stop: watch::Receiver<bool>,
 ) {
     let io = TokioIo::new(stream);
-    let Service { router, peer } = service;
+    let Service { router, peer, certified } = service;
     let service = tower::service_fn(move |mut request: axum::extract::Request<_>| {
         request.extensions_mut().insert(Arc::clone(&peer));
+        request.extensions_mut().insert(certified.clone());
         router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()

@@ -12,11 +12,11 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::gzip::{self, Gzip};
 use super::pod_list::{Form, Parts, PodList};
-use super::refusal::not_found;
 use super::{App, Tags, debug, page, tag};
 use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
 use crate::pod_api::{self, Peer};
+use crate::refusal::not_found;
 
 /// How many pods a list has that is worth squeezing.
 const LARGE: usize = 64;

@@ -120,6 +120,7 @@ fn a_flag_and_its_key_are_in_one_row() {
     // Where the file has the kubelet's key and the command line the kubelet's flag, which are not alike.
     let kubelets = [
         ("--client-ca-file FILE", "authentication"),
+        ("--authorization-mode MODE", "authorization"),
         ("--pod-manifest-path PATH", "staticPodPath"),
         ("--manifest-url URL", "staticPodURL"),
         ("--manifest-url-header NAME:VALUE", "staticPodURLHeader"),

@@ -1,12 +1,13 @@
 //! The configuration file: YAML, with the kubelet's own keys where the kubelet has them.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
+use super::access::AuthorizationMode;
 use crate::cli::{LogFormat, LogLevel};
 use crate::duration::GoDuration;
 use crate::exit::Failure;
@@ -30,6 +31,8 @@ pub(super) struct ConfigFile {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) api_server: bool,
     pub(super) all_nodes: bool,
+    pub(super) keep_managed_fields: bool,
+    pub(super) redact_env: bool,
     pub(super) namespace: Option<String>,
     pub(super) pod_selector: Option<String>,
     pub(super) pod_field_selector: Option<String>,
@@ -42,6 +45,7 @@ pub(super) struct ConfigFile {
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
+    pub(super) health_address: Option<SocketAddr>,
     pub(super) kubelet_metrics: bool,
     pub(super) allow_remote_clients: bool,
     pub(super) tls_cert_file: Option<PathBuf>,
@@ -52,6 +56,9 @@ pub(super) struct ConfigFile {
     pub(super) max_watches_per_client: Option<usize>,
     pub(super) socket: Option<PathBuf>,
     pub(super) socket_mode: Option<Mode>,
+    pub(super) authorization: Authorization,
+    pub(super) allowed_client_names: Vec<String>,
+    pub(super) allowed_client_groups: Vec<String>,
     pub(super) debug_endpoints: bool,
     pub(super) log_level: Option<LogLevel>,
     pub(super) log_format: Option<LogFormat>,
@@ -62,6 +69,20 @@ pub(super) struct ConfigFile {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Authentication {
     pub(super) x509: X509,
+    pub(super) webhook: TokenWebhook,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TokenWebhook {
+    pub(super) enabled: bool,
+}
+
+/// What a client may ask, where the kubelet has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Authorization {
+    pub(super) mode: Option<AuthorizationMode>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -107,7 +128,13 @@ impl ConfigFile {
         config.map(Option::unwrap_or_default).map_err(|error| {
             let error = error.without_snippet();
             let line = error.location().map(|location| location.line());
-            let message = UserMessageFormatter.format_message(error);
+            let message = match error {
+                // Without the value that was found: it may be a header's.
+                Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
+                    format!("expected {expected}").into()
+                }
+                error => UserMessageFormatter.format_message(error),
+            };
             let key =
                 line.and_then(|line| key(text, line)).filter(|key| !message.contains(&format!("`{key}`")));
             (line, key.map_or_else(|| message.to_string(), |key| format!("{key}: {message}")))

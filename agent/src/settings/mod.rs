@@ -1,6 +1,7 @@
 //! What the agent is to do: the command line, over the environment, over the configuration file, over the defaults; and
 //! found to make sense.
 
+mod access;
 #[cfg(test)]
 mod documented;
 mod file;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::access::AccessSettings;
 use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::duration::GoDuration;
 use super::exit::Failure;
@@ -25,6 +27,7 @@ use pod_index_kubelet::references::Strategy;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::{NodeName, Problem};
 
+pub(super) use self::access::AuthorizationMode;
 use self::file::ConfigFile;
 use self::selection::Selection;
 
@@ -49,16 +52,22 @@ pub(super) struct Settings {
     pub(super) http: Option<HttpConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) mirrors: Management,
+    /// Whether literal values of environment variables are left out.
+    pub(super) redact_env: bool,
     /// Where pods are kept on disk, and which.
     pub(super) checkpoints: Option<(PathBuf, Which)>,
     /// Whether the Secrets and `ConfigMaps` of the pods are followed.
     pub(super) references: bool,
     pub(super) address: SocketAddr,
+    /// Where `/livez` and `/readyz` alone are served, besides.
+    pub(super) health_address: Option<SocketAddr>,
     /// `None` for plain HTTP.
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) pod_api: pod_api::Settings,
     /// A Unix socket to serve on as well, and its permissions.
     pub(super) socket: Option<(PathBuf, Mode)>,
+    /// Who of those who can reach the agent may ask it.
+    pub(super) access: AccessSettings,
     pub(super) kubelet_metrics: bool,
     pub(super) debug_endpoints: bool,
     pub(super) once: bool,
@@ -100,6 +109,8 @@ pub(super) struct ApiSettings {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) all_nodes: bool,
     pub(super) selection: Selection,
+    /// Whether pods keep `metadata.managedFields`.
+    pub(super) managed_fields: bool,
 }
 
 impl ApiSettings {
@@ -110,10 +121,11 @@ impl ApiSettings {
 
     /// For people: which server, and which of its pods.
     fn words(&self) -> String {
-        let Self { kubeconfig, all_nodes, selection } = self;
+        let Self { kubeconfig, all_nodes, selection, managed_fields } = self;
         let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
         let nodes = if *all_nodes { "all nodes" } else { "this node" };
-        format!("{server}, pods of {nodes}{}", selection.words())
+        let kept = if *managed_fields { ", with managedFields" } else { "" };
+        format!("{server}, pods of {nodes}{}{kept}", selection.words())
     }
 }
 
@@ -121,10 +133,17 @@ impl Settings {
     fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
         let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
+        let access = access::settings(
+            args.allowed_client_names.into_iter().chain(config.allowed_client_names).collect(),
+            args.allowed_client_groups.into_iter().chain(config.allowed_client_groups).collect(),
+            args.authentication_token_webhook || config.authentication.webhook.enabled,
+            args.authorization_mode.or(config.authorization.mode),
+        );
         let tls = tls(
             args.tls_cert_file.or(config.tls_cert_file),
             args.tls_private_key_file.or(config.tls_private_key_file),
             args.client_ca_file.or(config.authentication.x509.client_ca_file),
+            access.tokens,
         )?;
         let remote_allowed = args.allow_remote_clients || config.allow_remote_clients;
         if !(tls.is_some() || remote_allowed) {
@@ -164,12 +183,14 @@ impl Settings {
         let kubeconfig = args.kubeconfig.or(config.kubeconfig);
         let is_asked_for = kubeconfig.is_some() || args.api_server || config.api_server;
         let all_nodes = args.all_nodes || config.all_nodes;
-        let api = api(is_asked_for, ApiSettings { kubeconfig, all_nodes, selection })?;
+        let managed_fields = args.keep_managed_fields || config.keep_managed_fields;
+        let api = api(is_asked_for, ApiSettings { kubeconfig, all_nodes, selection, managed_fields })?;
         if file.is_none() && http.is_none() && api.is_none() {
             let message =
                 "no pods to read: give --pod-manifest-path, --manifest-url, --kubeconfig or --api-server";
             return Err(Failure::Usage(message.to_owned()));
         }
+        access::makes_sense(&access, tls.as_ref(), api.is_some())?;
         let has_static_pods = file.is_some() || http.is_some();
         let mirrors = match management(
             args.manage_mirror_pods || config.manage_mirror_pods,
@@ -212,6 +233,10 @@ impl Settings {
             summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
         }
         summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
+        let redact_env = args.redact_env || config.redact_env;
+        if redact_env {
+            summary.push(["environment".to_owned(), "values are left out".to_owned()]);
+        }
         if mirrors != Management::Off {
             let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
             summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
@@ -223,19 +248,25 @@ impl Settings {
                 .as_ref()
                 .map(|(path, mode)| ["socket".to_owned(), format!("{} with mode {mode}", path.display())]),
         );
+        summary.extend(access::words(&access).map(|words| ["clients".to_owned(), words]));
+        let health_address = args.health_address.or(config.health_address);
+        summary.extend(health_address.map(|address| ["health".to_owned(), address.to_string()]));
         Ok(Self {
             node,
             file,
             http,
             api,
             mirrors,
+            redact_env,
             // Prints and keeps nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
             references: references && !args.once,
             address,
+            health_address,
             tls: tls.map(Arc::new),
             pod_api,
             socket,
+            access,
             kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
             debug_endpoints: args.debug_endpoints || config.debug_endpoints,
             once: args.once,
@@ -252,8 +283,14 @@ impl Settings {
         [
             ("hostnameOverride", self.node != new.node),
             ("address or port", self.address != new.address),
+            (
+                "allowedClientNames, allowedClientGroups, authentication.webhook or authorization",
+                self.access != new.access,
+            ),
+            ("healthAddress", self.health_address != new.health_address),
             ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls_files() != new.tls_files()),
             ("manageMirrorPods", self.mirrors != new.mirrors),
+            ("redactEnv", self.redact_env != new.redact_env),
             // What writes to the API server, or follows what pods name, keeps the client it began with.
             (
                 "kubeconfig",
@@ -301,6 +338,7 @@ fn tls(
     cert: Option<PathBuf>,
     private_key: Option<PathBuf>,
     client_ca: Option<PathBuf>,
+    takes_tokens: bool,
 ) -> Result<Option<Tls>, Failure> {
     let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
     let (cert, private_key) = match (given(cert), given(private_key)) {
@@ -317,7 +355,7 @@ fn tls(
         // Whoever names no authority by mistake must not let everybody in.
         return Err(Failure::Usage("clientCAFile is empty".to_owned()));
     }
-    let files = TlsFiles { cert, private_key, client_ca };
+    let files = TlsFiles { cert, private_key, client_ca, takes_tokens };
     Tls::load(files).map(Some).map_err(Failure::Usage)
 }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// How large a file of certificates may be; one of hundreds of authorities is a quarter of it.
@@ -37,15 +37,25 @@ impl<'a> Pem<'a> {
     /// A certificate, and those that lead from it to an authority.
     pub(super) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
-        let chain = chain.map_err(|error| self.wrong(format_args!("is no PEM: {error}")))?;
+        let chain = chain.map_err(|error| self.no_pem(&error))?;
         if chain.is_empty() { Err(self.wrong("holds no certificate")) } else { Ok(chain) }
     }
 
     /// The first private key.
     pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
         PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| match error {
-            rustls::pki_types::pem::Error::NoItemsFound => self.wrong("holds no private key"),
-            error => self.wrong(format_args!("is no PEM: {error}")),
+            pem::Error::NoItemsFound => self.wrong("holds no private key"),
+            error => self.no_pem(&error),
+        })
+    }
+
+    /// Not the error itself: it quotes the line, and the file may hold a key.
+    fn no_pem(&self, error: &pem::Error) -> String {
+        self.wrong(match error {
+            pem::Error::MissingSectionEnd { .. } => "is no PEM: a section has no end",
+            pem::Error::IllegalSectionStart { .. } => "is no PEM: the first line of a section is damaged",
+            pem::Error::Base64Decode(_) => "is no PEM: a section is not in base64",
+            _ => "is no PEM",
         })
     }
 

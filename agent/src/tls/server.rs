@@ -31,6 +31,8 @@ pub(crate) struct TlsFiles {
     pub(crate) cert: PathBuf,
     pub(crate) private_key: PathBuf,
     pub(crate) client_ca: Option<PathBuf>,
+    /// Whether clients may go without a certificate, as they may present a token.
+    pub(crate) takes_tokens: bool,
 }
 
 /// What a set of files came to.
@@ -56,8 +58,9 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
             Some(pem) => {
                 let authorities = Arc::new(pem.authorities()?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider()).build();
-                builder.with_client_cert_verifier(verifier.map_err(|error| pem.wrong(error))?)
+                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider());
+                let verifier = if self.takes_tokens { verifier.allow_unauthenticated() } else { verifier };
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| pem.wrong(error))?)
             }
         };
         let chain = cert.chain()?;
@@ -234,7 +237,8 @@ mod tests {
         let (old, new) = (certificate(2020, 2100), certificate(2020, 2200));
         fs::write(&cert, old.0.pem()).unwrap();
         fs::write(&key, old.1.serialize_pem()).unwrap();
-        let files = TlsFiles { cert: cert.clone(), private_key: key.clone(), client_ca: None };
+        let files =
+            TlsFiles { cert: cert.clone(), private_key: key.clone(), client_ca: None, takes_tokens: false };
         let tls = Tls::load(files).unwrap();
         assert_eq!(tls.not_after(), end_of(old.0.der()));
 

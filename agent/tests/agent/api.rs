@@ -28,7 +28,7 @@ pub fn kubeconfig(directory: &Directory, server: &ApiServer) -> String {
 }
 
 /// A kubeconfig that names this server, this way, and this user.
-fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> String {
+pub fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> String {
     let path = directory.0.join(".kubeconfig");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",

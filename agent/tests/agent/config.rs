@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use serde_json::Value;
 
+use crate::api_server::{ApiServer, Fault, Verb};
 use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, run_within, stderr, stdout};
 
 #[test]
@@ -215,4 +216,59 @@ fn files_and_a_url_meet_in_one_index_and_the_agent_is_ready_when_both_were_read(
     agent.until("/sources", failing);
     assert_eq!(agent.get("/pods/default/from-url-node-1").code, 200);
     assert_eq!(agent.get("/readyz").code, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_online_check_asks_and_names_what_is_missing_and_the_other_says_that_it_does_not_ask() {
+    let server = ApiServer::start().await;
+    server.put("pods", &crate::api::pod("web", "node-1", &serde_json::json!({})));
+    let directory = Directory::new();
+    let kubeconfig = crate::api::kubeconfig(&directory, &server);
+    let given = ["--kubeconfig", &*kubeconfig, "--hostname-override", "node-1"];
+    let asked = |more: &[&str], code: i32, words: &[&str]| {
+        let output = run(&[&given[..], more].concat());
+        let said = stdout(&output).to_owned() + stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{more:?}: {said}");
+        said
+    };
+    // Blocking, and thus beside this runtime.
+    tokio::task::block_in_place(|| {
+        asked(
+            &["--check"],
+            0,
+            &["The configuration is good.", "Not tried: whether the API server answers", "--check-online"],
+        );
+        let requests = server.requests(Verb::List);
+        assert_eq!(requests, 0, "the other check asks nobody");
+        let said = asked(&["--check-online"], 0, &["The configuration is good."]);
+        assert!(!said.contains("Not tried"), "{said}");
+
+        server.demand_token("another");
+        asked(&["--check-online"], 1, &["Unauthorized", "without pods of the API server"]);
+    });
+    for (verb, missing) in [
+        (Verb::List, "the right to list pods of all namespaces is missing"),
+        (Verb::Watch, "the right to watch pods"),
+    ] {
+        let server = ApiServer::start().await;
+        server.fail_always(verb, Fault::Status(403));
+        let kubeconfig = crate::api::kubeconfig(&directory, &server);
+        let output = tokio::task::block_in_place(|| {
+            run(&["--kubeconfig", &kubeconfig, "--node-name", "n", "--check-online"])
+        });
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains(missing), "{}", stderr(&output));
+    }
+    server.refuse();
+    tokio::task::block_in_place(|| {
+        asked(&["--check-online"], 1, &["Connection refused"]);
+        asked(&["--check"], 0, &["The configuration is good."]);
+        let url = ["--manifest-url", "http://127.0.0.1:1/", "--node-name", "n"];
+        let output = run(&[&url[..], &["--check-online"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("without pods of the URL"), "{}", stderr(&output));
+        let output = run(&[&url[..], &["--check"]].concat());
+        assert!(output.status.success() && stdout(&output).contains("Not tried: whether the URL answers"));
+    });
 }

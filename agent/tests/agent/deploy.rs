@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, Namespace, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api_server::{ApiServer, shipped};
-use crate::support::{Agent, Directory, binary, stderr, stdout};
+use crate::health::health_address;
+use crate::support::{Agent, Directory, binary, get, stderr, stdout};
 use crate::tls::Authority;
 
 fn deploy(path: &str) -> PathBuf {
@@ -180,11 +182,6 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
     let mounted = &container.volume_mounts.as_ref().unwrap()[0];
     let volumes = pod.volumes.unwrap();
     assert!(volumes.len() == 1 && volumes[0].secret.is_some() && volumes[0].name == mounted.name);
-    for probe in [&container.liveness_probe, &container.readiness_probe] {
-        let probe = probe.as_ref().unwrap();
-        let asks = probe.tcp_socket.as_ref().expect("the kubelet has no certificate to show");
-        assert!(probe.http_get.is_none() && asks.host.is_none(), "it asks for the node's own address");
-    }
 
     let scrape = objects(&deploy("prometheus/scrape.yaml")).remove(0);
     let name = scrape["scrape_configs"][0]["tls_config"]["server_name"].as_str().unwrap();
@@ -200,12 +197,25 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
     ] {
         directory.write(file, text);
     }
-    let environment = environment(&container, &mounted.mount_path, &directory);
+    let mut environment = environment(&container, &mounted.mount_path, &directory);
+    // On a port that is free here.
+    let health = environment.insert("POD_INDEX_HEALTH_ADDRESS".to_owned(), "127.0.0.1:0".to_owned());
     let args = container.args.as_ref().unwrap();
     let mut command = binary(&args.iter().map(String::as_str).collect::<Vec<_>>());
     command.envs(&environment).env("KUBECONFIG", crate::api::kubeconfig(&directory, &server));
     let agent = Agent::spawn(command);
     assert!(agent.address.ip().is_unspecified(), "{}", agent.address);
+
+    // The kubelet has no certificate to show, and asks where none is needed.
+    let served = health_address(&agent);
+    agent.wait_for_log("ready: the pods");
+    for (probe, path) in [(&container.liveness_probe, "/livez"), (&container.readiness_probe, "/readyz")] {
+        let asked = probe.as_ref().unwrap().http_get.as_ref().unwrap();
+        let Int(port) = asked.port else { panic!("a number") };
+        assert_eq!(health.as_deref(), Some(&*format!("{}:{port}", asked.host.as_ref().unwrap())));
+        assert_eq!((asked.path.as_deref(), asked.scheme.as_deref()), (Some(path), None));
+        assert_eq!(get(served, path).code, 200, "{path}");
+    }
 
     // In the container, and from a port that `kubectl port-forward` has opened.
     let port = agent.address.port().to_string();

@@ -12,8 +12,8 @@ use crate::support::{Agent, Directory, manifest};
 fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
     let directory = Directory::new();
     let path = directory.0.to_str().unwrap();
-    let agent =
-        Agent::start(&["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-format", "json"]);
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-format", "json"];
+    let agent = Agent::start(&[&args[..], &["--log-level", "debug"]].concat());
     // One whose UID is its own, and stays when it is edited.
     let text = manifest("web").replace("{name: web}", "{name: web, uid: u-1}");
     let mut told = Vec::new();
@@ -33,7 +33,7 @@ fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
         assert_eq!((&line["namespace"], &line["name"]), (&"default".into(), &"web-node-1".into()), "{line}");
         assert_eq!(
             (&line["uid"], &line["source"], &line["level"]),
-            (&"u-1".into(), &"file".into(), &"INFO".into())
+            (&"u-1".into(), &"file".into(), &"DEBUG".into())
         );
         told.push(line["generation"].as_u64().unwrap());
         // What is told has been published.

@@ -1,5 +1,6 @@
 //! The agent as its users meet it: the real binary, real files, real sockets.
 
+mod access;
 mod api;
 use pod_index_test_support::api_server;
 mod browser;
@@ -7,6 +8,7 @@ mod config;
 mod dashboard;
 mod deploy;
 mod documented;
+mod health;
 mod hostile;
 mod http;
 mod life;
@@ -15,11 +17,14 @@ mod load;
 mod log;
 mod metrics;
 mod mirrors;
+mod noise;
 mod page;
 mod pod_api;
 mod references;
 mod reload;
 mod restart;
+mod secrets;
+mod served;
 mod soak;
 mod support;
 mod terminal;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -86,15 +86,36 @@ impl Agent {
     }
 
     /// As [`start`](Self::start), with what else the command was told.
-    pub fn spawn(mut command: Command) -> Self {
+    pub fn spawn(command: Command) -> Self {
+        Self::spawn_read_by(command, |stderr, sender| {
+            // Read to the end, so that the agent never waits for this test to read its log.
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        })
+    }
+
+    /// As [`spawn`](Self::spawn), but once it serves, nobody reads its log any more.
+    pub fn spawn_unread(command: Command) -> Self {
+        Self::spawn_read_by(command, |mut stderr, sender| {
+            let mut line = String::new();
+            while !line.contains("serving on http") {
+                line.clear();
+                assert!(stderr.read_line(&mut line).unwrap() > 0, "the agent ended");
+                let _ = sender.send(line.trim_end().to_owned());
+            }
+            // The pipe stays open for as long as this process lives.
+            std::mem::forget(stderr);
+        })
+    }
+
+    fn spawn_read_by(
+        mut command: Command,
+        read: impl FnOnce(BufReader<ChildStderr>, mpsc::Sender<String>) + Send + 'static,
+    ) -> Self {
         command.args(["--port", "0"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, log) = mpsc::channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        // Read to the end, so that the agent never waits for this test to read its log.
-        std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
-        });
+        std::thread::spawn(move || read(stderr, sender));
         let log = Mutex::new(Log { coming: log, lines: Vec::new() });
         let mut agent = Self { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), log };
         let line = agent.wait_for_log("serving on http");
@@ -140,6 +161,19 @@ impl Agent {
         let mut log = self.log.lock().unwrap();
         log.coming.try_iter().for_each(drop);
         log.lines.clear();
+    }
+
+    /// Every line that was logged, to the end of the log.
+    pub fn whole_log(&self) -> Vec<String> {
+        let mut log = self.log.lock().unwrap();
+        loop {
+            match log.coming.recv_timeout(PATIENCE) {
+                Ok(line) => log.lines.push((line, false)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("the log does not end"),
+            }
+        }
+        log.lines.iter().map(|(line, _)| line.clone()).collect()
     }
 
     pub fn get(&self, path: &str) -> Answer {

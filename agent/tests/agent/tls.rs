@@ -16,7 +16,7 @@ use crate::support::{Agent, Answer, Directory, PATIENCE, get, run, shipped, stde
 
 /// Somebody who signs certificates.
 pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+    pub issuer: Issuer<'static, KeyPair>,
     pub pem: String,
 }
 
@@ -44,14 +44,14 @@ impl Authority {
 }
 
 /// Files of certificates, and the paths to them.
-struct Pki {
-    authority: Authority,
-    directory: Directory,
+pub struct Pki {
+    pub authority: Authority,
+    pub directory: Directory,
 }
 
 impl Pki {
     /// With `ca.pem`, and `node.crt` and `node.key` for the agent.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let pki = Self { authority: Authority::new(), directory: Directory::new() };
         pki.directory.write("ca.pem", &pki.authority.pem);
         pki.renew("node", "127.0.0.1");
@@ -71,35 +71,40 @@ impl Pki {
         CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()
     }
 
-    fn at(&self, name: &str) -> String {
+    pub fn at(&self, name: &str) -> String {
         self.directory.0.join(name).display().to_string()
     }
 
-    fn start(&self, more: &[&str]) -> Agent {
-        let (cert, key, manifests) =
-            (self.at("node.crt"), self.at("node.key"), shipped().display().to_string());
-        let args =
-            ["--pod-manifest-path", &manifests, "--hostname-override", "node-1", "--tls-cert-file", &cert];
-        let agent = Agent::start(&[&args[..], &["--tls-private-key-file", &key], more].concat());
+    pub fn start(&self, more: &[&str]) -> Agent {
+        let agent = self.start_unready(more);
         agent.wait_for_log("ready: the pods");
         agent
     }
 
+    /// As [`start`](Self::start), for one that is not ready at once.
+    pub fn start_unready(&self, more: &[&str]) -> Agent {
+        let (cert, key, manifests) =
+            (self.at("node.crt"), self.at("node.key"), shipped().display().to_string());
+        let args =
+            ["--pod-manifest-path", &manifests, "--hostname-override", "node-1", "--tls-cert-file", &cert];
+        Agent::start(&[&args[..], &["--tls-private-key-file", &key], more].concat())
+    }
+
     /// A client that trusts the authority.
-    fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client { trusts: self.authority.pem.clone(), is: None }
     }
 }
 
 /// Somebody who asks over TLS.
-struct Client {
-    trusts: String,
+pub struct Client {
+    pub trusts: String,
     /// A certificate and its key.
-    is: Option<(String, String)>,
+    pub is: Option<(String, String)>,
 }
 
 impl Client {
-    fn connect(&self, agent: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+    pub fn connect(&self, agent: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
         Self::connect_by(&self.config(), agent)
     }
 
@@ -144,7 +149,7 @@ impl Client {
         Ok((Answer::read(&*bytes), presented))
     }
 
-    fn code(&self, agent: &Agent, path: &str) -> Result<u16, String> {
+    pub fn code(&self, agent: &Agent, path: &str) -> Result<u16, String> {
         self.get(agent.address, path).map(|(answer, _)| answer.code).map_err(|error| error.to_string())
     }
 

@@ -64,13 +64,13 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// A short word for the kind, for labels of metrics.
+    /// A short word for the kind, in `snake_case`, for labels of metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Unreadable => "unreadable",
-            Self::TooLarge => "tooLarge",
+            Self::TooLarge => "too_large",
             Self::Skipped => "skipped",
             Self::Syntax => "syntax",
             Self::Invalid => "invalid",

@@ -91,6 +91,9 @@ fn answer(
     if state.ignores_fields {
         request.selector.fields.clear();
     }
+    if let Some(answer) = state.reviews.answer(&request, body) {
+        return answer;
+    }
     admission::read(&state, &request)?;
     match request.verb {
         Verb::Get => list::get(&state, &request),

@@ -22,6 +22,7 @@ mod fault;
 mod handle;
 mod list;
 mod request;
+mod review;
 mod rights;
 mod selector;
 mod store;
@@ -79,6 +80,7 @@ struct State {
     /// The node that the client is, under `NodeRestriction`.
     restricted_to: Option<String>,
     rights: Rights,
+    reviews: review::Reviews,
     /// Who does not bear this is nobody.
     token: Option<String>,
     /// What the server has at hand, if that is older than what it stores: a list of version 0 is answered from it.
@@ -168,6 +170,7 @@ impl ApiServer {
                 faults: Faults::default(),
                 restricted_to: None,
                 rights: Rights::default(),
+                reviews: review::Reviews::default(),
                 token: None,
                 cached: None,
                 future_patience: Duration::from_secs(3),

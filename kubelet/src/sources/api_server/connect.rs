@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 
+use super::kubeconfig;
 use crate::sources::{Problem, ProblemKind};
 
 /// The longest silence on a connection. Longer than the 295 s after which a silent watch is given up by itself; shorter
@@ -17,20 +17,15 @@ const SILENCE: Duration = Duration::from_secs(330);
 /// Without one, it is the server of `$KUBECONFIG`, or of `~/.kube/config`, or, in a pod, the one of its service account.
 ///
 /// # Errors
-/// If there is no such file, or it names no server, no usable credentials, or no certificates that can be read.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Problem> {
-    let origin = kubeconfig.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string());
-    let problem = |error: &(dyn std::error::Error + 'static)| {
-        Problem::new(ProblemKind::Request, origin.clone(), None, None, crate::text::api_causes(error))
-    };
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| problem(&error))?;
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| problem(&error))?
-        }
-        None => Config::infer().await.map_err(|error| problem(&error))?,
-    };
+/// If there is no such file, or it names no server, no user that it has, no usable credentials, or no certificates that can be
+/// read. The error quotes nothing of the file.
+pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
+    let mut config = kubeconfig::config(path).await?;
     config.read_timeout = Some(SILENCE);
-    Client::try_from(config).map_err(|error| problem(&error))
+    let auth = config.auth_info.clone();
+    let client = Client::try_from(config).map_err(|error| {
+        let origin = kubeconfig::origin(path);
+        Problem::new(ProblemKind::Request, origin, None, None, crate::text::api_causes(&error))
+    })?;
+    Ok(kubeconfig::identified(client, &auth))
 }

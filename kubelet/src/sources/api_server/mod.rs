@@ -31,12 +31,17 @@
 
 mod compare;
 mod connect;
+#[cfg(feature = "tls")]
+mod expiry;
 mod follow;
+mod kubeconfig;
 mod metadata;
 mod pace;
 mod source;
+mod wire;
 
 pub use connect::connect;
+pub use kubeconfig::check_kubeconfig;
 
 pub use metadata::PodMetadata;
 pub use source::{ApiServer, ApiServerSource};

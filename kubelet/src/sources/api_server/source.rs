@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PartialObjectMeta};
+use kube::api::{Api, ListParams, PartialObjectMeta, WatchParams};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -19,9 +19,10 @@ use super::compare::Comparer;
 use super::follow::Follow;
 use super::metadata::PodMetadata;
 use super::pace::{Line, Patience, paced};
+use super::wire::WirePod;
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
-use crate::sources::{NodeName, Source, SourceStatus, SourceUpdate};
+use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// The waits after failures. client-go's reflector begins with the same, and goes up to 30 s: after an outage of half a
 /// minute it is as late.
@@ -64,7 +65,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # use pod_index_kubelet::sources::api_server::ApiServer;
 /// # fn run(client: kube::Client) {
 /// let pods = ApiServer::new(client).pods_with(|mut pod| {
-///     pod.metadata.managed_fields = None;
 ///     pod.status = None;
 ///     pod
 /// });
@@ -79,6 +79,8 @@ pub struct ApiServer {
     labels: Option<String>,
     fields: Option<String>,
     page_size: u32,
+    managed_fields: bool,
+    redact_env: bool,
     waits: (Duration, Duration),
     patience: Duration,
     silence: Duration,
@@ -95,6 +97,8 @@ impl ApiServer {
             labels: None,
             fields: None,
             page_size: 500,
+            managed_fields: false,
+            redact_env: false,
             waits: (LEAST_WAIT, MOST_WAIT),
             patience: PATIENCE,
             silence: SILENCE,
@@ -132,6 +136,19 @@ impl ApiServer {
         self
     }
 
+    /// Whether pods keep their `metadata.managedFields`; they do not if nothing is said, as the fields can take most of a pod's
+    /// memory.
+    pub fn managed_fields(mut self, keep: bool) -> Self {
+        self.managed_fields = keep;
+        self
+    }
+
+    /// Whether literal values of environment variables are left out, as by [`redact_env`]; they are not if nothing is said.
+    pub fn redact_env(mut self, redact: bool) -> Self {
+        self.redact_env = redact;
+        self
+    }
+
     /// The waits after failures: the first, and the longest. Each is shortened at random by up to a third. 0.8 s and 8 s
     /// by default.
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
@@ -159,7 +176,7 @@ impl ApiServer {
         self
     }
 
-    /// The pods, whole.
+    /// The pods, whole but for what [`managed_fields`](Self::managed_fields) and [`redact_env`](Self::redact_env) leave out.
     pub fn pods(self) -> ApiServerSource<Pod> {
         self.pods_with(|pod| pod)
     }
@@ -167,9 +184,20 @@ impl ApiServer {
     /// The pods, each made into what is to be stored as soon as it comes.
     pub fn pods_with<P: Send + Sync + 'static>(
         self,
-        transform: impl FnMut(Pod) -> P + Send + 'static,
+        mut transform: impl FnMut(Pod) -> P + Send + 'static,
     ) -> ApiServerSource<P> {
-        self.follow(transform)
+        let redacts = self.redact_env;
+        let mut kept = move |mut pod| {
+            if redacts {
+                redact_env(&mut pod);
+            }
+            transform(pod)
+        };
+        if self.managed_fields {
+            self.follow(move |WirePod::<true>(pod)| kept(pod))
+        } else {
+            self.follow(move |WirePod::<false>(pod)| kept(pod))
+        }
     }
 
     /// The pods' metadata. The server sends nothing else, which for most pods is a fraction.
@@ -180,9 +208,78 @@ impl ApiServer {
     /// The pods' metadata, made into what is to be stored as soon as it comes.
     pub fn metadata_with<P: Send + Sync + 'static>(
         self,
-        transform: impl FnMut(PartialObjectMeta<Pod>) -> P + Send + 'static,
+        mut transform: impl FnMut(PartialObjectMeta<Pod>) -> P + Send + 'static,
     ) -> ApiServerSource<P> {
-        self.follow(transform)
+        let keeps = self.managed_fields;
+        self.follow(move |mut metadata: PartialObjectMeta<Pod>| {
+            if !keeps {
+                metadata.metadata.managed_fields = None;
+            }
+            transform(metadata)
+        })
+    }
+
+    /// Asks the server for one of the pods, and for a watch of them, as [`pods`](Self::pods) would.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, does not know the client or refuses it; a missing right is named.
+    pub async fn check(&self) -> Result<(), Problem> {
+        let api = match &self.namespace {
+            Some(namespace) => Api::<PartialObjectMeta<Pod>>::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let config = self.config();
+        let origin = origin(self.namespace.as_deref(), &config);
+        let list = ListParams {
+            limit: Some(1),
+            field_selector: config.field_selector.clone(),
+            label_selector: config.label_selector.clone(),
+            ..ListParams::default()
+        };
+        let watch = WatchParams {
+            timeout: Some(1),
+            field_selector: config.field_selector,
+            label_selector: config.label_selector,
+            ..WatchParams::default()
+        };
+        let within = |verb: &'static str, error: Option<kube::Error>| {
+            let message = match error {
+                None => format!("no answer within {} s", self.patience.as_secs_f32()),
+                Some(kube::Error::Api(status)) if status.code == 403 => {
+                    let place = self.namespace.as_ref().map_or_else(
+                        || "of all namespaces".to_owned(),
+                        |namespace| format!("in the namespace {namespace}"),
+                    );
+                    format!("the right to {verb} pods {place} is missing: {} (403)", status.message)
+                }
+                Some(error) => crate::text::api_causes(&error),
+            };
+            Problem::new(ProblemKind::Request, origin.clone(), None, None, message)
+        };
+        let version = match tokio::time::timeout(self.patience, api.list_metadata(&list)).await {
+            Ok(Ok(list)) => list.metadata.resource_version.unwrap_or_default(),
+            Ok(Err(error)) => return Err(within("list", Some(error))),
+            Err(_) => return Err(within("list", None)),
+        };
+        match tokio::time::timeout(self.patience, api.watch_metadata(&watch, &version)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(within("watch", Some(error))),
+            Err(_) => Err(within("watch", None)),
+        }
+    }
+
+    /// How the pods are selected.
+    fn config(&self) -> watcher::Config {
+        let mut config = watcher::Config::default().page_size(self.page_size);
+        let node = self.node.as_ref().map(|node| format!("spec.nodeName={}", escaped(node.as_str())));
+        let fields: Vec<_> = node.into_iter().chain(self.fields.clone()).collect();
+        if !fields.is_empty() {
+            config = config.fields(&fields.join(","));
+        }
+        if let Some(labels) = &self.labels {
+            config = config.labels(labels);
+        }
+        config
     }
 
     fn follow<K, P>(self, transform: impl FnMut(K) -> P + Send + 'static) -> ApiServerSource<P>
@@ -191,15 +288,7 @@ impl ApiServer {
         K: ResourceExt + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
         P: Send + Sync + 'static,
     {
-        let mut config = watcher::Config::default().page_size(self.page_size);
-        let node = self.node.as_ref().map(|node| format!("spec.nodeName={}", escaped(node.as_str())));
-        let fields: Vec<_> = node.into_iter().chain(self.fields).collect();
-        if !fields.is_empty() {
-            config = config.fields(&fields.join(","));
-        }
-        if let Some(labels) = &self.labels {
-            config = config.labels(labels);
-        }
+        let config = self.config();
         let status = Arc::new(StatusWriter::new(Source::Api, origin(self.namespace.as_deref(), &config)));
         let receiver = status.subscribe();
         let (least, most) = self.waits;

@@ -46,7 +46,7 @@ pub struct Listing {
 #[doc(alias = "extractFromDir")]
 #[must_use]
 pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
-    let mut lister = Lister::new(path.as_ref(), node.clone());
+    let mut lister = Lister::new(path.as_ref(), node.clone(), |_| {});
     lister.list();
     lister.listing()
 }
@@ -55,6 +55,7 @@ pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
 pub(super) struct Lister {
     path: PathBuf,
     node: NodeName,
+    transform: fn(&mut Pod),
     hasher: RandomState,
     /// By path, hence in the order of their names.
     files: BTreeMap<PathBuf, FileState>,
@@ -75,11 +76,12 @@ struct FileState {
 }
 
 impl Lister {
-    pub(super) fn new(path: &Path, node: NodeName) -> Self {
+    /// `transform` changes each pod before it is kept.
+    pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod)) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
         let hasher = RandomState::new();
-        Self { path, node, hasher, files: BTreeMap::new(), problem: None }
+        Self { path, node, transform, hasher, files: BTreeMap::new(), problem: None }
     }
 
     /// Looks at the path again. True if the path as a whole could not be listed.
@@ -180,7 +182,8 @@ impl Lister {
         if before.is_some_and(|file| file.content == Some(content)) {
             return Look::SameContent(stamp);
         }
-        let decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
+        let mut decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
+        decoded.pods.iter_mut().for_each(self.transform);
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
         let pods = pod::as_first_seen(decoded.pods, seen_before);
         let file = FileState { stamp, content: Some(content), pods, problems: decoded.problems };

@@ -65,10 +65,21 @@ impl FileSource {
 
     /// As [`new`](Self::new), with another time between two listings. Zero counts as a millisecond.
     pub fn with_period(path: impl AsRef<Path>, node: NodeName, period: Duration) -> Self {
+        Self::with_transform(path, node, period, |_| {})
+    }
+
+    /// As [`with_period`](Self::with_period), with a change to each pod before it is kept, such as
+    /// [`redact_env`](super::super::redact_env). UIDs are made from the manifest, and thus before the change.
+    pub fn with_transform(
+        path: impl AsRef<Path>,
+        node: NodeName,
+        period: Duration,
+        transform: fn(&mut Pod),
+    ) -> Self {
         let path = path.as_ref();
         let status = StatusWriter::new(Source::File, path.display().to_string());
         let receiver = status.subscribe();
-        let following = Following::new(path.to_owned(), node, period, status);
+        let following = Following::new(path.to_owned(), node, period, transform, status);
         let updates = unfold(following, async |mut following| {
             let update = following.next().await?;
             Some((update, following))
@@ -102,6 +113,7 @@ struct Following {
     path: PathBuf,
     node: NodeName,
     period: Duration,
+    transform: fn(&mut Pod),
     /// `None` while it is at work on a blocking thread, or was lost there.
     worker: Option<Worker>,
     /// The worker's hints; `None` before the first listing, which waits for none.
@@ -144,9 +156,25 @@ impl Worker {
 }
 
 impl Following {
-    fn new(path: PathBuf, node: NodeName, period: Duration, status: StatusWriter) -> Self {
+    fn new(
+        path: PathBuf,
+        node: NodeName,
+        period: Duration,
+        transform: fn(&mut Pod),
+        status: StatusWriter,
+    ) -> Self {
         let period = period.max(Duration::from_millis(1));
-        Self { path, node, period, worker: None, signal: None, status, said: None, cost: Duration::ZERO }
+        Self {
+            path,
+            node,
+            period,
+            transform,
+            worker: None,
+            signal: None,
+            status,
+            said: None,
+            cost: Duration::ZERO,
+        }
     }
 
     /// The next set that differs from what was said before; `None` when the runtime shuts down.
@@ -154,7 +182,7 @@ impl Following {
         loop {
             self.wait().await;
             let worker = self.worker.take().unwrap_or_else(|| Worker {
-                lister: Lister::new(&self.path, self.node.clone()),
+                lister: Lister::new(&self.path, self.node.clone(), self.transform),
                 hints: Hints::new(&self.path),
             });
             self.signal = Some(worker.hints.signal());

@@ -8,6 +8,7 @@ use hyper::Uri;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 #[cfg(feature = "tls")]
 use hyper_rustls::ConfigBuilderExt;
+use k8s_openapi::api::core::v1::Pod;
 #[cfg(feature = "tls")]
 use rustls::pki_types::CertificateDer;
 #[cfg(feature = "tls")]
@@ -38,6 +39,7 @@ pub struct HttpConfig {
     pub(super) headers: HeaderMap,
     pub(super) period: Duration,
     pub(super) timeout: Duration,
+    pub(super) transform: fn(&mut Pod),
     /// `None` for whom the system trusts.
     #[cfg(feature = "tls")]
     authorities: Option<Arc<RootCertStore>>,
@@ -71,6 +73,7 @@ impl HttpConfig {
             headers: HeaderMap::new(),
             period: Duration::from_secs(20),
             timeout: Duration::from_secs(10),
+            transform: |_| {},
             #[cfg(feature = "tls")]
             authorities: None,
         })
@@ -111,6 +114,13 @@ impl HttpConfig {
         self
     }
 
+    /// Changes each pod before it is kept, as [`redact_env`](crate::sources::redact_env) does. UIDs are made before the change.
+    #[must_use]
+    pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
+        self.transform = transform;
+        self
+    }
+
     /// Trusts the authorities in `pem`, and only those, instead of the system's.
     ///
     /// # Errors
@@ -120,7 +130,7 @@ impl HttpConfig {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let mut authorities = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| wrong(format!("is no PEM: {error}")))?;
+            let certificate = certificate.map_err(|_| wrong("is no PEM".to_owned()))?;
             authorities.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
         if authorities.is_empty() {

@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::HttpConnector as Connector;
 use hyper_util::rt::TokioExecutor;
 
 use super::HttpConfig;
-use super::redirect::{MOST_REDIRECTS, keep_secrets, resolve};
+use super::redirect::{MOST_REDIRECTS, is_downgrade, is_same_host, resolve};
 #[cfg(feature = "tls")]
 use crate::https::{self, Connector};
 use crate::sources::Problem;
@@ -41,20 +41,28 @@ impl Fetcher {
 
     async fn follow(&self, config: &HttpConfig) -> Result<Bytes, String> {
         let mut uri = config.uri.clone();
-        let mut headers = config.headers.clone();
-        headers.entry(USER_AGENT).or_insert(AGENT);
-        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let mut configured = config.headers.clone();
         for _ in 0..=MOST_REDIRECTS {
             let mut request = Request::new(Empty::new());
             *request.uri_mut() = uri.clone();
-            request.headers_mut().clone_from(&headers);
+            let headers = request.headers_mut();
+            headers.clone_from(&configured);
+            headers.entry(USER_AGENT).or_insert(AGENT);
+            headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
             let response = self.client.request(request).await.map_err(|error| causes(&error))?;
             let status = response.status();
             if status == StatusCode::OK {
                 return read(response.into_body()).await;
             }
             let next = redirected(status, response.headers().get(LOCATION), &uri)?;
-            keep_secrets(&mut headers, &config.uri, &next);
+            if is_downgrade(&uri, &next) {
+                let host = crate::text::shorten(next.host().unwrap_or_default());
+                return Err(format!("answered {status}, and leads from https to http, on {host:?}"));
+            }
+            if !is_same_host(&config.uri, &next) {
+                // For good: they do not come back when a later redirect leads back.
+                configured.clear();
+            }
             uri = next;
         }
         Err(format!("stopped after {MOST_REDIRECTS} redirects"))

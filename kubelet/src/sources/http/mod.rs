@@ -11,8 +11,9 @@
 //! * Whatever fails (no answer, a bad one, one bad pod in a list) changes nothing: the last good pods stay.
 //! * An empty body is an error too. But a source that has never said anything then says "no pods": as in the kubelet,
 //!   it counts as seen.
-//! * Up to ten redirects are followed, as by Go's client, to `http` and `https` only. Credentials (`Authorization`,
-//!   `Cookie`) go along to the same host and its sub-domains, and never from `https` to `http`.
+//! * Up to ten redirects are followed, as by Go's client, to `http` and `https` only, and never from `https` to `http`. The
+//!   configured headers are sent to the host of the configured URL and to no other, sub-domains included. Go's client, and with
+//!   it the kubelet, follows such redirects and sends most headers everywhere.
 //! * Unlike the kubelet, it refuses URLs that hold a password: it would end up in logs and in the status. Proxy
 //!   variables of the environment are not read.
 

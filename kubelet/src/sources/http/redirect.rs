@@ -1,7 +1,6 @@
 //! Where a redirect leads, and what may be sent there.
 
 use hyper::Uri;
-use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, WWW_AUTHENTICATE};
 
 /// The most redirects that are followed, as by Go's client.
 pub(super) const MOST_REDIRECTS: usize = 10;
@@ -66,29 +65,23 @@ fn without_dots(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// Takes out of `headers` what is meant for the host of `first` alone, if `next` is another one.
-///
-/// As Go's `shouldCopyHeaderOnRedirect` (`net/http/client.go`), but also where encryption would end.
-pub(super) fn keep_secrets(headers: &mut HeaderMap, first: &Uri, next: &Uri) {
+/// Whether encryption would end where `next` leads. The answer could then be anybody's.
+pub(super) fn is_downgrade(from: &Uri, next: &Uri) -> bool {
+    from.scheme_str() == Some("https") && next.scheme_str() != Some("https")
+}
+
+/// Whether both name the same host. The configured headers are meant for it alone: any of them may be a credential. Go's client
+/// sends them to every host, but for those that it knows to be credentials.
+pub(super) fn is_same_host(first: &Uri, next: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
-    let (from, to) = (host(first), host(next));
-    // An IP address has no sub-domains.
-    let named = from.parse::<std::net::IpAddr>().is_err() && !from.starts_with('[');
-    let same = to == from || (named && to.strip_suffix(&from).is_some_and(|left| left.ends_with('.')));
-    let downgraded = first.scheme_str() == Some("https") && next.scheme_str() != Some("https");
-    if !same || downgraded {
-        for secret in [AUTHORIZATION.as_str(), COOKIE.as_str(), "cookie2", WWW_AUTHENTICATE.as_str()] {
-            headers.remove(secret);
-        }
-    }
+    host(first) == host(next)
 }
 
 #[cfg(test)]
 mod tests {
     use hyper::Uri;
-    use hyper::header::{HeaderMap, HeaderValue};
 
-    use super::{keep_secrets, resolve};
+    use super::{is_downgrade, is_same_host, resolve};
 
     #[test]
     fn locations_are_read_as_browsers_read_them() {
@@ -123,27 +116,23 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay_with_their_host() {
-        for (first, next, kept) in [
-            ("https://a.example/", "https://a.example:444/x", true),
-            ("https://a.example/", "https://A.Example/x", true),
-            ("https://a.example/", "https://b.a.example/", true),
-            ("https://a.example/", "https://ba.example/", false),
-            ("https://a.example/", "https://example/", false),
-            ("https://a.example/", "http://a.example/", false),
-            ("http://a.example/", "https://a.example/", true),
-            ("http://127.0.0.1/", "http://127.0.0.1/", true),
-            ("http://0.0.1/", "http://127.0.0.1/", true),
-            ("http://127.0.0.1/", "http://x.127.0.0.1/", false),
+    fn a_host_is_the_same_by_its_whole_name_and_encryption_does_not_end() {
+        for (first, next, same, downgrade) in [
+            ("https://a.example/", "https://a.example:444/x", true, false),
+            ("https://a.example/", "https://A.Example/x", true, false),
+            ("https://a.example/", "https://b.a.example/", false, false),
+            ("https://a.example/", "https://ba.example/", false, false),
+            ("https://a.example/", "https://example/", false, false),
+            ("https://a.example/", "http://a.example/", true, true),
+            ("https://a.example/", "http://b.example/", false, true),
+            ("http://a.example/", "https://a.example/", true, false),
+            ("http://a.example/", "http://b.example/", false, false),
+            ("http://127.0.0.1/", "http://127.0.0.1:8080/", true, false),
+            ("http://0.0.1/", "http://127.0.0.1/", false, false),
         ] {
-            let mut headers = HeaderMap::new();
-            for name in ["authorization", "cookie", "x-mine"] {
-                headers.insert(name, HeaderValue::from_static("v"));
-            }
-            keep_secrets(&mut headers, &first.parse().expect("a URL"), &next.parse().expect("a URL"));
-            assert_eq!(headers.contains_key("authorization"), kept, "{first} to {next}");
-            assert_eq!(headers.contains_key("cookie"), kept, "{first} to {next}");
-            assert!(headers.contains_key("x-mine"));
+            let (first, next): (Uri, Uri) = (first.parse().expect("a URL"), next.parse().expect("a URL"));
+            assert_eq!(is_same_host(&first, &next), same, "{first} to {next}");
+            assert_eq!(is_downgrade(&first, &next), downgrade, "{first} to {next}");
         }
     }
 }

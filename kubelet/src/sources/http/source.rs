@@ -1,6 +1,7 @@
 //! The http source: asks a URL every so often, and says when what it serves has changed.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -57,7 +58,16 @@ impl HttpSource {
         let fetcher = Fetcher::new(&config)?;
         let status = StatusWriter::new(Source::Http, &*config.url);
         let receiver = status.subscribe();
-        let asking = Asking { config, node, fetcher, status, asked: false, last: None, said: None };
+        let asking = Asking {
+            config,
+            node,
+            fetcher,
+            status,
+            asked: false,
+            hasher: RandomState::new(),
+            last: None,
+            said: None,
+        };
         let updates = unfold(asking, async |mut asking| {
             let update = asking.next().await?;
             Some((update, asking))
@@ -93,8 +103,9 @@ struct Asking {
     fetcher: Fetcher,
     status: StatusWriter,
     asked: bool,
-    /// The last body that was decoded, and what was wrong with it.
-    last: Option<(Bytes, Vec<Problem>)>,
+    hasher: RandomState,
+    /// A hash of the last body that was decoded, and what was wrong with it.
+    last: Option<(u64, Vec<Problem>)>,
     said: Option<Vec<Arc<Pod>>>,
 }
 
@@ -114,7 +125,9 @@ impl Asking {
                     (self.said.is_none().then(Vec::new), vec![problem])
                 }
                 Ok(body) => match &self.last {
-                    Some((last, problems)) if *last == body => (None, problems.clone()),
+                    Some((last, problems)) if *last == self.hasher.hash_one(&body) => {
+                        (None, problems.clone())
+                    }
                     _ => self.decode(body).await?,
                 },
             };
@@ -132,11 +145,12 @@ impl Asking {
 
     /// The pods of a body, if all of them are good; `None` if the runtime shuts down.
     async fn decode(&mut self, body: Bytes) -> Option<(Option<Vec<Arc<Pod>>>, Vec<Problem>)> {
-        let (bytes, url, node) = (body.clone(), self.config.url.clone(), self.node.clone());
+        let content = self.hasher.hash_one(&body);
+        let (url, node) = (self.config.url.clone(), self.node.clone());
         // Ten megabytes take a while.
         let decoded =
-            tokio::task::spawn_blocking(move || manifest::decode(&bytes, Origin::Url(&url), &node)).await;
-        let decoded = match decoded {
+            tokio::task::spawn_blocking(move || manifest::decode(&body, Origin::Url(&url), &node)).await;
+        let mut decoded = match decoded {
             Ok(decoded) => decoded,
             Err(error) if error.is_cancelled() => return None,
             Err(error) => {
@@ -144,10 +158,11 @@ impl Asking {
                 return Some((None, vec![self.problem(ProblemKind::Syntax, &message)]));
             }
         };
-        self.last = Some((body, decoded.problems.clone()));
+        self.last = Some((content, decoded.problems.clone()));
         if !decoded.problems.is_empty() {
             return Some((None, decoded.problems));
         }
+        decoded.pods.iter_mut().for_each(self.config.transform);
         let before = self.said.as_deref().unwrap_or_default();
         Some((Some(pod::as_first_seen(decoded.pods, before)), Vec::new()))
     }

@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
 use super::field::Field;
 use super::locate::{Locator, options};
@@ -157,7 +156,7 @@ impl Decoding<'_> {
     }
 
     fn undecodable(&mut self, error: &serde_saphyr::Error) {
-        let message = UserMessageFormatter.format_message(error).into_owned();
+        let message = crate::text::yaml_problem(error);
         if self.is_full() {
             return;
         }

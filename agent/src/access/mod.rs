@@ -1,0 +1,241 @@
+//! Who may ask: by the name or a group in a client certificate or a token, or by what the API server says.
+//!
+//! | given | who is known | who of them is served |
+//! |---|---|---|
+//! | `--client-ca-file` | who has a certificate of these authorities | all |
+//! | `--authentication-token-webhook` | who has a token that the API server knows | all |
+//! | `--allowed-client-names`, `--allowed-client-groups` | | those of these names and groups |
+//! | `--authorization-mode=Webhook` | | those whom the API server lets do the same with a kubelet |
+//!
+//! With both of the last two, it is enough to be among the names or groups.
+//!
+//! This module knows identities and decisions. It must not know what is served.
+//!
+//! Kubelet: `InstallAuthFilter`, `NewNodeAuthorizerAttributesGetter` (`pkg/kubelet/server`).
+
+mod cache;
+mod identity;
+mod webhook;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use kube::Client;
+
+pub(crate) use self::identity::Identity;
+use self::webhook::Webhook;
+use crate::refusal::refused;
+
+/// Who may ask, as it was configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AccessSettings {
+    /// Names of clients.
+    pub(crate) names: BTreeSet<String>,
+    /// Groups of clients.
+    pub(crate) groups: BTreeSet<String>,
+    /// Whether clients may present tokens of the API server.
+    pub(crate) tokens: bool,
+    /// Whether the API server is asked what a client may do.
+    pub(crate) rights: bool,
+}
+
+impl AccessSettings {
+    /// Whether not everybody who has shaken hands may ask everything.
+    pub(crate) fn is_limited(&self) -> bool {
+        *self != Self::default()
+    }
+
+    fn lists_clients(&self) -> bool {
+        !(self.names.is_empty() && self.groups.is_empty())
+    }
+}
+
+/// Decides on each request.
+#[derive(Debug)]
+pub(crate) struct Access {
+    settings: AccessSettings,
+    webhook: Option<Webhook>,
+}
+
+/// Whoever is at the other end of a connection, by its certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct Certified(pub(crate) Option<Arc<Identity>>);
+
+impl Access {
+    /// `None` if everybody who has shaken hands may ask everything.
+    pub(crate) fn new(settings: &AccessSettings, client: Option<&Client>, node: &str) -> Option<Arc<Self>> {
+        let webhook = client.filter(|_| settings.tokens || settings.rights);
+        let webhook = webhook.map(|client| Webhook::new(client.clone(), node));
+        settings.is_limited().then(|| Arc::new(Self { settings: settings.clone(), webhook }))
+    }
+
+    /// Whether the request may be answered.
+    async fn admit(&self, request: &Asked<'_>) -> Result<(), (StatusCode, &'static str, String)> {
+        let known = match (request.certified, request.token()) {
+            (Some(identity), _) => Some(identity.clone()),
+            (None, Some(token)) if self.settings.tokens => match &self.webhook {
+                Some(webhook) => webhook.identify(token).await,
+                None => None,
+            },
+            _ => None,
+        };
+        let Some(identity) = known else {
+            return Err((StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned()));
+        };
+        let AccessSettings { names, groups, rights, .. } = &self.settings;
+        let is_listed = identity.names().any(|name| names.contains(name))
+            || identity.groups.iter().any(|group| groups.contains(group));
+        if is_listed || !(self.settings.lists_clients() || *rights) {
+            return Ok(());
+        }
+        let (verb, subresources) = (request.verb(), request.subresources());
+        if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
+            for subresource in subresources {
+                if webhook.may(&identity, verb, subresource).await {
+                    return Ok(());
+                }
+            }
+        }
+        let subresource = subresources[0];
+        let message = format!(
+            "Forbidden (user={}, verb={verb}, resource=nodes, subresource={subresource})",
+            identity.name
+        );
+        Err((StatusCode::FORBIDDEN, "Forbidden", message))
+    }
+}
+
+/// What is asked, and by whom.
+struct Asked<'a> {
+    certified: Option<&'a Identity>,
+    headers: &'a HeaderMap,
+    method: &'a Method,
+    path: &'a str,
+}
+
+impl Asked<'_> {
+    fn token(&self) -> Option<&str> {
+        let value = self.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, token) = value.split_once(' ')?;
+        let token = token.trim();
+        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    }
+
+    /// Kubelet: `getAPIVerb` (`pkg/kubelet/server/auth.go`).
+    fn verb(&self) -> &'static str {
+        match *self.method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => "get",
+        }
+    }
+
+    /// Of `nodes`; one of them is enough. A kubelet asks for `nodes/proxy` where it has nothing finer, and so does this.
+    ///
+    /// Kubelet: `nodeAuthorizerAttributesGetter` (`pkg/kubelet/server/auth.go`).
+    fn subresources(&self) -> &'static [&'static str] {
+        let is_below = |prefix: &str| {
+            self.path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if is_below("/metrics") {
+            &["metrics"]
+        } else if ["/healthz", "/livez", "/readyz"].into_iter().any(is_below) {
+            &["healthz", "proxy"]
+        } else if is_below("/pods") {
+            &["pods", "proxy"]
+        } else {
+            &["proxy"]
+        }
+    }
+}
+
+/// Answers nobody who may not ask.
+pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let certified = request.extensions().get::<Certified>().and_then(|Certified(identity)| identity.clone());
+    let asked = Asked {
+        certified: certified.as_deref(),
+        headers: request.headers(),
+        method: request.method(),
+        path: request.uri().path(),
+    };
+    match access.admit(&asked).await {
+        Ok(()) => next.run(request).await,
+        Err((code, reason, message)) => refused(code, reason, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked<'a>(path: &'a str, headers: &'a HeaderMap) -> Asked<'a> {
+        Asked { certified: None, headers, method: &Method::GET, path }
+    }
+
+    #[test]
+    fn a_path_needs_the_right_that_a_kubelet_asks_for() {
+        let headers = HeaderMap::new();
+        for (path, expected) in [
+            ("/metrics", &["metrics"][..]),
+            ("/metricsx", &["proxy"]),
+            ("/pods", &["pods", "proxy"]),
+            ("/pods/default/web", &["pods", "proxy"]),
+            ("/livez", &["healthz", "proxy"]),
+            ("/mirrors/pods", &["proxy"]),
+            ("/log-level", &["proxy"]),
+            ("/", &["proxy"]),
+        ] {
+            assert_eq!(asked(path, &headers).subresources(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_what_follows_the_word_bearer() {
+        for (value, expected) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Basic abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
+            assert_eq!(asked("/", &headers).token(), expected, "{value:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_an_alternative_name_or_a_group_is_enough_and_nothing_else_is() {
+        let set = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect();
+        let settings = AccessSettings {
+            names: set(&["prometheus", "a.example"]),
+            groups: set(&["ops"]),
+            ..AccessSettings::default()
+        };
+        let access = Access { settings, webhook: None };
+        let headers = HeaderMap::new();
+        let identity = |name: &str, alternative: &str, group: &str| Identity {
+            name: name.to_owned(),
+            alternative_names: vec![alternative.to_owned()],
+            groups: vec![group.to_owned()],
+            ..Identity::default()
+        };
+        for (who, code) in [
+            (Some(identity("prometheus", "", "")), None),
+            (Some(identity("", "a.example", "")), None),
+            (Some(identity("x", "y", "ops")), None),
+            (Some(identity("ops", "ops", "prometheus")), Some(StatusCode::FORBIDDEN)),
+            (Some(identity("Prometheus", "b.a.example", "op")), Some(StatusCode::FORBIDDEN)),
+            (Some(identity("", "", "")), Some(StatusCode::FORBIDDEN)),
+            (None, Some(StatusCode::UNAUTHORIZED)),
+        ] {
+            let asked = Asked { certified: who.as_ref(), ..asked("/pods", &headers) };
+            assert_eq!(access.admit(&asked).await.err().map(|(code, ..)| code), code, "{who:?}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Asks the API server who a token belongs to, and what a client may do, as a kubelet does; and remembers it for as long.
+//!
+//! Kubelet: `BuildAuth` (`cmd/kubelet/app/auth.go`), with its defaults.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::{Api, PostParams};
+use kube::{Client, Resource};
+use pod_index_kubelet::text::api_causes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Identity;
+use super::cache::Cache;
+
+/// Kubelet: `authentication.webhook.cacheTTL`.
+const TOKEN_TTL: Duration = Duration::from_secs(120);
+/// Kubelet: `authorization.webhook.cacheAuthorizedTTL`.
+const AUTHORIZED_TTL: Duration = Duration::from_secs(300);
+/// Kubelet: `authorization.webhook.cacheUnauthorizedTTL`.
+const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
+/// How long the API server may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is asked of a client's rights.
+type Right = (Identity, &'static str, &'static str);
+
+/// The API server as the judge of clients.
+pub(super) struct Webhook {
+    client: Client,
+    node: String,
+    /// Whose a token is; `None`: nobody's.
+    tokens: Cache<String, Option<Identity>>,
+    rights: Cache<Right, bool>,
+    /// Whether the API server did not answer when it was asked last.
+    fails: AtomicBool,
+}
+
+impl Webhook {
+    pub(super) fn new(client: Client, node: &str) -> Self {
+        Self {
+            client,
+            node: node.to_owned(),
+            tokens: Cache::new(),
+            rights: Cache::new(),
+            fails: AtomicBool::new(false),
+        }
+    }
+
+    /// Whose token it is; `None` if it is nobody's, or if that cannot be found out.
+    pub(super) async fn identify(&self, token: &str) -> Option<Identity> {
+        if let Some(known) = self.tokens.get(&token.to_owned()) {
+            return known;
+        }
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = self.asked(&TokenReview { spec, ..TokenReview::default() }).await?;
+        let status = review.status.unwrap_or_default();
+        let user = status.user.filter(|_| status.authenticated == Some(true));
+        let identity = user.map(identity);
+        self.tokens.put(token.to_owned(), identity.clone(), TOKEN_TTL);
+        identity
+    }
+
+    /// Whether the client may do this with a kubelet's own API; not if that cannot be found out.
+    pub(super) async fn may(
+        &self,
+        identity: &Identity,
+        verb: &'static str,
+        subresource: &'static str,
+    ) -> bool {
+        let right = (identity.clone(), verb, subresource);
+        if let Some(known) = self.rights.get(&right) {
+            return known;
+        }
+        let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let spec = SubjectAccessReviewSpec {
+            user: filled(&identity.name),
+            uid: filled(&identity.uid),
+            groups: Some(identity.groups.clone()),
+            extra: Some(identity.extra.clone()),
+            resource_attributes: Some(ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                group: Some(String::new()),
+                version: Some("v1".to_owned()),
+                resource: Some("nodes".to_owned()),
+                subresource: Some(subresource.to_owned()),
+                name: Some(self.node.clone()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let Some(review) = self.asked(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await
+        else {
+            return false;
+        };
+        let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
+        self.rights.put(right, allowed, if allowed { AUTHORIZED_TTL } else { UNAUTHORIZED_TTL });
+        allowed
+    }
+
+    /// The review with the API server's answer. No answer is not remembered.
+    async fn asked<K>(&self, review: &K) -> Option<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
+        K: Serialize + DeserializeOwned + Clone + std::fmt::Debug,
+    {
+        let api = Api::<K>::all(self.client.clone());
+        let (parameters, kind) = (PostParams::default(), K::kind(&()));
+        let answer = tokio::time::timeout(PATIENCE, api.create(&parameters, review)).await;
+        let error = match answer {
+            Ok(Ok(review)) => {
+                if self.fails.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the API server answers reviews of clients again");
+                }
+                return Some(review);
+            }
+            Ok(Err(error)) => api_causes(&error),
+            Err(_) => format!("no answer within {PATIENCE:?}"),
+        };
+        if !self.fails.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "clients that are not known yet are refused: the API server gives no {kind}: {error}"
+            );
+        }
+        None
+    }
+}
+
+/// Without tokens.
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhook").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+fn identity(user: UserInfo) -> Identity {
+    Identity {
+        name: user.username.unwrap_or_default(),
+        groups: user.groups.unwrap_or_default(),
+        uid: user.uid.unwrap_or_default(),
+        extra: user.extra.unwrap_or_default().into_iter().collect::<BTreeMap<_, _>>(),
+        alternative_names: Vec::new(),
+    }
+}

@@ -1,0 +1,23 @@
+//! Whether the log is whole.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::counter;
+use crate::log::Log;
+
+#[derive(Debug)]
+pub(super) struct LogLines(pub(super) Log);
+
+impl Collector for LogLines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        counter(
+            &mut encoder,
+            "dropped_log_lines",
+            "Log lines that were dropped because standard error did not take them.",
+            self.0.dropped_lines(),
+        )
+    }
+}

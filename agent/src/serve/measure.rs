@@ -1,0 +1,57 @@
+//! How many requests clients make, what they are answered and how long that takes.
+
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// From a look-up to the first part of a long list.
+const SECONDS: [f64; 10] = [100e-6, 250e-6, 1e-3, 2.5e-3, 10e-3, 25e-3, 100e-3, 250e-3, 1.0, 10.0];
+
+/// What stands for every path that nothing is served at: a client must not be able to make up label values.
+const OTHER: &str = "other";
+
+/// The counts of requests; clones are the same counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    answered: Family<[(&'static str, String); 2], Counter>,
+    duration: Family<[(&'static str, String); 1], Histogram, fn() -> Histogram>,
+}
+
+impl Requests {
+    /// Nothing counted so far.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let requests = Self {
+            answered: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+        };
+        registry.register(
+            "http_requests",
+            "Requests of clients, by path and status code",
+            requests.answered.clone(),
+        );
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time from a request to the head of its answer",
+            Unit::Seconds,
+            requests.duration.clone(),
+        );
+        requests
+    }
+}
+
+/// Counts a request.
+pub(super) async fn measured(State(requests): State<Requests>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or(OTHER, MatchedPath::as_str).to_owned();
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let code = response.status().as_str().to_owned();
+    requests.duration.get_or_create(&[("path", path.clone())]).observe(began.elapsed().as_secs_f64());
+    requests.answered.get_or_create(&[("path", path), ("code", code)]).inc();
+    response
+}

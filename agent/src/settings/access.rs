@@ -1,0 +1,81 @@
+//! Who of those who can reach the agent may ask it, and whether that can be meant.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use crate::access::AccessSettings;
+use crate::exit::Failure;
+use crate::tls::Tls;
+
+/// How it is decided what a known client may ask, by the kubelet's words.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthorizationMode {
+    /// Everything.
+    #[value(name = "AlwaysAllow")]
+    AlwaysAllow,
+    /// What the API server lets the client do with a kubelet.
+    #[value(name = "Webhook")]
+    Webhook,
+}
+
+/// What was given.
+pub(super) fn settings(
+    names: BTreeSet<String>,
+    groups: BTreeSet<String>,
+    tokens: bool,
+    mode: Option<AuthorizationMode>,
+) -> AccessSettings {
+    let given = |mut items: BTreeSet<String>| {
+        // What is empty is no name: it would be that of a certificate without one.
+        items.retain(|item| !item.is_empty());
+        items
+    };
+    let rights = mode == Some(AuthorizationMode::Webhook);
+    AccessSettings { names: given(names), groups: given(groups), tokens, rights }
+}
+
+/// Whether clients can be known, and the API server asked about them.
+pub(super) fn makes_sense(
+    access: &AccessSettings,
+    tls: Option<&Tls>,
+    has_api_server: bool,
+) -> Result<(), Failure> {
+    let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
+    let has_certificates = tls.is_some_and(|tls| tls.files().client_ca.is_some());
+    if access.tokens && tls.is_none() {
+        return refused(
+            "--authentication-token-webhook needs TLS: --tls-cert-file and --tls-private-key-file",
+        );
+    }
+    if access.is_limited() && !(has_certificates || access.tokens) {
+        return refused(
+            "--allowed-client-names, --allowed-client-groups and --authorization-mode=Webhook need clients that are known: \
+             --client-ca-file or --authentication-token-webhook",
+        );
+    }
+    if (access.tokens || access.rights) && !has_api_server {
+        return refused(
+            "--authentication-token-webhook and --authorization-mode=Webhook need an API server: --kubeconfig or --api-server",
+        );
+    }
+    Ok(())
+}
+
+/// For people: who may ask, if not whoever has shaken hands.
+pub(super) fn words(access: &AccessSettings) -> Option<String> {
+    let AccessSettings { names, groups, tokens, rights } = access;
+    let listed = |what: &str, items: &BTreeSet<String>| {
+        let items: Vec<_> = items.iter().map(String::as_str).collect();
+        (!items.is_empty()).then(|| format!("{what} {}", items.join(", ")))
+    };
+    let parts = [
+        listed("of the names", names),
+        listed("of the groups", groups),
+        rights.then(|| "whom the API server allows".to_owned()),
+        tokens.then(|| "tokens are taken".to_owned()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

@@ -1,0 +1,69 @@
+//! How long the agent may take to leave: one budget for all that happens then, which ends before whoever started the agent
+//! kills it.
+//!
+//! | part | at most |
+//! |---|---|
+//! | requests under way | [`DRAIN`] |
+//! | the last checkpoints | what is left of [`BUDGET`] |
+//! | the last log lines | a second after it |
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// From the signal to the last checkpoint. The DaemonSet's grace is 15 s, the unit's 20 s.
+pub(super) const BUDGET: Duration = Duration::from_secs(12);
+
+/// How long requests under way may take to end. The rest is for checkpoints.
+pub(super) const DRAIN: Duration = Duration::from_secs(7);
+
+/// Measures the time since the agent began to leave.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(OnceLock<Instant>);
+
+impl Leaving {
+    /// The agent begins to leave now, unless it has already.
+    pub(super) fn begin(&self) {
+        self.0.get_or_init(Instant::now);
+    }
+
+    /// What is left of the budget; all of it before the agent begins to leave.
+    pub(super) fn left(&self) -> Duration {
+        self.0.get().map_or(BUDGET, |began| BUDGET.saturating_sub(began.elapsed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: &str = include_str!("../../deploy/systemd/pod-index.service");
+    const DAEMONSET: &str = include_str!("../../deploy/kubernetes/daemonset.yaml");
+
+    /// The number after `key` in a line of its own.
+    fn seconds(text: &str, key: &str) -> u64 {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).expect(key);
+        line.trim().parse().expect(key)
+    }
+
+    #[test]
+    fn the_agent_has_left_before_systemd_or_a_kubelet_kills_it() {
+        // The last log lines take a second at most; the rest is for a slow machine.
+        let needed = BUDGET + Duration::from_secs(2);
+        for grace in [seconds(UNIT, "TimeoutStopSec="), seconds(DAEMONSET, "terminationGracePeriodSeconds:")]
+        {
+            assert!(needed < Duration::from_secs(grace), "{grace} s");
+        }
+    }
+
+    #[test]
+    fn draining_leaves_time_for_checkpoints_and_both_share_one_budget() {
+        assert!(DRAIN + Duration::from_secs(3) < BUDGET);
+        let leaving = Leaving::default();
+        assert_eq!(leaving.left(), BUDGET);
+        leaving.begin();
+        let first = leaving.left();
+        assert!(first <= BUDGET);
+        leaving.begin();
+        assert!(leaving.left() <= first, "a second signal gives no more time");
+    }
+}

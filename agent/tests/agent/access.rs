@@ -1,0 +1,162 @@
+//! Who may ask: names and groups of certificates, tokens of the API server and what it allows.
+
+use std::io::{Read, Write};
+
+use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::json;
+
+use crate::api::kubeconfig;
+use crate::api_server::{ApiServer, Fault, Verb, shipped};
+use crate::support::{Agent, Answer, Directory, run, stderr};
+use crate::tls::{Authority, Client, Pki};
+
+impl Authority {
+    /// A certificate of this common name and organization, and its key.
+    fn sign_for(&self, name: &str, group: &str, alternative: &[&str]) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let alternative: Vec<_> = alternative.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(alternative).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// The agent's answer to a client with this certificate, this token, or none.
+fn answer(pki: &Pki, agent: &Agent, is: Option<(String, String)>, token: Option<&str>, path: &str) -> Answer {
+    let client = Client { trusts: pki.authority.pem.clone(), is };
+    let mut stream = client.connect(agent.address);
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: l\r\nConnection: close\r\n{token}\r\n").unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    Answer::read(&*bytes)
+}
+
+#[test]
+fn of_those_with_a_certificate_the_named_are_served_and_their_groups() {
+    let (pki, clients) = (Pki::new(), Authority::new());
+    pki.directory.write("clients.pem", &clients.pem);
+    let ca = pki.at("clients.pem");
+    let agent = pki.start(&[
+        "--client-ca-file",
+        &ca,
+        "--allowed-client-names",
+        "prometheus,scraper.example",
+        "--allowed-client-groups",
+        "system:masters",
+    ]);
+    for (name, group, alternative, code) in [
+        ("prometheus", "x", &[][..], 200),
+        ("x", "y", &["scraper.example"], 200),
+        ("x", "system:masters", &[], 200),
+        ("system:node:node-2", "system:nodes", &["node-2"], 403),
+        ("system:masters", "prometheus", &["a.scraper.example"], 403),
+        ("", "", &[], 403),
+    ] {
+        for path in ["/pods", "/api/v1/pods", "/metrics", "/livez", "/nothing", "/"] {
+            let answer = answer(&pki, &agent, Some(clients.sign_for(name, group, alternative)), None, path);
+            let served = if path == "/nothing" { 404 } else { 200 };
+            assert_eq!(answer.code, if code == 200 { served } else { code }, "{name:?} {group:?}: {path}");
+            assert_eq!(answer.body.contains("etcd-node-1"), code == 200 && path.ends_with("pods"), "{path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are_remembered() {
+    let server = ApiServer::start().await;
+    let granted = shipped("pod-index", &["read-only.yaml", "client-reviews.yaml"]);
+    server.grant(granted.clone());
+    server.know_token("of-prometheus", "prometheus", &["system:serviceaccounts"]);
+    server.know_token("of-nobody-much", "nobody-much", &[]);
+    server.allow("prometheus", "get", "metrics");
+    server.allow("prometheus", "get", "pods");
+    server.allow("admin", "get", "proxy");
+    let (pki, clients) = (Pki::new(), Authority::new());
+    pki.directory.write("clients.pem", &clients.pem);
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let ca = pki.at("clients.pem");
+    let agent = pki.start(&[
+        "--client-ca-file",
+        &ca,
+        "--kubeconfig",
+        &kubeconfig,
+        "--authentication-token-webhook",
+        "--authorization-mode",
+        "Webhook",
+    ]);
+    let asked = |is: Option<&(String, String)>, token: Option<&str>, path: &str| {
+        tokio::task::block_in_place(|| answer(&pki, &agent, is.cloned(), token, path).code)
+    };
+    for _ in 0..3 {
+        for (token, path, code) in [
+            (Some("of-prometheus"), "/metrics", 200),
+            (Some("of-prometheus"), "/pods", 200),
+            (Some("of-prometheus"), "/mirrors", 403),
+            (Some("of-nobody-much"), "/metrics", 403),
+            (Some("made-up"), "/metrics", 401),
+            (None, "/metrics", 401),
+        ] {
+            assert_eq!(asked(None, token, path), code, "{token:?}: {path}");
+        }
+    }
+    let (tokens, rights) = server.reviewed();
+    assert_eq!(tokens, 3, "each token once");
+    // For prometheus: metrics, pods, and proxy; for the other: metrics.
+    assert_eq!(rights.len(), 4, "each right once: {rights:#?}");
+    let expected = json!({
+        "user": "prometheus", "uid": "uid-of-prometheus", "groups": ["system:serviceaccounts"], "extra": {},
+        "resourceAttributes": { "verb": "get", "group": "", "version": "v1", "resource": "nodes", "subresource": "metrics", "name": "node-1" },
+    });
+    assert!(rights.contains(&expected), "{rights:#?}");
+
+    // Who has a certificate is known by it, and asked about all the same.
+    let admin = clients.sign_for("admin", "x", &[]);
+    let kubelet = clients.sign_for("system:node:node-2", "system:nodes", &[]);
+    assert_eq!((asked(Some(&admin), None, "/pods"), asked(Some(&admin), None, "/mirrors")), (200, 200));
+    assert_eq!(
+        (asked(Some(&kubelet), None, "/pods"), asked(Some(&kubelet), Some("of-prometheus"), "/pods")),
+        (403, 403)
+    );
+
+    // What is not known, and cannot be found out, is refused; what is known is served.
+    server.fail_always(Verb::Create, Fault::Status(500));
+    assert_eq!(asked(None, Some("of-prometheus"), "/metrics"), 200);
+    server.know_token("of-late", "late", &[]);
+    server.allow("late", "get", "metrics");
+    assert_eq!(asked(None, Some("of-late"), "/metrics"), 401);
+    let line = agent.wait_for_log("gives no TokenReview");
+    assert!(line.contains("WARN"), "{line}");
+    server.heal();
+    assert_eq!(asked(None, Some("of-late"), "/metrics"), 200);
+    assert!(!agent.logged().join("\n").contains("of-prometheus"), "no token is logged");
+
+    let asked = server.asked();
+    let unused: Vec<_> =
+        granted.iter().filter(|right| !asked.iter().any(|asked| right.covers(asked))).collect();
+    assert!(unused.is_empty(), "granted, and never asked for: {unused:?}");
+}
+
+#[test]
+fn who_may_ask_is_refused_at_the_start_where_nobody_could_be_known() {
+    let pki = Pki::new();
+    let (cert, key, ca) = (pki.at("node.crt"), pki.at("node.key"), pki.at("ca.pem"));
+    let tls = ["--pod-manifest-path", "x", "--tls-cert-file", &cert, "--tls-private-key-file", &key];
+    for (args, word) in [
+        (&["--allowed-client-names", "a"][..], "--client-ca-file"),
+        (&["--allowed-client-groups", "a"], "--client-ca-file"),
+        (&["--authorization-mode", "Webhook"], "--client-ca-file"),
+        (&["--client-ca-file", &ca, "--authorization-mode", "Webhook"], "API server"),
+        (&["--authentication-token-webhook"], "API server"),
+    ] {
+        let output = run(&[&tls[..], args, &["--check"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    }
+    let output = run(&["--pod-manifest-path", "x", "--authentication-token-webhook", "--check"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("needs TLS"), "{}", stderr(&output));
+}

@@ -1,0 +1,60 @@
+//! An address for probes, which have no certificate to show: whether the agent lives and is ready, and nothing else.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::{ApiServer, Fault, Verb};
+use crate::support::{Agent, Directory, get, run, stderr};
+use crate::tls::Pki;
+
+/// Where the agent serves its health.
+pub fn health_address(agent: &Agent) -> SocketAddr {
+    let line = agent.wait_for_log("serving /livez and /readyz on http");
+    line.split("://").nth(1).unwrap().split([' ', '"']).next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_certificate_learns_whether_the_agent_is_ready_and_nothing_else() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("web", "node-1", &json!({})));
+    server.fail_always(Verb::List, Fault::Status(500));
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let pki = Pki::new();
+    let args = [
+        "--client-ca-file",
+        &*pki.at("ca.pem"),
+        "--kubeconfig",
+        &kubeconfig,
+        "--health-address",
+        "127.0.0.1:0",
+    ];
+    let agent = pki.start_unready(&args);
+    let health = health_address(&agent);
+    let answer = get(health, "/livez");
+    assert_eq!((answer.code, &*answer.body), (200, "ok\n"));
+    // What it waits for, and where that is, is not everybody's business.
+    let answer = get(health, "/readyz");
+    assert_eq!((answer.code, &*answer.body), (503, "not ready\n"));
+    for path in
+        ["/", "/pods", "/pods/default/web", "/metrics", "/sources", "/healthz", "/log-level", "/livez/x"]
+    {
+        assert_eq!(get(health, path).code, 404, "{path}");
+    }
+    assert!(pki.client().code(&agent, "/livez").is_err(), "who has no certificate is not served elsewhere");
+    server.heal();
+    agent.wait_for_log("ready: the pods");
+    let answer = get(health, "/readyz");
+    assert_eq!((answer.code, &*answer.body), (200, "ok\n"));
+}
+
+#[test]
+fn an_address_for_health_that_is_taken_is_exit_code_3_and_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["--pod-manifest-path", "x", "--port", "0", "--health-address", &address]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains(&format!("{address} (--health-address)")), "{}", stderr(&output));
+}

@@ -1,0 +1,133 @@
+//! What the log does not hold: contents of pods, the client's own lines, tables. And that a log which nobody reads holds
+//! nobody up.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::{ApiServer, Verb};
+use crate::metrics::value;
+use crate::support::{Agent, Directory, binary, manifest};
+use crate::terminal::Terminal;
+
+const CANARY: &str = "canary-in-a-coal-mine";
+
+fn with_password(name: &str) -> Value {
+    let mut pod = pod(name, "node-1", &json!({}));
+    pod["spec"]["containers"][0]["env"] = json!([{ "name": "PASSWORD", "value": CANARY }]);
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_does_not_decode_is_named_and_no_pod_of_its_list_is_logged() {
+    let server = ApiServer::start().await;
+    for number in 0..50 {
+        server.put("pods", &with_password(&format!("web-{number}")));
+    }
+    let mut bad = with_password("bad");
+    bad["spec"]["containers"][0]["env"][0]["value"] = json!([CANARY]);
+    bad["spec"]["containers"][0]["stdin"] = json!(CANARY);
+    server.put("pods", &bad);
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let agent =
+        Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--log-level", "debug"]);
+    let mut told = vec![agent.wait_for_log("default/bad")];
+    agent.until("/readyz", |answer| answer.body.contains("default/bad"));
+    for path in ["/readyz", "/sources", "/metrics"] {
+        told.push(agent.get(path).body);
+    }
+    server.seen(Verb::List, 3).await;
+    told.extend(agent.logged());
+    let leak = told.iter().find(|text| text.contains(CANARY));
+    assert_eq!(leak, None);
+    // It is that pod alone that keeps the agent from being ready.
+    server.remove("pods", "default", "bad");
+    agent.until("/readyz", |answer| answer.code == 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_one_line_and_its_return_another() {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    server.refuse();
+    let mut agent = Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1"]);
+    agent.until("/metrics", |answer| {
+        value(&answer.body, r#"pod_index_source_failed_checks_total{source="api"}"#) >= 3
+    });
+    server.accept().await;
+    agent.until("/readyz", |answer| answer.code == 200);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    let logged = agent.whole_log();
+    let lines = |text: &str| logged.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(lines("kube_"), 0, "{logged:#?}");
+    assert_eq!((lines("WARN"), lines("ERROR")), (1, 0), "{logged:#?}");
+    assert_eq!(lines("no problem any more"), 1, "{logged:#?}");
+}
+
+#[test]
+fn the_table_is_printed_on_a_terminal_and_nowhere_else_unless_it_is_asked_for() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    let path = directory.0.to_str().unwrap();
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1"];
+    let printed = directory.0.join(".printed");
+    let agent = binary(&args);
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!(r#"exec "$0" "$@" >{}"#, printed.display())]);
+    command.arg(agent.get_program()).args(agent.get_args());
+    for (name, _) in agent.get_envs() {
+        command.env_remove(name);
+    }
+    let mut agent = Agent::spawn(command);
+    agent.wait_for_log("ready: the pods");
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    assert_eq!(std::fs::read_to_string(printed).unwrap(), "");
+
+    let mut terminal = Terminal::run(&[&args[..], &["--port", "0"]].concat(), (120, 30));
+    terminal.until(|screen| screen.contains("NAMESPACE") && screen.contains("web-node-1"));
+    terminal.signal("TERM");
+    assert_eq!(terminal.wait(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_nobody_reads_holds_no_publication_up_and_its_lost_lines_are_counted() {
+    let server = ApiServer::start().await;
+    server.put_all("pods", (0..12_000).map(|number| with_password(&format!("web-{number}"))));
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let args = ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--log-level", "debug"];
+    let mut agent = Agent::spawn_unread(binary(&args));
+    // A line for each pod: more than a pipe holds, and more than may wait for one that is full.
+    agent.until("/readyz", |answer| answer.code == 200);
+    server.put("pods", &pod("late", "node-1", &json!({})));
+    agent.until("/pods/default/late", |answer| answer.code == 200);
+    let metrics = agent.get("/metrics").body;
+    assert!(value(&metrics, "pod_index_dropped_log_lines_total") > 0);
+    // Not even its end waits for the log.
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+}
+
+#[test]
+fn a_log_that_is_read_is_whole_to_the_last_line() {
+    let directory = Directory::new();
+    for number in 0..2_000 {
+        directory.write(&format!("{number}.yaml"), &manifest(&format!("web-{number}")));
+    }
+    let path = directory.0.to_str().unwrap();
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-level", "debug"];
+    let mut agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+    let log = agent.whole_log();
+    assert!(log.iter().any(|line| line.contains("leaving")));
+    let added = log.iter().filter(|line| line.contains("pod added")).count();
+    // Fewer than may wait: none is dropped, and what waits at the end is written.
+    assert_eq!(added, 2_000);
+}

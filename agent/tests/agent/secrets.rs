@@ -1,0 +1,190 @@
+//! Files that hold tokens, keys and passwords: what is wrong with one is said, and nothing of what is in it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, kubeconfig_with};
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Directory, run, stderr, stdout};
+
+const CANARY: &str = "hunter2-canary";
+
+/// What the check says of this kubeconfig, and its exit code.
+fn checked(directory: &Directory, kubeconfig: &str) -> (Option<i32>, String) {
+    directory.write("kubeconfig", kubeconfig);
+    let path = directory.0.join("kubeconfig");
+    let output = run(&["--kubeconfig", path.to_str().unwrap(), "--node-name", "n", "--check"]);
+    let said = stdout(&output).to_owned() + stderr(&output);
+    assert!(!said.contains(CANARY), "{said}");
+    (output.status.code(), said)
+}
+
+/// A kubeconfig whose context names `user`, and which has the user `me` of this shape.
+fn config(user: &str, me: &Value) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{ "name": "c", "cluster": { "server": "https://127.0.0.1:1" } }],
+        "users": [{ "name": "me", "user": me }],
+        "contexts": [{ "name": "here", "context": { "cluster": "c", "user": user } }],
+    })
+    .to_string()
+}
+
+#[test]
+fn a_kubeconfig_that_is_no_yaml_is_named_with_the_line_and_quoted_nowhere() {
+    let directory = Directory::new();
+    let head = "apiVersion: v1\nkind: Config\nusers:\n- name: me\n  user:\n";
+    for (rest, line) in [
+        (format!("    token: {CANARY}\n    client-key-data: [\n"), ""),
+        (format!("    token: {CANARY}\n   x: y\n"), ""),
+        (format!("    token: {CANARY}: x\n"), ":6:"),
+        (format!("    token: [{CANARY}]\n"), ":6:"),
+        (format!("    exec: {CANARY}\n"), ":6:"),
+        (format!("contexts: {CANARY}\n"), ":6:"),
+        (format!("    {CANARY}\n"), ""),
+    ] {
+        let (code, said) = checked(&directory, &format!("{head}{rest}"));
+        assert_eq!(code, Some(2), "{rest}: {said}");
+        assert!(
+            said.contains(&format!("kubeconfig{line}")) && said.contains("is no kubeconfig"),
+            "{rest}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_context_whose_user_is_not_there_is_refused() {
+    let directory = Directory::new();
+    let (code, said) = checked(&directory, &config("you", &json!({ "token": CANARY })));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(r#"the context "here" names the user "you""#), "{said}");
+    let (code, said) = checked(&directory, &config("me", &json!({ "token": CANARY })));
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_credential_plugin_that_fails_is_told_by_its_exit_code_and_its_own_words() {
+    let directory = Directory::new();
+    for (script, words) in [
+        (
+            format!("echo {CANARY}; echo 'no such account' >&2; exit 3"),
+            &["plugin ended with exit code 3: no such account"][..],
+        ),
+        (format!("echo {CANARY}; exit 1"), &["exit code 1: nothing on standard error"]),
+        (format!("echo '{{\"status\": {CANARY}'"), &["the credential plugin's answer cannot be decoded"]),
+        ("kill -9 $$".to_owned(), &["plugin ended with signal"]),
+    ] {
+        let plugin = directory.0.join("plugin");
+        std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let exec = json!({ "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
+        } });
+        let (code, said) = checked(&directory, &config("me", &exec));
+        assert_eq!(code, Some(2), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        assert!(!said.contains("Output {"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_certificate_that_has_expired_is_told_with_its_date() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "system:node:node-1");
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2024, 2, 29);
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let directory = Directory::new();
+    directory.write("me.crt", &certificate);
+    directory.write("me.key", &key.serialize_pem());
+
+    let server = ApiServer::start().await;
+    server.demand_token("of somebody else");
+    let me = json!({ "client-certificate": "me.crt", "client-key": "me.key" });
+    let path = kubeconfig_with(&directory, &json!({ "server": server.url() }), &me);
+    let agent = Agent::start(&["--kubeconfig", &path, "--hostname-override", "node-1"]);
+    let why = "the client certificate of the kubeconfig expired at 2024-02-29T00:00:00Z";
+    agent.until("/readyz", |answer| answer.body.contains(why));
+    let output = run(&["--kubeconfig", &path, "--hostname-override", "node-1", "--check"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+
+    // One that is good and not known to the server is not said to have expired.
+    let path = kubeconfig(&directory, &server);
+    let agent = Agent::start(&["--kubeconfig", &path, "--hostname-override", "node-1"]);
+    let answer = agent.until("/readyz", |answer| answer.body.contains("Unauthorized"));
+    assert!(!answer.body.contains("expired"), "{}", answer.body);
+}
+
+#[test]
+fn no_other_file_is_quoted_either() {
+    let directory = Directory::new();
+    let manifests = Directory::new();
+    let at = |name: &str| directory.0.join(name).display().to_string();
+    let env = format!("env: [{{name: PASSWORD, value: [{CANARY}]}}]");
+    manifests.write("pod.yaml", &format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers:\n  - name: c\n    image: i\n    {env}\n"
+    ));
+    manifests.write("time.yaml", &format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers: [{{name: c, image: i}}]\nstatus: {{startTime: {CANARY}}}\n"
+    ));
+    directory.write(
+        "header.yaml",
+        &format!("staticPodURL: http://localhost:1/\nstaticPodURLHeader: {{Token: {CANARY}}}\n"),
+    );
+    directory
+        .write("list.yaml", &format!("staticPodURL: http://localhost:1/\nstaticPodURLHeader: {CANARY}\n"));
+    directory.write(
+        "broken.yaml",
+        &format!("staticPodURL: http://localhost:1/\nstaticPodURLHeader: {{Token: [\"{CANARY}\n"),
+    );
+    directory.write("key.pem", &format!("-----BEGIN {CANARY}\nAAAA\n"));
+    directory
+        .write("base64.pem", &format!("-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n"));
+    let manifests = manifests.0.to_str().unwrap();
+    let (key, base64) = (at("key.pem"), at("base64.pem"));
+    for (args, code, word) in [
+        (vec!["--once", "--node-name", "n", "--pod-manifest-path", manifests], 1, "pod.yaml"),
+        (vec!["--check", "--config", &at("header.yaml")], 2, "header.yaml:2: "),
+        (vec!["--check", "--config", &at("list.yaml")], 2, "list.yaml:2: "),
+        (vec!["--check", "--config", &at("broken.yaml")], 2, "broken.yaml:"),
+        (
+            vec![
+                "--check",
+                "--pod-manifest-path",
+                manifests,
+                "--tls-cert-file",
+                &key,
+                "--tls-private-key-file",
+                &key,
+            ],
+            2,
+            "key.pem",
+        ),
+        (
+            vec![
+                "--check",
+                "--pod-manifest-path",
+                manifests,
+                "--tls-cert-file",
+                &base64,
+                "--tls-private-key-file",
+                &base64,
+            ],
+            2,
+            "base64.pem",
+        ),
+        (vec!["--check", "--manifest-url", "https://localhost:1/", "--manifest-url-ca", &key], 2, "key.pem"),
+    ] {
+        let output = run(&args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+        let in_bytes = format!("{:?}", CANARY.as_bytes());
+        let in_bytes = in_bytes.trim_matches(['[', ']']);
+        assert!(!said.contains(CANARY) && !said.contains(in_bytes), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,110 @@
+//! What is left out of pods, and what is added to them.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::ApiServer;
+use crate::config::serve_manifests;
+use crate::support::{Agent, Directory};
+
+const CANARY: &str = "hunter2-canary";
+
+/// A pod with passwords wherever its environment can have one, and managed fields.
+fn pod_with_passwords(name: &str) -> Value {
+    let env = json!([
+        { "name": "PASSWORD", "value": CANARY },
+        { "name": "EMPTY", "value": "" },
+        { "name": "NODE", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
+    ]);
+    let mut pod = pod(name, "node-1", &json!({ "a": "b" }));
+    for containers in ["containers", "initContainers", "ephemeralContainers"] {
+        pod["spec"][containers] = json!([{ "name": containers.to_lowercase(), "image": "i", "env": env }]);
+    }
+    pod
+}
+
+/// The values of the environment of all containers.
+fn values(pod: &Value) -> Vec<&Value> {
+    let containers =
+        ["containers", "initContainers", "ephemeralContainers"].map(|key| &pod["spec"][key][0]["env"]);
+    containers
+        .iter()
+        .flat_map(|env| env.as_array().unwrap().iter().map(|variable| &variable["value"]))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redacted_values_of_the_environment_are_served_nowhere_and_all_else_of_it_is() {
+    let server = ApiServer::start().await;
+    let mut applied = pod_with_passwords("applied");
+    let last = pod_with_passwords("applied").to_string();
+    applied["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!(last);
+    server.put("pods", &applied);
+    let directory = Directory::new();
+    let kept = Directory::new();
+    let manifest = |name: &str| {
+        let mut pod = pod_with_passwords(name);
+        // What no static pod may have.
+        pod["spec"]["ephemeralContainers"] = Value::Null;
+        pod.to_string()
+    };
+    directory.write("of-file.json", &manifest("of-file"));
+    let url = serve_manifests(Arc::new(Mutex::new(manifest("of-url"))), Arc::default());
+    let kubeconfig = kubeconfig(&kept, &server);
+    let (path, checkpoints) = (directory.0.to_str().unwrap(), kept.0.join("checkpoints"));
+    let sources = ["--pod-manifest-path", path, "--manifest-url", &url, "--kubeconfig", &kubeconfig];
+    let others = [
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        checkpoints.to_str().unwrap(),
+        "--checkpoint-all-pods",
+    ];
+    for redacts in [false, true] {
+        let flag = if redacts { &["--redact-env"][..] } else { &[] };
+        let mut agent = Agent::start(&[&sources[..], &others, flag].concat());
+        agent.until("/readyz", |answer| answer.code == 200);
+        let answer = agent.get("/pods");
+        assert_eq!(answer.body.contains(CANARY), !redacts, "{}", answer.body);
+        let list: Value = answer.json();
+        let pods = list["items"].as_array().unwrap();
+        assert_eq!(pods.len(), 3);
+        let applied = pods.iter().find(|pod| pod["metadata"]["name"] == "applied").unwrap();
+        let value = json!(if redacts { "[redacted]" } else { CANARY });
+        assert_eq!(values(applied), [&value, &json!(""), &Value::Null].repeat(3));
+        assert_eq!(applied["metadata"]["annotations"]["a"], "b");
+        agent.signal("TERM");
+        assert_eq!(agent.wait(), Some(0));
+        for file in std::fs::read_dir(&checkpoints).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            assert!(!redacts || !text.contains(CANARY), "{text}");
+        }
+        std::fs::remove_dir_all(&checkpoints).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn managed_fields_are_kept_where_they_are_asked_for_and_the_agents_annotations_are_added() {
+    let server = ApiServer::start().await;
+    let mut web = pod("web", "node-1", &json!({}));
+    web["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update", "fieldsV1": { "f:status": { "f:phase": {} } } }]);
+    server.put("pods", &web);
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let given = ["--kubeconfig", &*kubeconfig, "--hostname-override", "node-1"];
+    for (flag, expected) in
+        [(&[][..], &Value::Null), (&["--keep-managed-fields"], &web["metadata"]["managedFields"])]
+    {
+        let agent = Agent::start(&[&given[..], flag].concat());
+        agent.until("/readyz", |answer| answer.code == 200);
+        let served: Value = agent.get("/pods/default/web").json();
+        assert_eq!(&served["metadata"]["managedFields"], expected);
+        let annotations = &served["metadata"]["annotations"];
+        assert_eq!(annotations["kubernetes.io/config.source"], "api");
+        let seen = annotations["kubernetes.io/config.seen"].as_str().unwrap();
+        assert!(seen.parse::<k8s_openapi::jiff::Timestamp>().is_ok(), "{seen}");
+        assert_eq!(annotations.as_object().unwrap().len(), 2);
+    }
+}

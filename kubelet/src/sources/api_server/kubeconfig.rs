@@ -1,0 +1,109 @@
+//! What a kubeconfig says of the server and of who asks it: read, and found to be usable, with errors that quote none of it.
+
+use std::path::Path;
+
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+#[cfg(feature = "tls")]
+use super::expiry;
+use crate::sources::{Problem, ProblemKind};
+use crate::text::{api_causes, shorten, yaml_problem};
+
+/// The configuration that a kubeconfig names. Without one: of `$KUBECONFIG`, or `~/.kube/config`, or the service account.
+///
+/// # Errors
+/// As [`connect`](super::connect).
+pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Problem> {
+    let origin = origin(kubeconfig);
+    let found = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path).map(Some),
+        None => match Kubeconfig::read() {
+            // No file, as in a pod.
+            Err(KubeconfigError::FindPath) => Ok(None),
+            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            // A file that names nothing, as some tools leave behind.
+            Ok(config) if config.current_context.is_none() => Ok(None),
+            read => read.map(Some),
+        },
+    };
+    match found.map_err(|error| problem(&origin, &error))? {
+        Some(kubeconfig) => {
+            user_is_there(&kubeconfig).map_err(|message| new(&origin, None, message))?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(|error| problem(&origin, &error))
+        }
+        None => Config::incluster().map_err(|error| {
+            let why = api_causes(&error);
+            new(&origin, None, format!("there is no kubeconfig, and no service account either: {why}"))
+        }),
+    }
+}
+
+/// What names the configuration in errors.
+pub(super) fn origin(kubeconfig: Option<&Path>) -> String {
+    kubeconfig.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string())
+}
+
+/// Finds out whether [`connect`](super::connect) would find credentials that are good now, without asking the server.
+///
+/// # Errors
+/// As `connect`; and if the client certificate has expired.
+pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
+    let config = config(path).await?;
+    #[cfg(feature = "tls")]
+    if let Some(why) = expiry::end(&config.auth_info).and_then(expiry::over) {
+        return Err(new(&origin(path), None, why));
+    }
+    drop(config);
+    Ok(())
+}
+
+/// What a client of this configuration is and does, and what is wrong with who it is.
+pub(super) fn identified(client: Client, auth: &AuthInfo) -> Client {
+    #[cfg(feature = "tls")]
+    if let Some(end) = expiry::end(auth) {
+        return expiry::told(client, end);
+    }
+    let _ = auth;
+    client
+}
+
+fn new(origin: &str, line: Option<u64>, message: String) -> Problem {
+    Problem::new(ProblemKind::Request, origin, line, None, message)
+}
+
+/// Not the error itself where it quotes the file: that may hold a token or a key.
+fn problem(origin: &str, error: &KubeconfigError) -> Problem {
+    match error {
+        KubeconfigError::Parse(error) => {
+            let line = error.without_snippet().location().map(|location| location.line());
+            new(origin, line, format!("is no kubeconfig: {}", yaml_problem(error)))
+        }
+        KubeconfigError::ParseCertificates(_) => {
+            new(origin, None, "certificate-authority holds no certificates in PEM".to_owned())
+        }
+        error => new(origin, None, api_causes(error)),
+    }
+}
+
+/// A user that is not there would be nobody: the server then takes the client for `system:anonymous`.
+fn user_is_there(kubeconfig: &Kubeconfig) -> Result<(), String> {
+    let name = kubeconfig.current_context.as_deref().unwrap_or_default();
+    let named = kubeconfig.contexts.iter().find(|context| context.name == name);
+    let Some(user) = named.and_then(|named| named.context.as_ref()?.user.as_deref()) else { return Ok(()) };
+    let is_there =
+        |user: &str| kubeconfig.auth_infos.iter().any(|info| info.name == user && info.auth_info.is_some());
+    if user.is_empty() || is_there(user) {
+        return Ok(());
+    }
+    Err(format!(
+        "the context {:?} names the user {:?}, and there is no such user",
+        shorten(name),
+        shorten(user)
+    ))
+}
