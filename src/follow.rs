@@ -1,6 +1,6 @@
 //! Following an index: a subscriber that is woken by each publication, and waiting for one pod.
 //!
-//! This room compares snapshots. How sleepers are woken is `wake`'s.
+//! This module compares snapshots. How sleepers are woken is `wake`'s.
 
 use std::fmt;
 use std::future::poll_fn;
