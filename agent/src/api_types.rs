@@ -82,12 +82,16 @@ pub(super) struct SourceLine {
     /// In place of the status's own, as Kubernetes writes times.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_check: Option<Time>,
+    /// How long ago the source's place was last heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_since_heard: Option<u64>,
 }
 
 impl From<SourceStatus> for SourceLine {
     fn from(mut status: SourceStatus) -> Self {
         let last_check = status.last_check.take().and_then(time);
-        Self { status, last_check }
+        let seconds_since_heard = status.silence().map(|silence| silence.as_secs());
+        Self { status, last_check, seconds_since_heard }
     }
 }
 

@@ -18,7 +18,7 @@ use super::exit::Failure;
 use super::readiness::{self, Readiness};
 use super::settings::{ApiSettings, FileSettings, Settings};
 use super::writer_thread::Report;
-use pod_index_kubelet::sources::api_server::{ApiServer, connect};
+use pod_index_kubelet::sources::api_server::{ApiServer, connect_as};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
@@ -139,7 +139,8 @@ impl Prepared {
 /// A client of the API server, if `settings` names one; it has not been spoken to yet.
 pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
     let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
-    let client = connect(kubeconfig.as_deref()).await;
+    let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
+    let client = connect_as(kubeconfig.as_deref(), &user_agent).await;
     client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
 }
 

@@ -9,6 +9,9 @@ const FORGET: Duration = Duration::from_secs(120);
 /// A hundred years: longer than anybody waits, and short enough to be added to any moment.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
+/// For so long after a first failure, no wait is longer than half the most: most outages are over by then.
+const EARLY: Duration = Duration::from_secs(60);
+
 /// Waits that double from the least to the most, each shortened at random by up to a third.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -16,6 +19,8 @@ pub struct Backoff {
     most: Duration,
     forget: Duration,
     next: Duration,
+    /// When the first failure was that is not forgotten.
+    first: Option<Instant>,
     last: Option<Instant>,
 }
 
@@ -23,7 +28,7 @@ impl Backoff {
     pub fn new(least: Duration, most: Duration) -> Self {
         // Longer ones could not be added to a moment.
         let (least, most) = (least.min(FOREVER), most.min(FOREVER));
-        Self { least, most: most.max(least), forget: FORGET, next: least, last: None }
+        Self { least, most: most.max(least), forget: FORGET, next: least, first: None, last: None }
     }
 
     /// After so long without a failure, the next one counts as the first.
@@ -32,13 +37,20 @@ impl Backoff {
         self
     }
 
+    /// The shortest wait, whatever was before.
+    pub fn least(&self) -> Duration {
+        self.least.mul_f64(jitter())
+    }
+
     /// The wait that a failure at `now` is answered with.
     pub fn wait(&mut self, now: Instant) -> Duration {
         // A success in between is not enough: a server that lists and cannot watch would be listed without a pause.
         if self.last.is_some_and(|last| now.saturating_duration_since(last) > self.forget) {
-            self.next = self.least;
+            (self.next, self.first) = (self.least, None);
         }
-        let wait = self.next;
+        let is_early = now.saturating_duration_since(*self.first.get_or_insert(now)) < EARLY;
+        let most = if is_early { self.most / 2 } else { self.most };
+        let wait = self.next.min(most.max(self.least));
         self.next = (wait * 2).min(self.most);
         self.last = Some(now + wait);
         wait.mul_f64(jitter())
@@ -69,12 +81,15 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_most_and_start_afresh_after_a_long_peace() {
         let mut backoff = Backoff::new(SECOND, 10 * SECOND);
-        let mut now = Instant::now();
-        for whole in [1, 2, 4, 8, 10, 10] {
+        let start = Instant::now();
+        let mut now = start;
+        // Half the most within the first minute.
+        for (whole, at) in [(1, 0), (2, 2), (4, 5), (5, 10), (5, 59), (10, 61), (10, 75)] {
+            now = start + at * SECOND;
             let wait = backoff.wait(now);
             assert!(within(wait, whole * SECOND), "{wait:?} of {whole} s");
-            now += wait + SECOND;
         }
+        now += 10 * SECOND;
         assert!(within(backoff.wait(now + FORGET + 20 * SECOND), SECOND));
     }
 

@@ -205,7 +205,8 @@ async fn a_token_that_was_rotated_is_read_anew_when_the_server_does_not_know_the
     let pods: Api<Pod> = Api::all(site.client());
     let list = async || pods.list(&ListParams::default()).await;
     list().await.unwrap();
-    std::fs::write(&path, "two").unwrap();
+    // As an editor leaves it.
+    std::fs::write(&path, "two\n").unwrap();
     site.server.demand_token("two");
     let requests = site.server.requests(Verb::List);
     list().await.expect("with the new token");

@@ -60,6 +60,14 @@ impl Collector for Sources {
         )?;
         gauges(
             encoder,
+            "source_silence_seconds",
+            "Since when the source's place was not heard: not read, no answer, no event, no bookmark; none before the first word.",
+            sources.iter().filter_map(|status| {
+                Some(([("source", status.source.as_str())], status.silence()?.as_secs_f64()))
+            }),
+        )?;
+        gauges(
+            encoder,
             "source_problems",
             "How much is wrong with what the source reads, by the kind of problem; what is not wrong is not listed.",
             sources.iter().flat_map(|status| {

@@ -13,14 +13,16 @@ use crate::backoff::jitter;
 
 /// The pause after the first attempt that failed. It doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause, which is reached within half a minute.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause of the first minute, and that after it.
+const LONGEST_PAUSES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
+const EARLY: Duration = Duration::from_secs(60);
 
 /// Open while the server answers.
 pub(super) struct Gate(watch::Sender<Option<Outage>>);
 
 #[derive(Clone, Debug)]
 struct Outage {
+    since: Instant,
     /// How many attempts have failed since it began.
     failures: u32,
     /// Nobody tries before.
@@ -101,12 +103,13 @@ impl Gate {
         self.0.send_if_modified(|state| match state {
             // The first failure may be that of one connection: the next request finds out at once.
             None => {
-                *state =
-                    Some(Outage { failures: 0, next: now + not_before, is_probed: false, why: why.into() });
+                let next = now + not_before;
+                *state = Some(Outage { since: now, failures: 0, next, is_probed: false, why: why.into() });
                 true
             }
             Some(outage) if is_probe => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << outage.failures.min(8)).min(LONGEST_PAUSE);
+                let longest = LONGEST_PAUSES[usize::from(outage.since.elapsed() >= EARLY)];
+                let pause = FIRST_PAUSE.saturating_mul(1 << outage.failures.min(8)).min(longest);
                 outage.failures += 1;
                 outage.next = now + pause.mul_f64(1.0 + jitter() / 5.0).max(not_before);
                 outage.is_probed = false;
@@ -177,17 +180,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_ask_there_is_one_attempt_in_five_seconds_after_the_first_half_minute() {
+    async fn however_many_ask_there_is_one_attempt_in_five_seconds_after_the_first_minute() {
         let gate = Arc::new(Gate::new());
         gate.pass().await.unwrap().failed("refused", Duration::ZERO);
         let times = attempts(gate, 300, 300).await;
-        let late: Vec<_> = times.iter().filter(|time| **time > 30.0).collect();
-        assert!(late.len() > 270 / 7, "it goes on trying: {late:?}");
+        let late: Vec<_> = times.iter().filter(|time| **time > 64.0).collect();
+        assert!(late.len() > 230 / 7, "it goes on trying: {late:?}");
         for pair in late.windows(2) {
             assert!((5.0..7.0).contains(&(pair[1] - pair[0])), "{pair:?}");
         }
-        let early = times.iter().filter(|time| **time <= 30.0);
-        assert!((6..=12).contains(&early.count()), "{times:?}");
+        let early: Vec<_> = times.iter().filter(|time| **time <= 60.0).collect();
+        assert!((15..=24).contains(&early.len()), "{early:?}");
+        assert!(early.windows(2).all(|pair| pair[1] - pair[0] < 4.0), "{early:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,8 +17,8 @@
 //!   use. The next request opens another one.
 //!
 //! # Outages
-//! * While the server cannot be reached, one request at a time tries to, at most once in five seconds after the first
-//!   half minute. All others wait for what comes of it.
+//! * While the server cannot be reached, one request at a time tries to: at least every 4 s in the first minute, at most
+//!   once in five seconds after it. All others wait for what comes of it.
 //! * `Retry-After` is obeyed.
 //! * An answer of 401 makes the client read its token file, or run its credential plugin, once more, and repeat the request.
 
@@ -119,14 +119,13 @@ async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<R
     let mut renewed = false;
     for repeat in 0.. {
         let copy = copy(&request);
-        let (service, version) = credentials.current();
+        let (service, version) = credentials.current().await;
         let response = service.oneshot(request).await?;
         let Some(copy) = copy else { return Ok(response) };
         request = copy;
         if response.status() == StatusCode::UNAUTHORIZED && !renewed {
             renewed = true;
-            drop(credentials.renew(version).await);
-            if credentials.current().1 != version {
+            if credentials.renew(version).await {
                 continue;
             }
         }

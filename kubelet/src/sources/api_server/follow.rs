@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt};
@@ -24,6 +24,8 @@ use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOT
 
 /// How many events are taken together at most, so that a flood does not keep what it brought to itself.
 const BATCH: usize = 4096;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 const DISORDER: &str = "the watch is not in the order of its resource versions";
 
@@ -46,6 +48,9 @@ pub(super) struct Follow<K, P> {
     ready: VecDeque<SourceUpdate<P>>,
     /// Something failed, and has not been waited for.
     waits: bool,
+    /// What failed is that the history is gone, which is no fault of the server; and when it was so last.
+    is_expired: bool,
+    expired: Option<Instant>,
     backoff: Backoff,
     status: Arc<StatusWriter>,
     line: Arc<Line>,
@@ -96,6 +101,8 @@ where
             latest: 0,
             ready: VecDeque::new(),
             waits: false,
+            is_expired: false,
+            expired: None,
             backoff,
             status,
             line,
@@ -113,7 +120,7 @@ where
             }
             // Only now: what came before a failure is said at once.
             if std::mem::take(&mut self.waits) {
-                tokio::time::sleep(self.backoff.wait(Instant::now())).await;
+                tokio::time::sleep(self.wait()).await;
             }
             let mut then = tokio::select! {
                 event = self.events.next() => self.take(event),
@@ -150,6 +157,20 @@ where
             Poll::Ready(event) => Some(event),
             Poll::Pending => None,
         }
+    }
+
+    /// How long to wait after a failure. That the history is gone is answered by a list soon, however long the outage was
+    /// that it comes after; if it is gone again within a minute, something is wrong.
+    fn wait(&mut self) -> Duration {
+        let now = Instant::now();
+        let was_expired = self.expired.is_some_and(|before| now.duration_since(before) < MINUTE);
+        if std::mem::take(&mut self.is_expired) {
+            self.expired = Some(now);
+            if !was_expired {
+                return self.backoff.least();
+            }
+        }
+        self.backoff.wait(now)
     }
 
     fn restart(&mut self) {
@@ -284,11 +305,17 @@ where
 
     fn failed(&mut self, error: &watcher::Error) -> Then {
         use kube::Error::{Api, ReadEvents};
-        use watcher::Error::{WatchFailed, WatchStartFailed};
+        use watcher::Error::{WatchError, WatchFailed, WatchStartFailed};
         match error {
             // The watcher would ask for the version that is gone until the end of days.
             WatchStartFailed(Api(status)) if status.code == 410 => {
+                self.is_expired = true;
                 self.report(crate::text::api_causes(error), Then::Relist)
+            }
+            // It lists anew by itself.
+            WatchError(status) if status.code == 410 => {
+                self.is_expired = true;
+                self.report(crate::text::api_causes(error), Then::Wait)
             }
             // What was missed meanwhile, and whether anybody was there, nobody knows.
             WatchFailed(ReadEvents(_)) if self.line.take_silence() => {

@@ -40,7 +40,7 @@ mod pace;
 mod source;
 mod wire;
 
-pub use connect::connect;
+pub use connect::{connect, connect_as};
 pub use kubeconfig::check_kubeconfig;
 
 pub use metadata::PodMetadata;
