@@ -312,6 +312,12 @@ impl<'a> From<&'a str> for PodKey<'a> {
     }
 }
 
+impl<'a> From<&&'a str> for PodKey<'a> {
+    fn from(uid: &&'a str) -> Self {
+        Self::Uid((*uid).into())
+    }
+}
+
 impl<'a> From<&'a String> for PodKey<'a> {
     fn from(uid: &'a String) -> Self {
         Self::Uid(uid.into())

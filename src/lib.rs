@@ -58,7 +58,9 @@
 //! | answers for every event, on a thread of its own | [`Reader::cached`] | one relaxed atomic load a look-up |
 //! | several answers of one moment, now and then | [`Reader::load`] | some ten nanoseconds a guard |
 //! | a state to keep, or to hold across an `await` | [`Reader::snapshot`] | a shared reference count |
-//! | what has changed since you last looked | [`Snapshot::changes_since`] | in proportion to the changes |
+//! | to be told what has changed | [`Reader::changes`] | in proportion to the changes |
+//! | what lies between two snapshots | [`Snapshot::changes_since`] | in proportion to the changes |
+//! | a pod whose event came first | [`Reader::wait_for`] | a look-up for each publication |
 //! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
 //!
 //! [`docs::embedders`] has the figures, and complete examples: threads, async, memory, writing, sources, testing.
@@ -84,7 +86,8 @@
 //! kubelet names it, and carries it as a search alias: look for `GetPodByUID`.
 //!
 //! # Features
-//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`. That is all: no feature adds tokio or kube.
+//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `stream` makes [`Changes`] a `futures_core::Stream`. No
+//! feature adds tokio or kube.
 //!
 //! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the kubelet does,
 //! follows the API server, keeps mirror pods, Secrets and `ConfigMaps`, and stores pods on disk. `pod-index-agent` is a
@@ -116,7 +119,9 @@ struct Readme;
 
 pub use error::{Error, ErrorKind};
 pub use follow::{Changes, PodKey, Step, WaitError};
-pub use id::{FullName, MirrorPodUid, ParseFullNameError, PodUid, ResolvedPodUid, UidRef};
+pub use id::{
+    FullName, MirrorPodUid, ParseFullNameError, ParseUidError, PodUid, ResolvedPodUid, UidRef, UidText,
+};
 pub use manager::PodManager;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,

@@ -201,7 +201,8 @@ impl<P: PodMeta> PodManager<P> {
     }
 
     fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
-        // A writer that panicked, in a pod's own methods, has published nothing of what it was at: its state is whole.
+        // A write may have panicked in code of the caller's (an iterator, a pod's methods). It was published either as a
+        // whole or not at all, and the writer can go on.
         let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let result = write(&mut writer);
         self.retired.store(writer.retired_snapshots(), Ordering::Relaxed);

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use pod_index::{ErrorKind, Operation, Reader, Upserted, Writer};
+use pod_index::{ErrorKind, Operation, PodUid, Reader, Upserted, Writer};
 use support::{TestPod, mirror_to_pod, pod_to_mirror, uids};
 
 fn index() -> (Writer<TestPod>, Reader<TestPod>) {
@@ -76,6 +76,47 @@ fn the_translation_to_a_gone_static_pod_is_there_again_when_the_pod_comes_back()
     put(&mut writer, [TestPod::fixed("s", "web")]);
     assert_eq!(translated(&reader, "m"), "s");
     assert_eq!(orphans(&reader), [""; 0]);
+}
+
+/// A departure. Kubelet: a mirror that comes while no pod holds its full name answers its own UID, and so one pod has two
+/// identities when its mirror is made anew while it terminates. Here the full name goes on translating as long as there is
+/// a mirror of it.
+#[test]
+fn a_mirror_that_comes_after_its_static_pod_has_gone_translates_as_the_mirror_before_it_does() {
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m1", "web", "s")]);
+    writer.remove_pod_by_uid("s");
+    put(&mut writer, [TestPod::mirror("m2", "web", "s")]);
+    assert_eq!(translated(&reader, "m2"), "s", "whatever its hash is");
+    assert_eq!(translated(&reader, "m1"), "s");
+    assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), "m2".into())].into());
+    writer.remove_pod_by_uid("m1");
+    assert_eq!(translated(&reader, "m2"), "s");
+    // With the last mirror of the name it ends.
+    writer.remove_pod_by_uid("m2");
+    put(&mut writer, [TestPod::mirror("m3", "web", "s")]);
+    assert_eq!(translated(&reader, "m3"), "m3");
+}
+
+/// By how they are packed the two are alike.
+#[test]
+fn a_uuid_and_32_digits_that_are_packed_alike_are_two_pods() {
+    let (uuid, hex) = ("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3ce4b5a16978f87960a5b4c3d2");
+    let (mut writer, reader) = index();
+    put(&mut writer, [TestPod::plain(uuid, "one"), TestPod::plain(hex, "other")]);
+    assert_eq!(reader.load().pods().len(), 2);
+    for (uid, name) in [(uuid, "one"), (hex, "other")] {
+        assert_eq!(reader.pod_by_uid(uid).expect("it is there").name, name);
+        assert_eq!(reader.pod_by_uid(&PodUid::from(uid)).expect("it is there").name, name);
+    }
+    assert_eq!(writer.remove_pod_by_uid(uuid).expect("it is there").name, "one");
+    assert_eq!(reader.pod_by_uid(uuid), None);
+    assert_eq!(reader.pod_by_uid(hex).expect("it stays").name, "other");
+
+    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror(uuid, "web", "s")]);
+    assert_eq!(translated(&reader, uuid), "s");
+    assert_eq!(translated(&reader, hex), hex);
+    assert_eq!(reader.mirror_pod_by_uid(hex), None);
 }
 
 // Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 lives and holds it: logs and exec answer 404, and

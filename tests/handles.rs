@@ -46,6 +46,7 @@ fn a_reader_answers_what_the_current_snapshot_answers() {
     let snapshot = reader.snapshot();
     for uid in UIDS {
         assert!(same(reader.pod_by_uid(uid).as_ref(), snapshot.pod_by_uid(uid)), "{uid}");
+        assert!(same(reader.mirror_pod_by_uid(uid).as_ref(), snapshot.mirror_pod_by_uid(uid)), "{uid}");
         assert_eq!(reader.translate_pod_uid(uid), snapshot.translate_pod_uid(uid));
     }
     for (name, namespace) in NAMES {
@@ -57,6 +58,7 @@ fn a_reader_answers_what_the_current_snapshot_answers() {
         assert!(same(reader.pod_by_mirror_pod(&asks).as_ref(), wanted), "{full_name}");
         let wanted = snapshot.mirror_pod_by_full_name(&full_name);
         assert!(same(reader.mirror_pod_by_pod(&asks).as_ref(), wanted), "{full_name}");
+        assert!(same(reader.mirror_pod_by_full_name(&full_name).as_ref(), wanted), "{full_name}");
     }
     // That they are found at all is not the reader's to say.
     assert_eq!(snapshot.pod_by_uid("s").expect("it was set").uid, "s");
@@ -71,6 +73,7 @@ fn a_cached_reader_answers_what_the_current_snapshot_answers() {
         let snapshot = reader.snapshot();
         for uid in UIDS {
             assert!(same(cached.pod_by_uid(uid), snapshot.pod_by_uid(uid)), "{uid}");
+            assert!(same(cached.mirror_pod_by_uid(uid), snapshot.mirror_pod_by_uid(uid)), "{uid}");
             assert_eq!(cached.translate_pod_uid(uid), snapshot.translate_pod_uid(uid));
         }
         for (name, namespace) in NAMES {
@@ -78,6 +81,11 @@ fn a_cached_reader_answers_what_the_current_snapshot_answers() {
             let wanted = snapshot.pod_by_full_name(&full_name);
             assert!(same(cached.pod_by_full_name(&full_name), wanted), "{full_name}");
             assert!(same(cached.pod_by_name(namespace, name), wanted), "{full_name}");
+            let asks = TestPod::plain("who-asks", &full_name);
+            assert!(same(cached.pod_by_mirror_pod(&asks), wanted), "{full_name}");
+            let wanted = snapshot.mirror_pod_by_full_name(&full_name);
+            assert!(same(cached.mirror_pod_by_pod(&asks), wanted), "{full_name}");
+            assert!(same(cached.mirror_pod_by_full_name(&full_name), wanted), "{full_name}");
         }
         // Once more, with another state.
         writer.remove_pod_by_uid("p");
@@ -110,6 +118,7 @@ fn a_manager_does_and_answers_what_a_writer_and_a_reader_would() {
     for uid in UIDS {
         assert_eq!(manager.pod_by_uid(uid), reader.pod_by_uid(uid), "{uid}");
         assert_eq!(manager.translate_pod_uid(uid), reader.translate_pod_uid(uid));
+        assert_eq!(manager.mirror_pod_by_uid(uid), reader.mirror_pod_by_uid(uid), "{uid}");
     }
     for (name, namespace) in NAMES {
         let full_name = format!("{name}_{namespace}");
@@ -118,6 +127,7 @@ fn a_manager_does_and_answers_what_a_writer_and_a_reader_would() {
         let asks = TestPod::plain("who-asks", &full_name);
         assert_eq!(manager.pod_by_mirror_pod(&asks), reader.pod_by_mirror_pod(&asks));
         assert_eq!(manager.mirror_pod_by_pod(&asks), reader.mirror_pod_by_pod(&asks));
+        assert_eq!(manager.mirror_pod_by_full_name(&full_name), reader.mirror_pod_by_full_name(&full_name));
     }
 
     let update = || TestPod::plain("p", "db").with_ephemeral(2);
@@ -156,6 +166,86 @@ fn a_manager_tells_of_the_snapshots_that_are_held_and_frees_those_that_are_not()
     assert_eq!(manager.retired_snapshots(), 2, "nobody has looked");
     assert_eq!(manager.reclaim(), 0);
     assert_eq!(manager.retired_snapshots(), 0);
+}
+
+#[test]
+fn every_view_is_walked_by_for_and_tells_its_length_where_it_knows_it() {
+    let (_writer, reader) = index();
+    let snapshot = reader.load();
+    assert_eq!((snapshot.pods().iter().len(), snapshot.static_pods().iter().len()), (2, 1));
+    let mut pods = snapshot.pods().iter();
+    let another = pods.clone();
+    pods.next().expect("the first");
+    assert_eq!((pods.len(), another.len()), (1, 2));
+    let mirrors = snapshot.mirror_pods();
+    assert_eq!(mirrors.iter().len(), mirrors.into_iter().count());
+    let mut orphans = Vec::new();
+    for full_name in snapshot.orphaned_mirror_pod_full_names() {
+        orphans.push(full_name.to_string());
+    }
+    assert_eq!(orphans, ["gone_kube-system"]);
+    let pairs = snapshot.static_pods_with_mirrors();
+    assert_eq!(pairs.iter().len(), 1);
+    for (pod, mirror) in &pairs {
+        assert_eq!((pod.uid.as_str(), mirror.expect("its mirror").uid.as_str()), ("s", "m"));
+    }
+    let translations = snapshot.uid_translations();
+    let mut pairs = Vec::new();
+    for (mirror, pod) in &translations {
+        pairs.push((mirror.to_string(), pod.to_string()));
+    }
+    assert_eq!(pairs, [("m".into(), "s".into())]);
+    assert_eq!(translations.into_iter().count(), 1);
+}
+
+/// Whatever a UID comes in: a compile-time matter, and that it means the same.
+#[test]
+fn look_ups_take_uids_and_full_names_in_whatever_they_come() {
+    let (_writer, reader) = index();
+    let snapshot = reader.load();
+    let found = |pod: Option<&Arc<TestPod>>| assert_eq!(pod.expect("it is there").uid, "p");
+    let (uid, full_name) = (PodUid::from("p"), FullName::new("db", "default").expect("a full name"));
+    found(snapshot.pod_by_uid("p"));
+    found(snapshot.pod_by_uid(&"p"));
+    found(snapshot.pod_by_uid(&"p".to_owned()));
+    found(snapshot.pod_by_uid(&Box::<str>::from("p")));
+    found(snapshot.pod_by_uid(&Arc::<str>::from("p")));
+    found(snapshot.pod_by_uid(&std::borrow::Cow::from("p")));
+    found(snapshot.pod_by_uid(&uid));
+    found(snapshot.pod_by_uid(&&uid));
+    found(snapshot.pod_by_uid(uid.as_uid_ref()));
+    found(snapshot.pod_by_uid(&uid.as_uid_ref()));
+    found(snapshot.pod_by_uid(&*uid.to_text()));
+    found(["p"].iter().find_map(|uid| snapshot.pod_by_uid(uid)));
+    found(snapshot.pod_by_full_name("db_default"));
+    found(snapshot.pod_by_full_name(&"db_default"));
+    found(snapshot.pod_by_full_name("db_default".to_owned()));
+    found(snapshot.pod_by_full_name(&full_name));
+}
+
+#[test]
+fn a_change_tells_its_pod_and_its_uid_whatever_its_kind() {
+    let (mut writer, reader) = index();
+    let before = reader.snapshot();
+    writer.update_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
+    writer.add_pod(TestPod::plain("new", "new")).expect("a good pod");
+    writer.remove_pod_by_uid("orphan").expect("it is there");
+    let after = reader.snapshot();
+    let changes = after.changes_since(&before);
+    assert_eq!(changes[0].uid(), "orphan", "removals come first");
+    for change in changes {
+        let (old, new) = (change.before(), change.after());
+        assert!(same(Some(change.pod()), new.or(old)));
+        assert_eq!(change.uid(), change.pod().uid);
+        match change.uid() {
+            "orphan" => assert!(old.is_some() && new.is_none()),
+            "p" => {
+                assert_eq!((old.map(|pod| pod.ephemeral), new.map(|pod| pod.ephemeral)), (Some(0), Some(1)))
+            }
+            "new" => assert!(old.is_none() && new.is_some()),
+            other => panic!("{other} has not changed"),
+        }
+    }
 }
 
 /// What a pod need not tell: the trait's default.

@@ -9,4 +9,4 @@ mod uid;
 pub use full_name::{FullName, ParseFullNameError};
 pub(crate) use full_name::{SEPARATOR, split};
 pub(crate) use packed::{Form, Packed};
-pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};
+pub use uid::{MirrorPodUid, ParseUidError, PodUid, ResolvedPodUid, UidRef, UidText};

@@ -1,7 +1,10 @@
 //! UIDs of pods, of mirror pods, and of "the pod that really runs", as three types that do not mix.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{Form, Packed};
@@ -125,13 +128,109 @@ impl<'a> From<&'a str> for UidRef<'a> {
     }
 }
 
-impl<'a> From<&'a String> for UidRef<'a> {
-    #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
-    #[inline(always)]
-    fn from(text: &'a String) -> Self {
-        Self::from(text.as_str())
+/// Not for everything that is `AsRef<str>`: a full name is, and is no UID.
+macro_rules! from_texts {
+    ($($text:ty),*) => {$(
+        impl<'a> From<&'a $text> for UidRef<'a> {
+            #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
+            #[inline(always)]
+            fn from(text: &'a $text) -> Self {
+                Self::from(&**text)
+            }
+        }
+    )*};
+}
+
+from_texts!(&str, String, Box<str>, Arc<str>, Cow<'_, str>);
+
+impl<'a> From<&UidRef<'a>> for UidRef<'a> {
+    #[inline]
+    fn from(uid: &UidRef<'a>) -> Self {
+        *uid
     }
 }
+
+/// The text of a UID, as it was spelled; made by `to_text` of the UID types. It is put together in place and allocates
+/// nothing.
+///
+/// # Examples
+/// ```
+/// use pod_index::PodUid;
+///
+/// let uid = PodUid::from("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
+/// let text = uid.to_text();
+/// assert_eq!(text.split_once('-'), Some(("0f1e2d3c", "4b5a-6978-8796-a5b4c3d2e1f0")));
+/// ```
+#[derive(Clone)]
+pub struct UidText<'a>(Text<'a>);
+
+#[derive(Clone)]
+enum Text<'a> {
+    Usual([u8; 36], usize),
+    Other(&'a str),
+}
+
+impl<'a> UidRef<'a> {
+    /// The text of the UID.
+    #[must_use]
+    pub fn to_text(&self) -> UidText<'a> {
+        let Some(packed) = self.usual else { return UidText(Text::Other(self.other)) };
+        let mut buffer = [0; 36];
+        let length = packed.spell(&mut buffer).len();
+        UidText(Text::Usual(buffer, length))
+    }
+}
+
+impl UidText<'_> {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            // Only ASCII was written.
+            Text::Usual(buffer, length) => str::from_utf8(&buffer[..*length]).unwrap_or_default(),
+            Text::Other(text) => text,
+        }
+    }
+}
+
+impl Deref for UidText<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for UidText<'_> {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl fmt::Display for UidText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Debug for UidText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// A string is not a UID: it is empty. Any other string is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ParseUidError;
+
+impl fmt::Display for ParseUidError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("failed to parse the pod UID: it is empty")
+    }
+}
+
+impl std::error::Error for ParseUidError {}
 
 impl fmt::Display for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,6 +275,32 @@ macro_rules! uid_type {
             pub fn as_uid_ref(&self) -> UidRef<'_> {
                 self.0.as_ref()
             }
+
+            /// The text of the UID, as it was spelled; no allocation.
+            #[must_use]
+            pub fn to_text(&self) -> UidText<'_> {
+                self.as_uid_ref().to_text()
+            }
+        }
+
+        /// # Errors
+        /// If the string is empty.
+        impl FromStr for $name {
+            type Err = ParseUidError;
+
+            fn from_str(text: &str) -> Result<Self, ParseUidError> {
+                if text.is_empty() { Err(ParseUidError) } else { Ok(Self::from(text)) }
+            }
+        }
+
+        /// # Errors
+        /// If the string is empty.
+        impl TryFrom<String> for $name {
+            type Error = ParseUidError;
+
+            fn try_from(text: String) -> Result<Self, ParseUidError> {
+                text.parse()
+            }
         }
 
         impl From<UidRef<'_>> for $name {
@@ -185,6 +310,7 @@ macro_rules! uid_type {
             }
         }
 
+        /// Takes the empty string, too, as the kubelet's translation does. To refuse it, use [`FromStr`].
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
                 Self(Uid::new(text))
@@ -194,6 +320,13 @@ macro_rules! uid_type {
         impl<'a> From<&'a $name> for UidRef<'a> {
             #[inline]
             fn from(uid: &'a $name) -> Self {
+                uid.as_uid_ref()
+            }
+        }
+
+        impl<'a> From<&&'a $name> for UidRef<'a> {
+            #[inline]
+            fn from(uid: &&'a $name) -> Self {
                 uid.as_uid_ref()
             }
         }
@@ -284,7 +417,7 @@ impl From<PodUid> for ResolvedPodUid {
 
 #[cfg(test)]
 mod tests {
-    use super::{PodUid, UidRef};
+    use super::{MirrorPodUid, ParseUidError, PodUid, ResolvedPodUid, UidRef};
 
     const SPELLINGS: [&str; 7] = [
         "two\nlines",
@@ -341,6 +474,67 @@ mod tests {
             let text = str::from_utf8(&text).expect("ASCII");
             assert_eq!(PodUid::from(text), *text);
         }
+    }
+
+    /// The same sixteen bytes once packed, because the digits of a UUID are packed in another order.
+    const SAME_WORDS: [&str; 2] =
+        ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3ce4b5a16978f87960a5b4c3d2"];
+
+    #[test]
+    fn two_spellings_that_are_packed_alike_are_two_uids() {
+        let [uuid, hex] = SAME_WORDS.map(PodUid::from);
+        let words = [&uuid, &hex].map(|uid| uid.as_uid_ref().usual().expect("a usual spelling").words);
+        assert_eq!(words[0], words[1], "otherwise this shows nothing");
+        assert_ne!(uuid, hex);
+        assert_ne!(UidRef::from(&uuid), UidRef::from(&hex));
+        assert_eq!(SAME_WORDS.map(PodUid::from).map(|uid| uid.to_string()), SAME_WORDS);
+    }
+
+    /// Digits that differ in each place, in both spellings: however they are packed, the order is that of the text.
+    #[test]
+    fn uids_of_the_usual_spellings_are_ordered_as_their_strings_are() {
+        let mut texts = Vec::new();
+        for good in SAME_WORDS {
+            for at in (0..good.len()).filter(|at| good.as_bytes()[*at] != b'-') {
+                for digit in ["0", "9", "a", "f"] {
+                    let mut text = good.to_owned();
+                    text.replace_range(at..=at, digit);
+                    texts.push(text);
+                }
+            }
+        }
+        let mut against = 0;
+        for a in &texts {
+            for b in &texts {
+                let (left, right) = (PodUid::from(a.as_str()), PodUid::from(b.as_str()));
+                assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
+                let words = [&left, &right].map(|uid| uid.as_uid_ref().usual().expect("usual").words);
+                against += usize::from(words[0].cmp(&words[1]) != a.cmp(b));
+            }
+        }
+        assert!(against > 1000, "by its words, another order would come out: {against}");
+    }
+
+    #[test]
+    fn the_text_of_a_uid_is_what_it_was_made_from() {
+        for text in SPELLINGS {
+            assert_eq!(PodUid::from(text).to_text().as_str(), text);
+            assert_eq!(&*UidRef::from(text).to_text(), text);
+            let padded =
+                format!("{:>40}|{:?}", MirrorPodUid::from(text).to_text(), PodUid::from(text).to_text());
+            assert_eq!(padded, format!("{text:>40}|{text:?}"));
+        }
+    }
+
+    #[test]
+    fn any_string_but_the_empty_one_is_parsed_as_a_uid() {
+        for text in SPELLINGS {
+            let wanted = if text.is_empty() { Err(ParseUidError) } else { Ok(text.to_owned()) };
+            assert_eq!(text.parse().map(|uid: PodUid| uid.to_string()), wanted);
+            assert_eq!(MirrorPodUid::try_from(text.to_owned()).map(|uid| uid.to_string()), wanted);
+            assert_eq!(text.parse().map(|uid: ResolvedPodUid| uid.to_string()), wanted);
+        }
+        assert_eq!(ParseUidError.to_string(), "failed to parse the pod UID: it is empty");
     }
 
     #[test]

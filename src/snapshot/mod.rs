@@ -258,8 +258,11 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The UID under which the node knows the pod: a mirror's UID becomes its static pod's, any other stays.
     ///
-    /// A mirror goes on translating to a static pod that is gone, until the mirror goes as well or another pod takes the
-    /// full name. That lets the last status of a terminating static pod be reported.
+    /// A mirror goes on translating to a static pod that is gone, until the last mirror of that full name goes as well or
+    /// another pod takes the name. That lets the last status of a terminating static pod be reported.
+    ///
+    /// Departure from the kubelet: a mirror that comes under the full name meanwhile translates to the gone pod, too. The
+    /// kubelet answers the new mirror's own UID, which gives one pod two identities when its mirror is made anew.
     ///
     /// # Complexity
     /// O(1) expected; no allocation for UIDs in one of the usual spellings (hyphenated lower-case UUID; 32 lower-case hex
@@ -371,8 +374,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// What is different from an `old` snapshot of the same index: pods and mirrors that are new, replaced or gone.
     ///
     /// However many publications lie between the two, each pod is reported once, with its old and its new self. An
-    /// agent that keeps the snapshot it saw last can thus follow the index at its own pace and miss nothing. In no
-    /// particular order. Any two snapshots can be compared; those of two different indices share nothing.
+    /// agent that keeps the snapshot it saw last can thus follow the index at its own pace and miss nothing; [`Reader::changes`](crate::Reader::changes) does so, and wakes it.
+    /// Removals come first; otherwise in no particular order. Any two snapshots can be compared; those of two different indices share nothing.
     ///
     /// # Complexity
     /// O(changes · log n): parts that the two snapshots share are not looked at. After `set_pods` they share nothing,
