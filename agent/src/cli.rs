@@ -9,8 +9,8 @@ use serde::Deserialize;
 use super::duration::GoDuration;
 use super::exit::Failure;
 use super::pod_api::StaticPods;
-use super::serve::Mode;
-use super::settings::AuthorizationMode;
+use super::serve::socket::Mode;
+use super::settings::access::AuthorizationMode;
 use pod_index_kubelet::references::Strategy;
 
 /// Which pod is this? An index of the node's pods, and the answers to those who ask.

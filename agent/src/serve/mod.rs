@@ -20,7 +20,7 @@ mod measure;
 mod page;
 pub(super) mod pod_list;
 mod routes;
-mod socket;
+pub(super) mod socket;
 mod stall;
 mod tag;
 
@@ -46,7 +46,7 @@ use tower::ServiceExt;
 
 pub(super) use self::measure::Requests;
 use self::measure::measured;
-pub(super) use self::socket::{Mode, Socket};
+pub(super) use self::socket::Socket;
 use self::stall::{Bounds, StallGuard};
 pub(super) use self::tag::Tags;
 use super::access::{Access, Certified, Identity, guarded};

@@ -12,7 +12,7 @@ use crate::cli::{LogFormat, LogLevel};
 use crate::duration::GoDuration;
 use crate::exit::Failure;
 use crate::pod_api::StaticPods;
-use crate::serve::Mode;
+use crate::serve::socket::Mode;
 use pod_index_kubelet::references::Strategy;
 
 /// What a configuration file may say. A key that is not among these is an error.

@@ -1,7 +1,7 @@
 //! What the agent is to do: the command line, over the environment, over the configuration file, over the defaults; and
 //! found to make sense.
 
-mod access;
+pub(super) mod access;
 #[cfg(test)]
 mod documented;
 mod file;
@@ -19,7 +19,7 @@ use super::duration::GoDuration;
 use super::exit::Failure;
 use super::mirrors::Management;
 use super::pod_api;
-use super::serve::Mode;
+use super::serve::socket::Mode;
 use super::table;
 use super::tls::{Tls, TlsFiles};
 use pod_index_kubelet::checkpoint::Which;
@@ -27,7 +27,6 @@ use pod_index_kubelet::references::Strategy;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::{NodeName, Problem};
 
-pub(super) use self::access::AuthorizationMode;
 use self::file::ConfigFile;
 use self::selection::Selection;
 

@@ -21,8 +21,10 @@ use pod_index::PodUid;
 use serde::Deserialize;
 use tokio::time;
 
-use super::follow::Version;
 use crate::backoff::jitter;
+
+/// A resource version. `None` for one that is no number, which the API server's own never are: it equals no other.
+pub(super) type Version = Option<u64>;
 
 /// A list of more pods than this comes in pages. Of any version it would be one answer, however large.
 const LARGE: usize = 5_000;

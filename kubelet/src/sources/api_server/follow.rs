@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::compare::{Comparer, Comparison, Difference, Listed, finished};
+use super::compare::{Comparer, Comparison, Difference, Listed, Version, finished};
 use super::pace::Line;
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
@@ -28,9 +28,6 @@ const BATCH: usize = 4096;
 const MINUTE: Duration = Duration::from_secs(60);
 
 const DISORDER: &str = "the watch is not in the order of its resource versions";
-
-/// A resource version. `None` for one that is no number, which the API server's own never are: it equals no other.
-pub(super) type Version = Option<u64>;
 
 pub(super) struct Follow<K, P> {
     api: Api<K>,

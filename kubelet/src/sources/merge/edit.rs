@@ -8,8 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::known::Known;
-use super::step::identity;
+use super::known::{Known, identity};
 use crate::sources::SourcePod;
 use pod_index::{FullName, PodUid};
 

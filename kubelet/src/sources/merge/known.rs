@@ -89,3 +89,14 @@ impl<P: SourcePod> Known<P> {
         leaving.iter().filter_map(|uid| self.remove(uid)).collect()
     }
 }
+
+/// Who a pod is, or which field keeps it from being anybody, and why.
+pub(super) fn identity<P: SourcePod>(pod: &P) -> Result<(PodUid, FullName), (&'static str, String)> {
+    if pod.uid().is_empty() {
+        return Err(("metadata.uid", "must not be empty".to_owned()));
+    }
+    match FullName::new(pod.name(), pod.namespace()) {
+        Ok(name) => Ok((PodUid::from(pod.uid()), name)),
+        Err(error) => Err(("metadata.name", error.to_string())),
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodUid, is_mirror_pod};
 
 use super::edit::Edit;
-use super::known::{Known, KnownPod};
+use super::known::{Known, KnownPod, identity};
 use crate::sources::{Difference, Problem, ProblemKind, Source, SourcePod};
 
 /// One update on its way through the merge.
@@ -224,17 +224,6 @@ impl<P: SourcePod> Step<P> {
             shorten(pod.uid())
         );
         self.problems.push(Problem::new(kind, self.source.as_str(), None, Some(field.to_owned()), message));
-    }
-}
-
-/// Who a pod is, or which field keeps it from being anybody, and why.
-pub(super) fn identity<P: SourcePod>(pod: &P) -> Result<(PodUid, FullName), (&'static str, String)> {
-    if pod.uid().is_empty() {
-        return Err(("metadata.uid", "must not be empty".to_owned()));
-    }
-    match FullName::new(pod.name(), pod.namespace()) {
-        Ok(name) => Ok((PodUid::from(pod.uid()), name)),
-        Err(error) => Err(("metadata.name", error.to_string())),
     }
 }
 
