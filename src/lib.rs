@@ -99,6 +99,7 @@ pub mod docs;
 mod error;
 mod follow;
 mod id;
+pub mod identity;
 mod manager;
 mod map;
 mod pod;

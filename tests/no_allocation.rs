@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::Arc;
 
+use pod_index::identity::Identity;
 use pod_index::{CachedReader, Reader, Snapshot};
 use support::TestPod;
 
@@ -205,6 +206,37 @@ fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_answer() {
     assert_eq!(translations.pod_uid(UNUSUAL_MIRROR), Some(UNUSUAL_STATIC.into()));
     assert_eq!(counted(|| translations.pod_uid(UNUSUAL_MIRROR)), (0, 0), "shared");
     assert_eq!(counted(|| translations.mirror_pod_uid(UNUSUAL_STATIC)), (1, 1), "the mirror's UID");
+}
+
+#[test]
+fn reading_an_identity_allocates_nothing() {
+    let id = "3e5f0b1c".repeat(8);
+    let escaped = UUID.replace('-', "_");
+    for text in [
+        format!("/kubepods.slice/kubepods-pod{escaped}.slice/cri-containerd-{id}.scope/init.scope (deleted)"),
+        format!("12:cpuset:/user.slice\n1:name=systemd:/\n0::/kubepods/pod{UUID}/{id}\n"),
+        format!("kubepods-pod{escaped}.slice:cri-containerd:{id}"),
+        format!("/var/log/pods/shop_web_{UUID}/c/0.log.20261122-065442.gz"),
+        format!("/var/log/containers/web_shop_c-{id}.log"),
+        format!("containerd://{id}"),
+        format!("crio-{id}.scope"),
+        UUID.to_owned(),
+        UNUSUAL.to_owned(),
+        "10.0.0.7".to_owned(),
+        "4711".to_owned(),
+        "shop/web".to_owned(),
+        "web_shop".to_owned(),
+        "/system.slice".to_owned(),
+        "no such thing".to_owned(),
+        "x".repeat(1 << 20),
+    ] {
+        assert_eq!(counted(|| Identity::parse(&text).is_ok()), (0, 0), "{text:.80}");
+        if let Ok(Identity::Cgroup(cgroup)) = Identity::parse(&text) {
+            let uid = cgroup.pod_uid.expect("a UID");
+            assert_eq!(counted(|| uid.to_pod_uid()), (0, 0), "{text}");
+            assert_eq!(uid.to_pod_uid(), UUID);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! Container IDs, in every spelling that events carry.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::ParseIdentityError;
+
+/// How many hex digits a container ID has.
+const DIGITS: usize = 64;
+/// The scopes of systemd that hold a container, without its ID: containerd's, CRI-O's, Docker's. `crio-conmon-…` holds the
+/// process that watches over a container.
+const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
+
+/// The ID of a container or of a pod's sandbox: 64 lower-case hex digits, kept as 32 bytes.
+///
+/// A prefix of an ID, such as the 12 digits that some tools print, is not an ID: two containers may share it.
+///
+/// # Complexity
+/// Parsing looks at each character once. Nothing allocates. Copying, comparing and hashing take 32 bytes.
+///
+/// # Examples
+/// ```
+/// use pod_index::identity::ContainerId;
+///
+/// let digits = "3e5f0b1c".repeat(8);
+/// let id: ContainerId = digits.parse()?;
+/// assert_eq!(format!("containerd://{digits}").parse(), Ok(id));
+/// assert_eq!(format!("cri-containerd-{digits}.scope").parse(), Ok(id));
+/// assert!("3e5f0b1c3e5f".parse::<ContainerId>().is_err());
+/// # Ok::<(), pod_index::identity::ParseIdentityError>(())
+/// ```
+///
+/// Kubelet: `ContainerID` (`pkg/kubelet/container/runtime.go`), of which this is the ID without the runtime's name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerId([u8; DIGITS / 2]);
+
+impl ContainerId {
+    /// The ID as bytes, two digits in each, the first digit in the upper half.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; DIGITS / 2] {
+        &self.0
+    }
+
+    /// Any of the spellings: the digits alone, `runtime://digits` as statuses have it, or the name of a systemd scope.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Some((runtime, digits)) = text.split_once("://") {
+            let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            let is_runtime = !runtime.is_empty() && runtime.bytes().all(is_name);
+            return if is_runtime { Self::bare(digits) } else { None };
+        }
+        Self::bare(text).or_else(|| Self::scope(text))
+    }
+
+    /// The digits alone.
+    pub(super) fn bare(digits: &str) -> Option<Self> {
+        let digits: &[u8; DIGITS] = digits.as_bytes().try_into().ok()?;
+        let mut bytes = [0; DIGITS / 2];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = value(pair[0])? << 4 | value(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// The name of a systemd scope: `cri-containerd-<ID>.scope` and its like.
+    pub(super) fn scope(name: &str) -> Option<Self> {
+        let name = name.strip_suffix(".scope")?;
+        SCOPES.iter().find_map(|prefix| Self::bare(name.strip_prefix(prefix)?))
+    }
+}
+
+/// The value of a lower-case hex digit.
+fn value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl FromStr for ContainerId {
+    type Err = ParseIdentityError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdentityError> {
+        Self::parse(text).ok_or(ParseIdentityError::ContainerId)
+    }
+}
+
+/// The digits.
+impl fmt::Display for ContainerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        // Only ASCII was written.
+        f.pad(str::from_utf8(&digits).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for ContainerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContainerId({self})")
+    }
+}

@@ -1,0 +1,40 @@
+//! Why a text is no identity.
+
+use std::fmt;
+
+/// Why a text is no identity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ParseIdentityError {
+    /// There is nothing in it.
+    Empty,
+    /// It is longer than 64 KiB.
+    TooLong,
+    /// It holds a NUL character.
+    Nul,
+    /// A container ID was asked for, and this is none.
+    ContainerId,
+    /// It is a path, or the lines of `/proc/PID/cgroup`, and names no pod and no container.
+    NoPod,
+    /// It is none of the known forms.
+    Unknown,
+}
+
+impl fmt::Display for ParseIdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "an identity must not be empty",
+            Self::TooLong => "an identity must not be longer than 64 KiB",
+            Self::Nul => "an identity must not contain NUL",
+            Self::ContainerId => {
+                "a container ID must be 64 lower-case hex digits, alone, behind \"runtime://\" or in the name of a scope"
+            }
+            Self::NoPod => "the path names no pod and no container",
+            Self::Unknown => {
+                "not a UID, container ID, cgroup, log path, IP address, process ID, \"namespace/name\" or full name"
+            }
+        })
+    }
+}
+
+impl std::error::Error for ParseIdentityError {}
