@@ -10,9 +10,8 @@ use std::time::Instant;
 
 use crate::id::{FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::pod::PodMeta;
-use crate::reader::Reader;
+use crate::reader::{OwnedSnapshot, Reader};
 use crate::snapshot::{Change, Snapshot};
-use crate::sync;
 use crate::wake::{Follower, TimedOut};
 
 /// A subscriber: yields what has changed in an index, step by step. Made by [`Reader::changes`].
@@ -79,13 +78,13 @@ use crate::wake::{Follower, TimedOut};
 pub struct Changes<P> {
     reader: Reader<P>,
     follower: Follower,
-    seen: Option<sync::Arc<Snapshot<P>>>,
+    seen: Option<OwnedSnapshot<P>>,
 }
 
 /// What lies between two looks of a subscriber at an index; see [`Changes`].
 pub struct Step<P> {
-    before: Option<sync::Arc<Snapshot<P>>>,
-    after: sync::Arc<Snapshot<P>>,
+    before: Option<OwnedSnapshot<P>>,
+    after: OwnedSnapshot<P>,
 }
 
 /// Why there is nothing to return.
@@ -199,13 +198,13 @@ impl<P: PodMeta> Changes<P> {
 }
 
 /// From what was `seen` to the current snapshot, unless that is the same.
-fn step<P: PodMeta>(reader: &Reader<P>, seen: &mut Option<sync::Arc<Snapshot<P>>>) -> Option<Step<P>> {
+fn step<P: PodMeta>(reader: &Reader<P>, seen: &mut Option<OwnedSnapshot<P>>) -> Option<Step<P>> {
     let last = seen.as_ref().map_or(0, |seen| seen.generation());
     if reader.load().generation() == last {
         return None;
     }
     let after = reader.snapshot();
-    let before = seen.replace(sync::Arc::clone(&after));
+    let before = seen.replace(after.clone());
     Some(Step { before, after })
 }
 

@@ -7,7 +7,7 @@
 //!              makes the next snapshot            loads the current one
 //! operations ─> Writer ─────> (one atomic cell) ─────> Reader ─> Guard           for one piece of work
 //!                 │ ^                                       ├──> CachedReader    for a thread that always asks
-//!                 v │ frees, when nobody                    └──> Arc<Snapshot>   to keep
+//!                 v │ frees, when nobody                    └──> OwnedSnapshot   to keep
 //!            retire queue  holds it any more
 //! ```
 //!
@@ -128,7 +128,7 @@ pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
     CONFIG_SOURCE_ANNOTATION, PodMeta, is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
-pub use reader::{CachedReader, Guard, Reader};
+pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use snapshot::{
     Change, FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, PodAndMirror, Pods,
     PodsAndMirrorPods, PodsIter, Snapshot, StaticPods, StaticPodsIter, StaticPodsWithMirrors,
@@ -164,8 +164,9 @@ pub use writer::{Applied, Operation, Refused, Writer};
 #[doc(alias = "NewBasicPodManager")]
 #[must_use]
 pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
-    let (versions, published) = versions::Versions::new();
+    let versions = versions::Versions::new();
+    let published = versions.published().clone();
     let wake = std::sync::Arc::new(wake::Wake::new());
     let herald = wake::Herald::new(std::sync::Arc::clone(&wake));
-    (Writer::new(versions, published.clone(), herald), Reader::new(published, wake))
+    (Writer::new(versions, herald), Reader::new(published, wake))
 }

@@ -9,8 +9,7 @@ use crate::error::Error;
 use crate::follow::{Changes, PodKey, WaitError};
 use crate::id::{ResolvedPodUid, UidRef};
 use crate::pod::PodMeta;
-use crate::reader::{Guard, Reader};
-use crate::snapshot::Snapshot;
+use crate::reader::{Guard, OwnedSnapshot, Reader};
 use crate::sync::{self, Mutex};
 use crate::update::Upserted;
 use crate::writer::{Applied, Operation, Writer};
@@ -70,7 +69,7 @@ impl<P: PodMeta> PodManager<P> {
 
     /// The current snapshot, to keep; as [`Reader::snapshot`].
     #[must_use]
-    pub fn snapshot(&self) -> sync::Arc<Snapshot<P>> {
+    pub fn snapshot(&self) -> OwnedSnapshot<P> {
         self.reader.snapshot()
     }
 

@@ -8,7 +8,8 @@ use std::ops::Deref;
 use crate::id::{ResolvedPodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
-use crate::sync::{self, Arc, Published};
+use crate::sync::{self, Published};
+use crate::versions::Version;
 use crate::wake::Wake;
 
 /// A handle to read an index by, from any thread; clone it freely.
@@ -40,12 +41,12 @@ use crate::wake::Wake;
 /// # Ok::<(), pod_index::Error>(())
 /// ```
 pub struct Reader<P> {
-    published: Published<Snapshot<P>>,
+    published: Published<Version<P>>,
     wake: std::sync::Arc<Wake>,
 }
 
 impl<P> Reader<P> {
-    pub(crate) fn new(published: Published<Snapshot<P>>, wake: std::sync::Arc<Wake>) -> Self {
+    pub(crate) fn new(published: Published<Version<P>>, wake: std::sync::Arc<Wake>) -> Self {
         Self { published, wake }
     }
 
@@ -93,8 +94,8 @@ impl<P> Reader<P> {
     /// # Complexity
     /// O(1), no allocation; one shared reference count, so not for a hot path that many threads share.
     #[must_use]
-    pub fn snapshot(&self) -> Arc<Snapshot<P>> {
-        self.published.load_full()
+    pub fn snapshot(&self) -> OwnedSnapshot<P> {
+        OwnedSnapshot(self.published.load_full())
     }
 
     /// A handle for one thread that remembers the snapshot it saw last.
@@ -170,7 +171,7 @@ impl<P: PodMeta> Reader<P> {
 ///
 /// Dropping it frees nothing, however long it was held: replaced snapshots are the writer's to free. Only a guard that
 /// outlives every handle of its index frees what it shows.
-pub struct Guard<P>(sync::Guard<Snapshot<P>>);
+pub struct Guard<P>(sync::Guard<Version<P>>);
 
 impl<P> Deref for Guard<P> {
     type Target = Snapshot<P>;
@@ -178,6 +179,43 @@ impl<P> Deref for Guard<P> {
     #[inline]
     fn deref(&self) -> &Snapshot<P> {
         &self.0
+    }
+}
+
+/// A snapshot to keep, or to hold across an `await`. See [`Reader::snapshot`].
+///
+/// Cloning and dropping one counts a shared reference, allocates nothing and frees nothing; only the last handle of an
+/// index that has no writer any more frees what is left.
+pub struct OwnedSnapshot<P>(sync::Arc<Version<P>>);
+
+#[cfg(not(any(loom, shuttle)))]
+impl<P> OwnedSnapshot<P> {
+    /// How many references the snapshot has right now. For tests: what each handle counts is not promised.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn reference_count(&self) -> usize {
+        sync::Arc::strong_count(&self.0)
+    }
+}
+
+impl<P> Deref for OwnedSnapshot<P> {
+    type Target = Snapshot<P>;
+
+    #[inline]
+    fn deref(&self) -> &Snapshot<P> {
+        &self.0
+    }
+}
+
+impl<P> Clone for OwnedSnapshot<P> {
+    fn clone(&self) -> Self {
+        Self(sync::Arc::clone(&self.0))
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for OwnedSnapshot<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
@@ -205,7 +243,7 @@ impl<P> Deref for Guard<P> {
 /// # }
 /// ```
 pub struct CachedReader<P> {
-    cached: sync::Cached<Snapshot<P>>,
+    cached: sync::Cached<Version<P>>,
 }
 
 impl<P> CachedReader<P> {

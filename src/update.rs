@@ -1,13 +1,13 @@
 //! How one snapshot comes out of another.
 //!
-//! Pure: an operation works on a copy of a snapshot, which shares with the original whatever it does not change. No
-//! atomics, no I/O, nothing that anybody else sees yet. Everything that keeps the indices in step with each other is in
+//! Pure: an operation works on a draft, which shares with the current snapshot whatever it does not change. No atomics, no
+//! I/O, nothing that anybody else sees yet. Everything that keeps the indices in step with each other is in
 //! this file. A pod that is refused is refused before anything is touched.
 //!
 //! Rules beyond the kubelet's:
-//! - a UID lives in one world; an upsert moves it;
-//! - a full name is held by whoever was upserted last under it; when the holder goes, the living bearer with the smallest
-//!   UID takes it over;
+//! - a UID is a pod's or a mirror's; an upsert moves it;
+//! - a full name is held by whoever was upserted last under it; when the holder goes, of the others with
+//!   that name the one with the smallest UID takes it over;
 //! - all mirrors of one full name translate to the pod that holds it or, while none does, held it last.
 
 use std::fmt;
@@ -15,14 +15,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::{Hashing, Slot, Table};
+use crate::map::{Place, Text, Words, any_tag};
 use crate::pod::{PodMeta, is_mirror_pod, is_static_pod};
-use crate::snapshot::{
-    ByUid, MirrorEntry, NameEntry, PodEntry, STATIC, Shadowed, Snapshot, Target, UidKey, World, find,
-};
+use crate::snapshot::{EPHEMERAL, History, Mirror, PodKind, STATIC, Shadowed, Translation, UidKey};
+use crate::versions::Draft;
 
 /// Room is made beforehand for so many pods at most, whatever an iterator's `size_hint` claims.
-const BELIEVED: usize = 1 << 20;
+const MAX_PRESIZE: usize = 1 << 20;
 
 /// What [`Writer::add_pod`](crate::Writer::add_pod) and [`Writer::update_pod`](crate::Writer::update_pod) did.
 #[non_exhaustive]
@@ -35,57 +34,68 @@ pub enum Upserted<P> {
     Replaced(Arc<P>),
 }
 
-impl<P: PodMeta> Snapshot<P> {
+impl<P: PodMeta> Draft<'_, P> {
     /// Stores `pod` under its UID, whether or not the UID is known.
     pub(crate) fn upsert(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
         check(&**pod)?;
-        let world = if is_mirror_pod(&**pod) { World::Mirrors } else { World::Pods };
+        let kind = if is_mirror_pod(&**pod) { PodKind::Mirror } else { PodKind::Pod };
         let key = UidKey::new(UidRef::from(pod.uid()), &self.hashing);
         let known = self.known(key);
-        if let Some((of, old, tag)) = known
-            && of == world
-            && old.name() == pod.name()
-            && old.namespace() == pod.namespace()
-            && let Some(name) = self.name_held_by(world, old)
+        if let Some((place, known_kind, old)) = known
+            && known_kind == kind
+            && let Some(name) = self.name_of(kind, old, &**pod)
         {
             if Arc::ptr_eq(old, pod) {
                 return Ok(Upserted::Unchanged);
             }
-            let name = name.with_holder(world, Some(Arc::clone(pod)));
             let old = Arc::clone(old);
-            self.replace(world, key, tag, name, &old, pod);
+            self.names_mut(kind).replace(name, Arc::clone(pod), 0);
+            match kind {
+                PodKind::Pod => self.replace_pod(key, place, &old, pod),
+                PodKind::Mirror => self.replace_mirror(key, pod),
+            }
             return Ok(Upserted::Replaced(old));
         }
-        // One path for all that is not a plain replacement: whatever the old object's name or world, it is taken
-        // out, and the new one is filed as if it were new.
+        // One path for all that is not a plain replacement: whatever the old object's name or kind, it is taken out, and
+        // the new one is filed as if it were new.
         let old = if known.is_some() { self.take(key) } else { None };
-        self.insert(world, key, pod);
+        self.insert(kind, key, pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
 
-    /// The draft with `pods` alone in it, stored one by one in their order; whether that says anything new; and those
-    /// that were refused.
-    pub(crate) fn set(self, pods: impl IntoIterator<Item = Arc<P>>) -> (Self, bool, Vec<(usize, Error)>) {
+    /// Makes `pods`, stored one by one in their order, all that the draft has. Returns those that were refused.
+    pub(crate) fn set(&mut self, pods: impl IntoIterator<Item = Arc<P>>) -> Vec<(usize, Error)> {
         let pods = pods.into_iter();
-        let mut next = self.instead(pods.size_hint().0.min(BELIEVED));
+        let expected = pods.size_hint().0.min(MAX_PRESIZE);
+        let mirrors = self.mirrors.len().min(expected);
+        let static_pods = self.static_pods.len().min(expected - mirrors);
+        self.pods_mut().clear(expected - mirrors);
+        self.names_mut(PodKind::Pod).clear(expected - mirrors);
+        self.static_pods_mut().clear(static_pods);
+        self.mirrors_mut().clear(mirrors);
+        self.names_mut(PodKind::Mirror).clear(mirrors);
+        *self.history() = History::default();
         let mut refused = Vec::new();
         for (position, pod) in pods.enumerate() {
-            if let Err(error) = next.upsert(&pod) {
+            if let Err(error) = self.upsert(&pod) {
                 refused.push((position, error));
             }
         }
-        // Who is shadowed, and what a mirror translates to without a pod, is history that a set does not keep.
-        let same = self.departed.is_empty()
-            && next.shadowed == self.shadowed
-            && next.pods.len() == self.pods.len()
-            && next.mirrors.len() == self.mirrors.len()
-            && next.pods().iter().chain(next.mirror_pods()).all(|pod| self.has(pod));
-        if same { (self, false, refused) } else { (next, true, refused) }
+        self.pods_mut().trim();
+        self.names_mut(PodKind::Pod).trim();
+        self.static_pods_mut().trim();
+        self.mirrors_mut().trim();
+        self.names_mut(PodKind::Mirror).trim();
+        refused
     }
 
-    /// Whether this very object is in the snapshot.
-    fn has(&self, pod: &Arc<P>) -> bool {
-        self.any_by_uid(UidRef::from(pod.uid())).is_some_and(|known| Arc::ptr_eq(known, pod))
+    /// Whether the draft says anything that the version it was made from does not. The tables by name, and that of the
+    /// static pods, follow from what is compared.
+    pub(crate) fn differs(&self) -> bool {
+        let (old, equal) = (self.base(), |one: &Words, other: &Words| one == other);
+        self.history != old.history
+            || !self.pods.same(&old.pods, equal, &self.hashing)
+            || !self.mirrors.same(&old.mirrors, equal, &self.hashing)
     }
 
     /// Takes out whoever has this UID.
@@ -93,265 +103,252 @@ impl<P: PodMeta> Snapshot<P> {
         self.take(UidKey::new(uid, &self.hashing))
     }
 
-    /// Puts `pod` where `old` is, an object of the same UID, name and world, which is filed under `tag`. `name` is the
-    /// entry of the name with the new pod in it.
-    fn replace(
-        &mut self,
-        world: World,
-        key: UidKey<'_>,
-        tag: u64,
-        name: NameEntry<P>,
-        old: &Arc<P>,
-        pod: &Arc<P>,
-    ) {
-        let hash = name.hash;
-        let is = |slot: &Slot<NameEntry<P>>| slot.entry().is_held_by(world, old);
-        self.names.replace(hash, |entry| entry.hash == hash, is, name, NAME);
-        match world {
-            World::Pods => {
-                self.count(&**pod, usize::wrapping_add);
-                self.count(&**old, usize::wrapping_sub);
-                let is_static = is_static_pod(&**pod);
-                put(&mut self.pods, key, PodEntry::new(key, Arc::clone(pod)), key.tag(is_static));
-                match (tag & STATIC != 0, is_static) {
-                    (false, false) => {}
-                    (false, true) => self.insert_static(key, pod),
-                    (true, false) => take_out(&mut self.static_pods, key, &self.hashing),
-                    (true, true) => {
-                        put(&mut self.static_pods, key, PodEntry::new(key, Arc::clone(pod)), key.tag(true));
+    /// Puts `pod` in the place of `old`, which has the same UID.
+    fn replace_pod(&mut self, key: UidKey<'_>, place: Place, old: &P, pod: &Arc<P>) {
+        let (before, flags) = (self.pods.flags(place), self.count_in(pod));
+        self.count_out(old, before);
+        self.pods_mut().replace(place, Arc::clone(pod), flags);
+        let known =
+            |draft: &Self| Some(draft.static_pods.locate(key.hash, key.tag, |entry| key.is(entry))?.0);
+        match (before & STATIC != 0, flags & STATIC != 0) {
+            (false, false) => {}
+            (false, true) => self.static_pods_mut().insert(key.tag, key.words, Arc::clone(pod), 0),
+            (true, now) => {
+                if let Some(place) = known(self) {
+                    if now {
+                        self.static_pods_mut().replace(place, Arc::clone(pod), 0);
+                    } else {
+                        self.static_pods_mut().remove(place);
                     }
                 }
             }
-            World::Mirrors => {
-                let target = find(&self.mirrors, key).map_or(Target::Itself, |mirror| mirror.target.clone());
-                let mirror = MirrorEntry::new(key, Arc::clone(pod), target);
-                put(&mut self.mirrors, key, mirror, key.tag(false));
-            }
+        }
+    }
+
+    /// Puts `pod` in the place of the mirror that has the same UID and name.
+    fn replace_mirror(&mut self, key: UidKey<'_>, pod: &Arc<P>) {
+        if let Some((place, mirror)) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry)) {
+            let target = mirror.value.target.clone();
+            self.mirrors_mut().replace(place, Mirror { pod: Arc::clone(pod), target }, 0);
         }
     }
 
     /// Files a pod whose UID is not in the index.
-    fn insert(&mut self, world: World, key: UidKey<'_>, pod: &Arc<P>) {
-        self.reconsider_departed(world, pod);
-        match world {
-            World::Pods => {
-                self.count(&**pod, usize::wrapping_add);
-                let is_static = is_static_pod(&**pod);
-                self.pods.insert(PodEntry::new(key, Arc::clone(pod)), key.tag(is_static), &self.hashing);
-                if is_static {
-                    self.insert_static(key, pod);
+    fn insert(&mut self, kind: PodKind, key: UidKey<'_>, pod: &Arc<P>) {
+        self.reconsider_tombstones(kind, pod);
+        match kind {
+            PodKind::Pod => {
+                let flags = self.count_in(pod);
+                self.pods_mut().insert(key.tag, key.words, Arc::clone(pod), flags);
+                if flags & STATIC != 0 {
+                    self.static_pods_mut().insert(key.tag, key.words, Arc::clone(pod), 0);
                 }
             }
-            World::Mirrors => {
-                let mirror = MirrorEntry::new(key, Arc::clone(pod), Target::Itself);
-                self.mirrors.insert(mirror, key.tag(false), &self.hashing);
+            PodKind::Mirror => {
+                let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
+                self.mirrors_mut().insert(key.tag, key.words, mirror, 0);
             }
         }
-        let (previous, other) = self.set_holder(world, Some(pod), pod);
-        match world {
-            World::Pods => self.translate(other.as_ref(), pod),
-            World::Mirrors => self.link_mirror(pod, previous.as_ref(), other.as_ref()),
+        let previous = self.set_holder(kind, pod, &**pod);
+        self.link(kind, pod, previous.as_ref());
+        if let Some(shadowed) = previous.and_then(|previous| Shadowed::new(kind, &*previous)) {
+            self.history().shadowed.insert(shadowed);
         }
-        if let Some(previous) = previous
-            && let Some(shadowed) = Shadowed::new(world, &*previous)
-        {
-            self.shadowed.insert(shadowed);
-        }
-    }
-
-    fn insert_static(&mut self, key: UidKey<'_>, pod: &Arc<P>) {
-        self.static_pods.insert(PodEntry::new(key, Arc::clone(pod)), key.tag(true), &self.hashing);
     }
 
     /// Takes out whoever has the UID of `key`, and passes on what it held.
     ///
     /// The entries that go are those that lead to this very object, whatever it says of itself by now.
     fn take(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
-        let (world, pod, tag) = self.known(key)?;
+        let (_, kind, pod) = self.known(key)?;
         let pod = Arc::clone(pod);
-        if self.name_held_by(world, &pod).is_some() {
-            match self.successor(world, &*pod) {
-                Some(successor) => self.succeed(world, &pod, &successor),
-                None => self.vacate(world, &pod),
+        if let Some(name) = self.name_of(kind, &pod, &*pod) {
+            match self.successor(kind, &*pod) {
+                Some(successor) => self.succeed(kind, &pod, &successor),
+                None => self.vacate(kind, &pod, name),
             }
-        } else if let Some(shadowed) = Shadowed::new(world, &*pod) {
-            self.shadowed.remove(&shadowed);
+        } else if Shadowed::new(kind, &*pod).and_then(|it| self.history().shadowed.remove(&it)).is_none() {
+            self.forget_name(kind, &pod);
         }
-        match world {
-            World::Pods => {
-                self.count(&*pod, usize::wrapping_sub);
-                take_out(&mut self.pods, key, &self.hashing);
-                if tag & STATIC != 0 {
-                    take_out(&mut self.static_pods, key, &self.hashing);
+        let (place, ..) = self.known(key)?;
+        match kind {
+            PodKind::Pod => {
+                let flags = self.pods.flags(place);
+                self.count_out(&pod, flags);
+                self.pods_mut().remove(place);
+                if let Some((place, _)) = self.static_pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
+                    self.static_pods_mut().remove(place);
                 }
             }
-            World::Mirrors => take_out(&mut self.mirrors, key, &self.hashing),
+            PodKind::Mirror => self.mirrors_mut().remove(place),
         }
         Some(pod)
     }
 
-    /// Keeps the count of ephemeral containers. Wraps, so that a pod which does not always tell the same cannot panic.
-    fn count(&mut self, pod: &P, change: fn(usize, usize) -> usize) {
-        self.ephemeral_containers = change(self.ephemeral_containers, pod.ephemeral_container_count());
-    }
-
-    /// Whoever has the UID of `key`, in which world, and the tag it is filed under.
-    fn known(&self, key: UidKey<'_>) -> Option<(World, &Arc<P>, u64)> {
-        if let Some(slot) = self.pods.find(key.hash, |entry| key.matches(entry), |slot| key.is(slot)) {
-            return Some((World::Pods, slot.entry().pod()?, slot.tag()));
+    /// Takes a pod out of the table by name that has another name by now than it was filed under: it must not be found
+    /// once it is gone. O(n), for pods that break their promise alone.
+    fn forget_name(&mut self, kind: PodKind, pod: &Arc<P>) {
+        let names = self.names(kind);
+        let filed = names.iter().find(|entry| Arc::ptr_eq(&entry.value, pod));
+        let place = filed.and_then(|entry| {
+            let (name, namespace) = entry.key.record.parts();
+            names.locate_text(entry.key.hash, name, namespace)
+        });
+        if let Some((place, _)) = place {
+            self.names_mut(kind).remove(place);
         }
-        Some((World::Mirrors, find(&self.mirrors, key)?.pod()?, 0))
+    }
+
+    /// Counts the ephemeral containers of a pod that comes; returns what to file it with.
+    fn count_in(&mut self, pod: &P) -> u8 {
+        let (count, is_static) = (pod.ephemeral_container_count(), is_static_pod(pod));
+        let total = &mut self.history().ephemeral_containers;
+        *total = total.wrapping_add(count);
+        (if is_static { STATIC } else { 0 }) | (if count > 0 { EPHEMERAL } else { 0 })
+    }
+
+    /// Takes the ephemeral containers of a pod that goes off the count. Wraps, so that a pod which does not always tell the
+    /// same cannot panic.
+    fn count_out(&mut self, pod: &P, flags: u8) {
+        if flags & EPHEMERAL != 0 {
+            let total = &mut self.history().ephemeral_containers;
+            *total = total.wrapping_sub(pod.ephemeral_container_count());
+        }
+    }
+
+    /// Whoever has the UID of `key`, and where.
+    fn known(&self, key: UidKey<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
+        if let Some((place, entry)) = self.pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
+            return Some((place, PodKind::Pod, &entry.value));
+        }
+        let (place, entry) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
+        Some((place, PodKind::Mirror, &entry.value.pod))
     }
 }
-
-/// Puts `entry` in the place of the one with the UID of `key`.
-fn put<E: ByUid>(table: &mut Table<E>, key: UidKey<'_>, entry: E, tag: u64) {
-    table.replace(key.hash, |entry| key.matches(entry), |slot| key.is(slot), entry, tag);
-}
-
-/// Takes out the entry with the UID of `key`.
-fn take_out<E: ByUid>(table: &mut Table<E>, key: UidKey<'_>, hashing: &Hashing) {
-    table.remove(key.hash, |entry| key.matches(entry), |slot| key.is(slot), hashing);
-}
-
-/// The tag of all names.
-const NAME: u64 = 1;
 
 /// Who holds a full name.
-impl<P: PodMeta> Snapshot<P> {
-    /// The entry of the full name of `pod`, if `pod` is the one that holds the name in its world.
-    fn name_held_by(&self, world: World, pod: &Arc<P>) -> Option<&NameEntry<P>> {
-        let hash = self.hashing.pair(pod.name(), pod.namespace());
-        let is = |slot: &Slot<NameEntry<P>>| slot.entry().is_held_by(world, pod);
-        Some(self.names.find(hash, |entry| entry.hash == hash, is)?.entry())
-    }
-
-    /// Makes `holder` the one that holds the full name of `pod`; returns who held it until now, and who holds it in the
-    /// other world.
-    fn set_holder(
-        &mut self,
-        world: World,
-        holder: Option<&Arc<P>>,
-        pod: &P,
-    ) -> (Option<Arc<P>>, Option<Arc<P>>) {
+impl<P: PodMeta> Draft<'_, P> {
+    /// Where `holder` is filed by name, if it holds the full name of `pod`.
+    fn name_of(&self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Place> {
         let (name, namespace) = (pod.name(), pod.namespace());
-        if let Some(entry) = self.entry_by_name(name, namespace) {
-            let holders = (entry.holder(world).cloned(), entry.holder(world.other()).cloned());
-            let (hash, entry) = (entry.hash, entry.with_holder(world, holder.cloned()));
-            let is = |slot: &Slot<NameEntry<P>>| slot.entry().is(name, namespace);
-            self.names.replace(hash, |entry| entry.hash == hash, is, entry, NAME);
-            return holders;
-        }
-        let entry = NameEntry { hash: self.hashing.pair(name, namespace), pod: None, mirror: None };
-        self.names.insert(entry.with_holder(world, holder.cloned()), NAME, &self.hashing);
-        (None, None)
+        let (place, entry) =
+            self.names(kind).locate_text(self.hashing.pair(name, namespace), name, namespace)?;
+        Arc::ptr_eq(&entry.value, holder).then_some(place)
     }
 
-    /// Of those who bear the full name of `pod` without holding it, the one with the smallest UID.
-    fn successor(&self, world: World, pod: &P) -> Option<Arc<P>> {
-        if self.shadowed.is_empty() {
+    /// Makes `holder` the one that holds the full name of `pod`; returns who held it until now.
+    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
+        let (name, namespace) = (pod.name(), pod.namespace());
+        let hash = self.hashing.pair(name, namespace);
+        if let Some((place, entry)) = self.names(kind).locate_text(hash, name, namespace) {
+            let previous = Arc::clone(&entry.value);
+            self.names_mut(kind).replace(place, Arc::clone(holder), 0);
+            return Some(previous);
+        }
+        let other = self.names(kind.other()).find_text(hash, name, namespace);
+        let shared = other.map(|entry| entry.key.record.share());
+        let record = self.memory().record(shared, name, namespace);
+        self.names_mut(kind).insert(any_tag(hash), Text { hash, record }, Arc::clone(holder), 0);
+        None
+    }
+
+    /// Of those who have the full name of `pod` without holding it, the one with the smallest UID.
+    fn successor(&self, kind: PodKind, pod: &P) -> Option<Arc<P>> {
+        let shadowed = &self.history.shadowed;
+        if shadowed.is_empty() {
             return None;
         }
-        let first = Shadowed { uid: PodUid::from(""), ..Shadowed::new(world, pod)? };
-        let next = self.shadowed.get_next(&first)?;
-        let same = next.full_name == first.full_name && next.world == world;
+        let first = Shadowed { uid: PodUid::from(""), ..Shadowed::new(kind, pod)? };
+        let next = shadowed.get_next(&first)?;
+        let same = next.full_name == first.full_name && next.kind == kind;
         same.then(|| self.any_by_uid(next.uid.as_uid_ref()).cloned())?
     }
 
     /// `heir` takes over the full name of `pod`, and what comes with it.
-    fn succeed(&mut self, world: World, pod: &Arc<P>, heir: &Arc<P>) {
-        if let Some(shadowed) = Shadowed::new(world, &**heir) {
-            self.shadowed.remove(&shadowed);
+    fn succeed(&mut self, kind: PodKind, pod: &Arc<P>, heir: &Arc<P>) {
+        if let Some(shadowed) = Shadowed::new(kind, &**heir) {
+            self.history().shadowed.remove(&shadowed);
         }
-        let (_, other) = self.set_holder(world, Some(heir), pod);
-        match world {
-            World::Pods => self.translate(other.as_ref(), heir),
-            World::Mirrors => self.link_mirror(heir, Some(pod), other.as_ref()),
-        }
+        self.set_holder(kind, heir, &**pod);
+        self.link(kind, heir, Some(pod));
     }
 
-    /// Nobody holds the full name of `pod` in its world any more; until now `pod` did.
-    fn vacate(&mut self, world: World, pod: &Arc<P>) {
-        let Some(entry) = self.name_held_by(world, pod) else { return };
-        let (hash, rest) = (entry.hash, entry.with_holder(world, None));
-        match world {
-            World::Mirrors => self.set_target(pod, Target::Itself),
-            World::Pods if rest.mirror.is_some() => {
+    /// Nobody holds the full name of `pod` any more, which is filed at `name`.
+    fn vacate(&mut self, kind: PodKind, pod: &Arc<P>, name: Place) {
+        match kind {
+            PodKind::Mirror => self.set_target(pod, Translation::Identity),
+            PodKind::Pod if self.mirror_pod_by_pod(pod).is_some() => {
                 // The mirror goes on translating to the pod that is gone.
                 if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
-                    self.departed.insert(PodUid::from(pod.uid()), full_name);
+                    self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
                 }
             }
-            World::Pods => {}
+            PodKind::Pod => {}
         }
-        let is = |slot: &Slot<NameEntry<P>>| slot.entry().is_held_by(world, pod);
-        if rest.holder(world.other()).is_some() {
-            self.names.replace(hash, |entry| entry.hash == hash, is, rest, NAME);
-        } else {
-            self.names.remove(hash, |entry| entry.hash == hash, is, &self.hashing);
-        }
+        self.names_mut(kind).remove(name);
     }
 }
 
 /// What mirrors translate to. Only the mirror that holds a full name keeps a target; the others follow it.
-impl<P: PodMeta> Snapshot<P> {
-    /// `mirror`, if there is one, translates to `pod` from now on. Both hold the same full name.
-    fn translate(&mut self, mirror: Option<&Arc<P>>, pod: &P) {
-        if let Some(mirror) = mirror {
-            self.set_target(mirror, Target::Pod(PodUid::from(pod.uid())));
+impl<P: PodMeta> Draft<'_, P> {
+    /// `pod` holds its full name from now on, after `previous`: its translation follows.
+    fn link(&mut self, kind: PodKind, pod: &Arc<P>, previous: Option<&Arc<P>>) {
+        match kind {
+            PodKind::Pod => {
+                if let Some(mirror) = self.mirror_pod_by_pod(pod).cloned() {
+                    self.set_target(&mirror, Translation::Pod(pod.uid().into()));
+                }
+            }
+            // To the pod that holds the name or, if there is none, to what the previous mirror translated to.
+            PodKind::Mirror => {
+                let inherited =
+                    previous.and_then(|mirror| self.exchange_target(mirror, Translation::ViaHolder));
+                let target = match self.pod_by_mirror_pod(pod) {
+                    Some(pod) => Translation::Pod(pod.uid().into()),
+                    None => inherited.unwrap_or(Translation::Identity),
+                };
+                self.exchange_target(pod, target);
+            }
         }
     }
 
-    /// `mirror`, which holds its full name from now on, translates to the pod that holds it or, if there is none, to
-    /// what the `previous` mirror translated to.
-    fn link_mirror(&mut self, mirror: &Arc<P>, previous: Option<&Arc<P>>, pod: Option<&Arc<P>>) {
-        let inherited = previous.and_then(|previous| self.exchange_target(previous, Target::AsHolder));
-        let target = match pod {
-            Some(pod) => Target::Pod(PodUid::from(pod.uid())),
-            None => inherited.unwrap_or(Target::Itself),
-        };
-        self.exchange_target(mirror, target);
-    }
-
-    /// `mirror` translates to `target` from now on. A pod that is gone and was kept in mind for its sake is forgotten.
-    fn set_target(&mut self, mirror: &Arc<P>, target: Target) {
-        let unchanged = |old: &MirrorEntry<P>| old.target == target;
-        if self.mirror_entry(mirror).is_none_or(|(_, old)| unchanged(old)) {
+    /// `mirror` translates to `target` from now on. The tombstone of the pod that it translated to goes.
+    fn set_target(&mut self, mirror: &Arc<P>, target: Translation) {
+        if self.locate_mirror(mirror).is_none_or(|(_, old)| old.target == target) {
             return;
         }
-        if let Some(Target::Pod(uid)) = self.exchange_target(mirror, target) {
-            self.departed.remove(&uid);
+        if let Some(Translation::Pod(uid)) = self.exchange_target(mirror, target) {
+            self.history().tombstones.remove(&uid);
         }
     }
 
     /// Changes what `mirror` translates to; returns what it translated to before.
-    fn exchange_target(&mut self, mirror: &Arc<P>, target: Target) -> Option<Target> {
-        let (key, entry) = self.mirror_entry(mirror)?;
+    fn exchange_target(&mut self, mirror: &Arc<P>, target: Translation) -> Option<Translation> {
+        let (place, entry) = self.locate_mirror(mirror)?;
         let old = entry.target.clone();
-        put(&mut self.mirrors, key, MirrorEntry::new(key, Arc::clone(mirror), target), key.tag(false));
+        self.mirrors_mut().replace(place, Mirror { pod: Arc::clone(mirror), target }, 0);
         Some(old)
     }
 
     /// The entry of this very mirror.
-    fn mirror_entry<'m>(&self, mirror: &'m Arc<P>) -> Option<(UidKey<'m>, &MirrorEntry<P>)> {
+    fn locate_mirror(&self, mirror: &Arc<P>) -> Option<(Place, &Mirror<P>)> {
         let key = UidKey::new(UidRef::from(mirror.uid()), &self.hashing);
-        let entry = find(&self.mirrors, key)?;
-        entry.pod().is_some_and(|pod| Arc::ptr_eq(pod, mirror)).then_some((key, entry))
+        let (place, entry) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
+        Arc::ptr_eq(&entry.value.pod, mirror).then_some((place, &entry.value))
     }
 
     /// A UID that mirrors still translate to, although its pod was gone, comes back with `pod`. If it comes back under
     /// another full name, or as a mirror, the translation would join what does not belong together, and ends.
-    fn reconsider_departed(&mut self, world: World, pod: &P) {
-        if self.departed.is_empty() {
+    fn reconsider_tombstones(&mut self, kind: PodKind, pod: &P) {
+        if self.history.tombstones.is_empty() {
             return;
         }
-        let Some(full_name) = self.departed.remove(&PodUid::from(pod.uid())) else { return };
+        let Some(full_name) = self.history().tombstones.remove(&PodUid::from(pod.uid())) else { return };
         let same = full_name.name() == pod.name() && full_name.namespace() == pod.namespace();
-        if (world == World::Mirrors || !same)
-            && let Some(entry) = self.entry_by_name(full_name.name(), full_name.namespace())
-            && let Some(mirror) = entry.mirror.clone()
+        if (kind == PodKind::Mirror || !same)
+            && let Some(mirror) = self.mirror_pod_by_full_name(full_name.as_str()).cloned()
         {
-            self.set_target(&mirror, Target::Itself);
+            self.set_target(&mirror, Translation::Identity);
         }
     }
 }
@@ -378,9 +375,9 @@ impl<P> fmt::Debug for Upserted<P> {
 }
 
 impl Shadowed {
-    fn new<P: PodMeta>(world: World, pod: &P) -> Option<Self> {
+    fn new<P: PodMeta>(kind: PodKind, pod: &P) -> Option<Self> {
         let full_name = FullName::new(pod.name(), pod.namespace()).ok()?;
-        Some(Self { full_name, world, uid: PodUid::from(pod.uid()) })
+        Some(Self { full_name, kind, uid: PodUid::from(pod.uid()) })
     }
 }
 

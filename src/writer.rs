@@ -9,9 +9,8 @@ use crate::error::Error;
 use crate::id::{PodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
-use crate::sync::Published;
 use crate::update::Upserted;
-use crate::versions::Versions;
+use crate::versions::{Draft, Versions};
 use crate::wake::Herald;
 
 /// How many retired snapshots a publication looks at. More than one, so that the queue shrinks after a time in which
@@ -61,7 +60,6 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// assert_clone::<pod_index::Writer<Slim>>();
 /// ```
 pub struct Writer<P> {
-    published: Published<Snapshot<P>>,
     versions: Versions<P>,
     /// Tells followers that the writer is gone, when it is dropped.
     herald: Herald,
@@ -105,8 +103,8 @@ pub struct Refused {
 }
 
 impl<P: PodMeta> Writer<P> {
-    pub(crate) fn new(versions: Versions<P>, published: Published<Snapshot<P>>, herald: Herald) -> Self {
-        Self { published, versions, herald }
+    pub(crate) fn new(versions: Versions<P>, herald: Herald) -> Self {
+        Self { versions, herald }
     }
 
     /// The snapshot published last.
@@ -150,10 +148,11 @@ impl<P: PodMeta> Writer<P> {
     /// Kubelet: `UpdatePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "UpdatePod")]
     pub fn update_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
-        let mut next = self.versions.draft();
-        let upserted = next.upsert(&pod.into())?;
+        let mut draft = self.versions.draft();
+        let upserted = draft.upsert(&pod.into())?;
         if !matches!(upserted, Upserted::Unchanged) {
-            self.publish(next);
+            publish(draft, &self.herald);
+            self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         }
         Ok(upserted)
     }
@@ -178,9 +177,10 @@ impl<P: PodMeta> Writer<P> {
         let uid = uid.into();
         // A miss costs a look-up and no draft.
         self.current().any_by_uid(uid)?;
-        let mut next = self.versions.draft();
-        let removed = next.remove(uid)?;
-        self.publish(next);
+        let mut draft = self.versions.draft();
+        let removed = draft.remove(uid)?;
+        publish(draft, &self.herald);
+        self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         Some(removed)
     }
 
@@ -198,13 +198,11 @@ impl<P: PodMeta> Writer<P> {
     /// Kubelet: `SetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "SetPods")]
     pub fn set_pods(&mut self, pods: impl IntoIterator<Item = impl Into<Arc<P>>>) -> Applied {
-        let (next, published, refused) = self.versions.draft().set(pods.into_iter().map(Into::into));
-        if published {
-            self.publish(next);
-        }
-        let refused =
-            refused.into_iter().map(|(position, error)| Refused { operation: 0, position, error }).collect();
-        Applied { generation: self.current().generation, published, refused }
+        let mut draft = self.versions.draft();
+        let refused = draft.set(pods.into_iter().map(Into::into)).into_iter();
+        let refused = refused.map(|(position, error)| Refused { operation: 0, position, error }).collect();
+        let published = publish_if_it_differs(draft, &self.herald);
+        self.applied(published, refused)
     }
 
     /// Applies any mix of operations, in their order, and publishes once.
@@ -241,38 +239,48 @@ impl<P: PodMeta> Writer<P> {
     /// assert_eq!(reader.load().generation(), 1);
     /// ```
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
-        let mut next = self.versions.draft();
-        let mut changed = false;
+        let mut draft = self.versions.draft();
         let mut refused = Vec::new();
         for (operation, change) in batch.into_iter().enumerate() {
             match change {
                 Operation::Set(pods) => {
-                    let (set, differs, errors) = next.set(pods);
-                    next = set;
-                    changed |= differs;
-                    let errors = errors.into_iter();
+                    let errors = draft.set(pods).into_iter();
                     refused.extend(errors.map(|(position, error)| Refused { operation, position, error }));
                 }
-                Operation::Add(pod) | Operation::Update(pod) => match next.upsert(&pod) {
-                    Ok(upserted) => changed |= !matches!(upserted, Upserted::Unchanged),
-                    Err(error) => refused.push(Refused { operation, position: 0, error }),
-                },
-                Operation::Remove(uid) => changed |= next.remove(uid.as_uid_ref()).is_some(),
+                Operation::Add(pod) | Operation::Update(pod) => {
+                    if let Err(error) = draft.upsert(&pod) {
+                        refused.push(Refused { operation, position: 0, error });
+                    }
+                }
+                Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref())),
             }
         }
-        if changed {
-            self.publish(next);
-        }
-        Applied { generation: self.current().generation, published: changed, refused }
+        let published = publish_if_it_differs(draft, &self.herald);
+        self.applied(published, refused)
     }
 
-    fn publish(&mut self, next: Snapshot<P>) {
-        let publication = self.herald.publication();
-        self.versions.publish(next, &self.published);
-        // Wakes those who follow, before anything is freed.
-        drop(publication);
-        self.versions.free_some(RECLAIM_PER_PUBLICATION);
+    fn applied(&mut self, published: bool, refused: Vec<Refused>) -> Applied {
+        if published {
+            self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
+        }
+        Applied { generation: self.current().generation(), published, refused }
     }
+}
+
+/// Returns whether the draft was published.
+fn publish_if_it_differs<P: PodMeta>(draft: Draft<'_, P>, herald: &Herald) -> bool {
+    let differs = draft.differs();
+    if differs {
+        publish(draft, herald);
+    }
+    differs
+}
+
+fn publish<P>(draft: Draft<'_, P>, herald: &Herald) {
+    let publication = herald.publication();
+    draft.publish();
+    // Wakes those who follow, before anything is freed.
+    drop(publication);
 }
 
 impl<P> Writer<P> {
@@ -281,7 +289,7 @@ impl<P> Writer<P> {
     /// # Complexity
     /// O(retired snapshots), and what it costs to drop the pods that only those held.
     pub fn reclaim(&mut self) -> usize {
-        self.versions.free_all();
+        self.versions.reclaim_all();
         self.versions.retired()
     }
 
@@ -316,12 +324,6 @@ impl<P: PodMeta> fmt::Debug for Operation<P> {
             Self::Update(pod) => write!(f, "Update({})", pod.uid()),
             Self::Remove(uid) => write!(f, "Remove({uid})"),
         }
-    }
-}
-
-impl<P> Drop for Writer<P> {
-    fn drop(&mut self) {
-        self.versions.leave(&self.published);
     }
 }
 

@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, Operation, PodMeta, Reader, Snapshot, Writer,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, Operation, OwnedSnapshot, PodMeta, Reader,
+    Snapshot, Writer,
 };
 
 /// How often each pod object was dropped.
@@ -180,10 +181,8 @@ struct Held {
 }
 
 enum Handle {
-    Snapshot(Arc<Snapshot<Pod>>),
+    Snapshot(OwnedSnapshot<Pod>),
     Guard(Guard<Pod>),
-    /// It holds nothing, but may be made to.
-    Weak(Weak<Snapshot<Pod>>),
 }
 
 impl Held {
@@ -191,7 +190,6 @@ impl Held {
         let had = numbers(&reader.load());
         let by = match way {
             0 => Handle::Guard(reader.load()),
-            1 => Handle::Weak(Arc::downgrade(&reader.snapshot())),
             _ => Handle::Snapshot(reader.snapshot()),
         };
         Self { by, had }
@@ -206,12 +204,7 @@ impl Held {
         match &self.by {
             Handle::Snapshot(snapshot) => check(snapshot),
             Handle::Guard(snapshot) => check(snapshot),
-            Handle::Weak(snapshot) => _ = snapshot.upgrade().map(|snapshot| check(&snapshot)),
         }
-    }
-
-    fn keeps(&self) -> bool {
-        !matches!(self.by, Handle::Weak(_))
     }
 }
 
@@ -233,7 +226,7 @@ fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
             writer.reclaim();
             let live = ledger.live();
             let mut needed = numbers(writer.current());
-            held.iter().filter(|held| held.keeps()).for_each(|held| needed.extend(&held.had));
+            held.iter().for_each(|held| needed.extend(&held.had));
             assert_eq!(live, needed, "seed {seed}, step {step}");
             if step % 10 == 0 {
                 for held in &held {
@@ -282,25 +275,6 @@ fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_threa
         thread.join().expect("a snapshot stays as it was");
     }
     assert!(ledger.live().is_empty());
-}
-
-#[test]
-fn a_weak_handle_keeps_nothing_and_may_hold_a_snapshot_anew_while_somebody_else_does() {
-    let ledger = Ledger::default();
-    let (mut writer, reader) = pod_index::new();
-    writer.add_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
-    let first = reader.snapshot();
-    let weak = Arc::downgrade(&first);
-    writer.remove_pod_by_uid("00000001-0000-4000-8000-000000000000").expect("it is there");
-    assert_eq!(writer.reclaim(), 1);
-    drop(first);
-    let again = weak.upgrade().expect("nothing was freed since");
-    assert_eq!(writer.reclaim(), 1, "it is held");
-    check_whole(&again);
-    assert_eq!((numbers(&again).len(), ledger.live().len()), (1, 1));
-    drop(again);
-    assert_eq!(writer.reclaim(), 0);
-    assert!(weak.upgrade().is_none() && ledger.live().is_empty());
 }
 
 #[test]

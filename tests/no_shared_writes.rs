@@ -17,7 +17,7 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use pod_index::{CachedReader, MirrorPodUid, PodUid, Reader, Snapshot};
+use pod_index::{CachedReader, MirrorPodUid, OwnedSnapshot, PodUid, Reader};
 use support::TestPod;
 
 const UUID: &str = "00000007-2f57-4b0c-9a6a-3d1f5f2b7c11";
@@ -33,7 +33,7 @@ const UNUSUAL_MIRROR: &str = "unusual-2";
 struct Asking {
     reader: Reader<TestPod>,
     cached: CachedReader<TestPod>,
-    kept: Arc<Snapshot<TestPod>>,
+    kept: OwnedSnapshot<TestPod>,
     pod: Arc<TestPod>,
     mirror: Arc<TestPod>,
     parsed: (PodUid, MirrorPodUid),

@@ -6,8 +6,8 @@
 mod support;
 
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -190,13 +190,13 @@ fn guards_and_cached_look_ups_leave_the_shared_reference_count_alone() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
     let (snapshot, mut cached) = (reader.snapshot(), reader.cached());
-    let before = Arc::strong_count(&snapshot);
+    let before = snapshot.reference_count();
     let guards: Vec<_> = (0..8).map(|_| reader.load()).collect();
     assert!(guards.iter().all(|guard| guard.pod_by_uid("p").is_some()));
     assert!(cached.pod_by_uid("p").is_some());
-    assert_eq!(Arc::strong_count(&snapshot), before, "eight guards are free");
+    assert_eq!(snapshot.reference_count(), before, "eight guards are free");
     let ninth = reader.load();
-    assert_eq!(Arc::strong_count(&snapshot), before + 1, "the ninth is not, as the documentation says");
+    assert_eq!(snapshot.reference_count(), before + 1, "the ninth is not, as the documentation says");
     drop((guards, ninth));
-    assert_eq!(Arc::strong_count(&snapshot), before);
+    assert_eq!(snapshot.reference_count(), before);
 }

@@ -401,6 +401,13 @@ uid_type! {
     ResolvedPodUid
 }
 
+impl PodUid {
+    /// The text, if the UID is in no usual spelling.
+    pub(crate) fn into_text(self) -> Option<Arc<str>> {
+        if let Uid::Other(text) = self.0 { Some(text) } else { None }
+    }
+}
+
 /// A resolved UID is that of the pod itself.
 impl From<ResolvedPodUid> for PodUid {
     fn from(uid: ResolvedPodUid) -> Self {

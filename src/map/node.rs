@@ -1,679 +1,999 @@
-//! The memory of a [`Table`](super::Table): branches and pages that many versions of it share, and that nobody counts.
+//! The memory of a [`Table`](super::Table): nodes that many versions share and that nobody counts.
 //!
-//! **All unsafe code that reads or frees nodes is in this file.** `stock` lends it raw memory, and `versions` keeps the
-//! one promise that is made to it from outside. Counting references to nodes is what made the safe table dear: to copy a
-//! page of `Arc`s is to write to each thing they point to, all over memory, one waiting for the other. Here a node is
-//! copied by one `memcpy`, and is freed when it is known from the versions that are left that nobody can come to it any
-//! more.
+//! **All unsafe code that reads, writes or frees nodes and records is in this file**; `versions` has the rest, which is the
+//! promise about which versions are left. Counting references to nodes is what makes a safe persistent table expensive: to
+//! copy a page of `Arc`s is to write to everything that they point to. Here a node is copied by one `memcpy`, and is freed
+//! once no version that is left can reach it. The scheme is that of ZFS's dead lists, a relative of interval-based
+//! reclamation: see `docs::internals`.
 //!
 //! # The rules
-//! Every node and every entry is *born* in the generation of the draft that made it, and *dies* in the first generation
-//! that no longer has it. A node copied in a draft is born anew; an entry that moves keeps its birth. So:
+//! Every node, value and record is *born* in the generation of the draft that made it, and *dies* in the first generation
+//! that no longer has it. A node that a draft copies is born anew; an entry that moves keeps its birth.
 //!
-//! 1. A published version is never written to. A draft writes to nothing but nodes that were born in it, which only it
-//!    can reach.
-//! 2. What dies in generation `d` is put into the [`Garbage`] of version `d - 1`, which still has it.
-//! 3. A version that is gone hands on its garbage: to the nearest older version that is left, if that one has the thing,
-//!    which is to say if the thing was born no later; and else to the allocator. There is nobody else to ask: newer
-//!    versions do not have it, and older ones that are left are older than its birth.
-//! 4. A parent is never older than its children, because whoever changes a child changes the pointer to it. So a
-//!    node that an older version has, it has with all below.
-//! 5. Of the bitwise copies of an entry, all say the same, and one dies for all of them.
+//! 1. A published version is never written to. A draft writes only to nodes that were born in it, which nobody else can
+//!    reach.
+//! 2. What dies in generation `d` goes to the [`DeadList`] of version `d - 1`, which still has it.
+//! 3. When a version goes, each thing on its dead list goes to the dead list of the next older version that is left, if
+//!    that one has it, which is to say if the thing was born no later. Otherwise it is freed: newer versions do not have
+//!    it, and older ones that are left are older than its birth.
+//! 4. A parent is never older than its children, because changing a child changes the link to it. So a version that has a
+//!    node has everything below it.
+//! 5. An entry may have several bitwise copies in nodes of several versions; exactly one of them dies.
 //!
-//! What is left to the rest of the crate, and is `versions`' to keep: a [`Link`] is only followed on behalf of a version
-//! that is still there, or of a draft of the newest one. It is all that the comments called "the rules" refer to.
+//! # What types keep
+//! [`Array`], [`PageLink`], [`Slot`] and [`Record`] are not `Clone`, and the functions that end one take it by value. To
+//! drop one leaks what it leads to and does no harm. A draft's links stand in nodes that it owns, and in a published node
+//! there is only `&` access to them. So safe code can neither free a node twice nor write to a shared one, as long as it
+//! uses the [`Memory`] of its own index: [`TableMut::new`](super::TableMut::new) is where that is promised.
 
+use std::any::Any;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::num::NonZero;
-use std::ptr::NonNull;
-use std::{ptr, slice};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
 
-use super::stock::{self, Line};
+use wide::u8x16;
 
-/// Hash bits that one branch uses.
-pub(super) const FAN_BITS: u32 = 6;
-pub(super) const FAN: usize = 1 << FAN_BITS;
-/// The slots of a bucket.
-pub(super) const BUCKET: usize = 2;
-/// The buckets of the largest page, but for one of which a split leaves all entries on one side.
-pub(super) const MAX_BUCKETS: usize = 31;
+use super::pool::{Line, NodePool};
+use super::record::Record;
+use super::{Entry, Key, Value};
 
-/// A tagged pointer to a branch or a page: nodes are aligned to cache lines, so six bits are free.
+/// The low bits of a link, which are free because nodes are aligned to lines.
+const TAG: usize = size_of::<Line>() - 1;
+/// The most entries of a page. Its sixteenth tag is always 0.
+pub(super) const MAX_LEN: usize = 15;
+const TAGS: usize = 16;
+
+/// A link to an array of links, owned by whoever owns the link. A root is an array of chunks, a chunk is one of pages.
 ///
-/// Bit 0 says that it is a branch; the others hold one less than the number of a page's buckets, so that a search goes
-/// to its bucket without a look at the page's head. If they are all set, the head must be looked at.
-pub(super) struct Link<E>(NonNull<Line>, PhantomData<E>);
-
-/// The bits of a pointer that are the tag.
-const TAG: usize = 63;
-
-/// What a [`Link`] leads to.
-pub(super) enum Node<'a, E> {
-    Branch(&'a Branch<E>),
-    Page(Page<'a, E>),
+/// Its tag is 63 minus the binary logarithm of the length: what a hash has to be shifted by.
+pub(super) struct Array<T> {
+    at: NonNull<Line>,
+    children: PhantomData<T>,
 }
 
-/// Where the ways part. Neighbouring children may be one and the same page.
-#[repr(C, align(64))]
-pub(super) struct Branch<E> {
-    children: [Link<E>; FAN],
+/// What stands behind the links of an array.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ArrayFoot {
     born: u64,
+    /// About how many entries are below a chunk: when the root grows, a chunk's two halves are taken to have half of it
+    /// each. Only the shape of the table depends on it.
+    count: u64,
 }
 
-/// A page: an open-addressed table of its own.
-pub(super) struct Page<'a, E> {
-    head: &'a Head<E>,
-    pub(super) buckets: &'a [Bucket<E>],
+/// An array that belongs to a draft.
+pub(super) struct ArrayMut<'a, T> {
+    pub(super) children: &'a mut [T],
+    pub(super) count: &'a mut u64,
 }
 
-/// A page that a draft may write to.
-pub(super) struct PageMut<'a, E> {
-    pub(super) head: &'a mut Head<E>,
-    pub(super) buckets: &'a mut [Bucket<E>],
-}
-
-/// What stands before the buckets of a page.
-#[repr(C, align(64))]
-pub(super) struct Head<E> {
-    born: u64,
-    /// How many slots are taken.
-    pub(super) taken: u32,
-    /// How many of the bits by which the branch above tells its children apart are the same for all of this page; the
-    /// page is child `2 ^ (FAN_BITS - span)` times.
-    pub(super) span: u32,
-    buckets: usize,
+/// A link to a page. Its tag is one less than the page's number of lines.
+///
+/// A page is 16 tags, then entries, then their stamps; at its end stand its birth and the next page of a chain.
+pub(super) struct PageLink<E> {
+    at: NonNull<Line>,
     entries: PhantomData<E>,
 }
 
-/// A cache line of slots, or two; taken ones come first.
-#[repr(C, align(64))]
-pub(super) struct Bucket<E>(pub(super) [Slot<E>; BUCKET]);
+/// The last bytes of a page.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PageFoot {
+    born: u64,
+    /// More entries of the same hash bits, if the page is full and a split would not help. Tagged as a link.
+    next: Option<NonNull<Line>>,
+}
 
-/// Room for an entry.
-pub(crate) struct Slot<E> {
-    /// Shared by every copy of the slot; see rule 5.
-    entry: ManuallyDrop<E>,
-    /// The generation of its birth, and below it the tag; 0 if the slot is vacant.
+/// A page, to read.
+pub(super) struct Page<'a, E> {
+    at: NonNull<Line>,
+    lines: usize,
+    entries: PhantomData<&'a E>,
+}
+
+/// A page that belongs to a draft.
+pub(super) struct PageMut<'a, E> {
+    page: Page<'a, E>,
+    unique: PhantomData<&'a mut E>,
+}
+
+/// An entry on its way from one page to another. To drop it leaks the entry.
+pub(super) struct Slot<E> {
+    tag: NonZero<u8>,
     stamp: u64,
+    entry: ManuallyDrop<E>,
 }
 
-/// Bits of a stamp that hold the tag.
-const TAG_BITS: u32 = 3;
+/// Bits of a stamp below the birth of the value: the flags.
+const FLAG_BITS: u32 = 8;
 
-/// What a [`Table`](super::Table) stores.
-pub(crate) trait Entry: Sized {
-    /// What a vacant slot holds.
-    const VACANT: Self;
-    /// The hash under which the entry is filed.
-    fn hash(&self, hashing: &super::Hashing) -> u64;
+/// The statics that an empty table is made of. A draft copies them as it copies any node, and nobody frees them.
+#[repr(C, align(64))]
+struct EmptyArray {
+    child: NonNull<Line>,
+    foot: ArrayFoot,
 }
 
-// SAFETY: a link is shared and sent with the entries that it leads to, and gives no other access to them than a
-// reference or a box would.
-unsafe impl<E: Send + Sync> Send for Link<E> {}
+// SAFETY: it is never written to, and what it points to is a static, too.
+unsafe impl Sync for EmptyArray {}
+
+static EMPTY_PAGE: Line = Line::ZERO;
+static EMPTY_CHUNK: EmptyArray =
+    EmptyArray { child: NonNull::from_ref(&EMPTY_PAGE), foot: ArrayFoot { born: 0, count: 0 } };
+static EMPTY_ROOT: EmptyArray =
+    EmptyArray { child: empty(&EMPTY_CHUNK), foot: ArrayFoot { born: 0, count: 0 } };
+
+/// A link to an array of one.
+const fn empty(array: &'static EmptyArray) -> NonNull<Line> {
+    let at = ptr::from_ref(array).cast::<Line>().cast_mut().wrapping_byte_add(TAG);
+    // SAFETY: it is within a static.
+    unsafe { NonNull::new_unchecked(at) }
+}
+
+fn is_static(at: NonNull<Line>) -> bool {
+    let at = untagged(at).as_ptr().cast_const();
+    at == &raw const EMPTY_PAGE
+        || at == (&raw const EMPTY_CHUNK).cast()
+        || at == (&raw const EMPTY_ROOT).cast()
+}
+
+// SAFETY: a link is shared and sent with the entries that it leads to, and gives no other access to them than a reference
+// or a box would.
+unsafe impl<T: Send + Sync> Send for Array<T> {}
 // SAFETY: as above.
-unsafe impl<E: Send + Sync> Sync for Link<E> {}
+unsafe impl<T: Send + Sync> Sync for Array<T> {}
+// SAFETY: as above.
+unsafe impl<E: Send + Sync> Send for PageLink<E> {}
+// SAFETY: as above.
+unsafe impl<E: Send + Sync> Sync for PageLink<E> {}
 
-impl<E> Clone for Link<E> {
+#[inline]
+fn untagged(at: NonNull<Line>) -> NonNull<Line> {
+    // SAFETY: nodes are not at address 0, nor in the first 64 bytes.
+    unsafe { NonNull::new_unchecked(at.as_ptr().map_addr(|address| address & !TAG)) }
+}
+
+#[inline]
+fn tag(at: NonNull<Line>) -> usize {
+    at.addr().get() & TAG
+}
+
+/// Two links are equal if they lead to the same node.
+impl<T> PartialEq for Array<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl<E> PartialEq for PageLink<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl<E> Array<Array<PageLink<E>>> {
+    /// The root of an empty table.
+    pub(super) const EMPTY: Self = Self { at: empty(&EMPTY_ROOT), children: PhantomData };
+
+    /// The same root, for a draft.
+    ///
+    /// # Safety
+    /// The draft is the only one that is published or dropped as a draft of this version, and the version is kept until
+    /// then.
+    pub(super) unsafe fn share(&self) -> Self {
+        Self { at: self.at, children: PhantomData }
+    }
+}
+
+impl<E> Array<PageLink<E>> {
+    /// A chunk of one empty page.
+    pub(super) const EMPTY_CHUNK: Self = Self { at: empty(&EMPTY_CHUNK), children: PhantomData };
+}
+
+fn array_lines(bits: u32) -> usize {
+    ((size_of::<usize>() << bits) + size_of::<ArrayFoot>()).div_ceil(size_of::<Line>())
+}
+
+impl<T> Array<T> {
+    /// A new array of `2^bits` links.
+    pub(super) fn new<P>(bits: u32, count: u64, children: Vec<T>, memory: &mut Memory<P>) -> Self {
+        assert_eq!((size_of::<T>(), children.len()), (size_of::<usize>(), 1 << bits));
+        let at = memory.allocate(array_lines(bits));
+        // SAFETY: the memory is new and has room for the links and the foot. The links move: the vector forgets them.
+        unsafe {
+            let first = at.cast::<T>();
+            ptr::copy_nonoverlapping(children.as_ptr(), first.as_ptr(), children.len());
+            first.add(children.len()).cast().write(ArrayFoot { born: memory.generation, count });
+        }
+        mem::forget(children);
+        let tag = TAG - bits as usize;
+        Self { at: at.map_addr(|address| address | tag), children: PhantomData }
+    }
+
+    /// The binary logarithm of the length.
+    #[inline]
+    pub(super) fn bits(&self) -> u32 {
+        (TAG - tag(self.at)) as u32
+    }
+
+    #[inline]
+    pub(super) fn children(&self) -> &[T] {
+        self.check();
+        // SAFETY: by the rules the node is there and nobody writes to it; the tag tells its length.
+        unsafe { slice::from_raw_parts(untagged(self.at).cast().as_ptr(), 1 << self.bits()) }
+    }
+
+    /// The child that the highest bits of `hash` lead to.
+    #[expect(clippy::inline_always, reason = "one load, on the way of every look-up")]
+    #[inline(always)]
+    pub(super) fn child(&self, hash: u64) -> &T {
+        self.check();
+        // In two steps, because the length may be 1.
+        let index = (hash >> 1 >> tag(self.at)) as usize;
+        // SAFETY: as in `children`; the index has as many bits as the length.
+        unsafe { &*untagged(self.at).cast::<T>().as_ptr().add(index) }
+    }
+
+    fn foot(&self) -> NonNull<ArrayFoot> {
+        // SAFETY: the foot stands behind the links.
+        unsafe { untagged(self.at).cast::<T>().add(1 << self.bits()).cast() }
+    }
+
+    fn born(&self) -> u64 {
+        // SAFETY: by the rules the node is there and nobody writes to it.
+        unsafe { (*self.foot().as_ptr()).born }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (*self.foot().as_ptr()).count }
+    }
+
+    /// The array, to write to. If it is not the draft's yet, it becomes a copy.
+    pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> ArrayMut<'_, T> {
+        if self.born() != memory.generation {
+            let lines = array_lines(self.bits());
+            let copy = memory.allocate(lines);
+            // SAFETY: the array is there, by the rules; the copy is new and as large.
+            unsafe { ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines) };
+            memory.retire_node(untagged(self.at), lines, self.born());
+            let tag = tag(self.at);
+            self.at = copy.map_addr(|address| address | tag);
+            // SAFETY: the copy is the draft's.
+            unsafe { (*self.foot().as_ptr()).born = memory.generation };
+        }
+        // SAFETY: it was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
+        unsafe {
+            let children = slice::from_raw_parts_mut(untagged(self.at).cast().as_ptr(), 1 << self.bits());
+            ArrayMut { children, count: &mut (*self.foot().as_ptr()).count }
+        }
+    }
+
+    /// Where the node is; none for the statics of an empty table.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> Option<usize> {
+        (!is_static(self.at)).then(|| untagged(self.at).addr().get())
+    }
+
+    /// Takes the array apart.
+    pub(super) fn take<P>(self, memory: &mut Memory<P>) -> Vec<T> {
+        // SAFETY: the links are read once: nobody reads them from the node again, but versions that have the node.
+        let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
+        memory.retire_node(untagged(self.at), array_lines(self.bits()), self.born());
+        children
+    }
+
+    #[inline]
+    fn check(&self) {
+        #[cfg(any(loom, shuttle))]
+        assert_ne!(self.born(), POISON, "a node is read after it was freed");
+    }
+}
+
+/// The most entries of a page of `lines` lines.
+const fn capacity<E>(lines: usize) -> usize {
+    let room = lines * size_of::<Line>() - TAGS - size_of::<PageFoot>();
+    let room = room / (size_of::<E>() + size_of::<u64>());
+    if room < MAX_LEN { room } else { MAX_LEN }
+}
+
+fn page_lines<E>(len: usize) -> usize {
+    let bytes = TAGS + size_of::<PageFoot>() + len * (size_of::<E>() + size_of::<u64>());
+    bytes.div_ceil(size_of::<Line>())
+}
+
+impl<E> PageLink<E> {
+    pub(super) const EMPTY: Self = Self { at: NonNull::from_ref(&EMPTY_PAGE), entries: PhantomData };
+
+    /// New pages with `slots`, which are moved out of the vector: one page, or a chain if there are too many.
+    pub(super) fn new<P>(slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) -> Self {
+        let mut link = Self::EMPTY;
+        // From the last page of a chain, which alone may have room left, to the first.
+        while !slots.is_empty() {
+            let first = (slots.len() - 1) / MAX_LEN * MAX_LEN;
+            let lines = page_lines::<E>(slots.len() - first);
+            let at = memory.allocate(lines);
+            let next = (link != Self::EMPTY).then_some(link.at);
+            let mut page = PageMut { page: Page { at, lines, entries: PhantomData }, unique: PhantomData };
+            // SAFETY: the memory is new and as large as its number of lines says.
+            unsafe {
+                at.cast().write([0u8; TAGS]);
+                page.page.foot().write(PageFoot { born: memory.generation, next });
+            }
+            for (index, slot) in slots.drain(first..).enumerate() {
+                page.write(index, slot);
+            }
+            link = Self { at: at.map_addr(|address| address | (lines - 1)), entries: PhantomData };
+        }
+        link
+    }
+
+    #[inline]
+    pub(super) fn page(&self) -> Page<'_, E> {
+        Page::at(self.at)
+    }
+
+    /// Loads the first three lines together: tags and, of most pages, all entries.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in 0..3 {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: it accesses nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
+        }
+    }
+
+    /// The page, to write to: none if it is empty or in a chain. If it is not the draft's yet, it becomes a copy.
+    pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
+        let PageFoot { born, next } = self.page().read_foot();
+        if next.is_some() || is_static(self.at) {
+            return None;
+        }
+        if born != memory.generation {
+            let lines = tag(self.at) + 1;
+            let copy = memory.allocate(lines);
+            // SAFETY: the page is there, by the rules; the copy is new and as large.
+            unsafe {
+                ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
+            }
+            memory.retire_node(untagged(self.at), lines, born);
+            self.at = copy.map_addr(|address| address | (lines - 1));
+            // SAFETY: the copy is the draft's.
+            unsafe { (*self.page().foot().as_ptr()).born = memory.generation };
+        }
+        // It was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
+        Some(PageMut { page: Page::at(self.at), unique: PhantomData })
+    }
+
+    /// As [`own`](Self::own), but not if the page is full.
+    pub(super) fn own_with_room<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
+        let Page { lines, .. } = self.page();
+        if self.page().len() == capacity::<E>(lines) { None } else { self.own(memory) }
+    }
+
+    /// Moves all entries to `slots` and leaves the empty page.
+    pub(super) fn take<P>(&mut self, slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) {
+        let mut next = Some(mem::replace(self, Self::EMPTY).at);
+        while let Some(at) = next {
+            let page = Page::<E>::at(at);
+            let foot = page.read_foot();
+            // SAFETY: the copies of the slots go on in the draft; those in the page belong to earlier versions.
+            slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
+            memory.retire_node(page.at, page.lines, foot.born);
+            next = foot.next;
+        }
+    }
+}
+
+impl<E> Slot<E> {
+    pub(super) fn entry(&self) -> &E {
+        &self.entry
+    }
+}
+
+impl<E> Clone for Page<'_, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E> Copy for Link<E> {}
+impl<E> Copy for Page<'_, E> {}
 
-impl<E> PartialEq for Link<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<E> Link<E> {
+impl<'a, E> Page<'a, E> {
+    /// Private, because `'a` can be anything: whoever calls this has the link from a node that is borrowed as long.
     #[inline]
-    fn is_branch(self) -> bool {
-        self.0.addr().get() & 1 != 0
+    fn at(link: NonNull<Line>) -> Self {
+        let page = Self { at: untagged(link), lines: tag(link) + 1, entries: PhantomData };
+        #[cfg(any(loom, shuttle))]
+        assert_ne!(page.read_foot().born, POISON, "a node is read after it was freed");
+        page
     }
 
-    /// How many buckets the page has that this leads to.
-    #[inline]
-    fn buckets(self) -> usize {
-        let buckets = (self.0.addr().get() & TAG) / 2 + 1;
-        if buckets > MAX_BUCKETS { self.huge() } else { buckets }
+    #[cfg(test)]
+    pub(super) fn address(self) -> Option<usize> {
+        (!is_static(self.at)).then(|| self.at.addr().get())
     }
 
-    #[cold]
-    fn huge(self) -> usize {
-        // SAFETY: by the rules the node is there and nobody writes to it; only pages have this tag.
-        unsafe { (*self.untagged().cast::<Head<E>>()).buckets }
+    /// Whether the page has no more lines than its entries need.
+    #[cfg(test)]
+    pub(super) fn fits(self) -> bool {
+        self.lines == page_lines::<E>(self.len())
     }
 
     #[inline]
-    fn untagged(self) -> *mut Line {
-        self.0.as_ptr().map_addr(|address| address & !TAG)
+    fn tags(self) -> u8x16 {
+        // SAFETY: a page begins with its tags. By the rules it is there and nobody writes to it; so in what follows.
+        u8x16::from(unsafe { self.at.cast::<[u8; TAGS]>().read() })
     }
 
-    /// What this leads to.
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        // Entries are packed, so that the first 0 ends the tags.
+        self.tags().cmp_eq(u8x16::ZERO).move_mask().trailing_zeros() as usize
+    }
+
+    #[inline]
+    fn first(self) -> NonNull<E> {
+        // SAFETY: entries stand behind the tags.
+        unsafe { self.at.byte_add(TAGS).cast() }
+    }
+
+    #[inline]
+    pub(super) fn entries(self) -> &'a [E] {
+        // SAFETY: by the rules; there are as many entries as tags.
+        unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
+    }
+
+    fn stamp(self, index: usize) -> NonNull<u64> {
+        assert!(index < capacity::<E>(self.lines));
+        // SAFETY: the stamps stand behind the entries that there is room for.
+        unsafe { self.first().add(capacity::<E>(self.lines)).cast().add(index) }
+    }
+
+    /// The flags of the entry at `index`.
+    pub(super) fn flags(self, index: usize) -> u8 {
+        assert!(index < self.len());
+        // SAFETY: an entry has a stamp.
+        unsafe { (self.stamp(index).read() % (1 << FLAG_BITS)) as u8 }
+    }
+
+    fn foot(self) -> NonNull<PageFoot> {
+        // SAFETY: the foot is the end of the page.
+        unsafe { self.at.add(self.lines).cast::<PageFoot>().sub(1) }
+    }
+
+    fn read_foot(self) -> PageFoot {
+        // SAFETY: by the rules.
+        unsafe { self.foot().read() }
+    }
+
+    /// The next page of a chain.
+    pub(super) fn next(self) -> Option<Self> {
+        self.read_foot().next.map(Self::at)
+    }
+
+    /// The entry with this tag to which `is` says yes, and its index in the chain.
+    #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
+    #[inline(always)]
+    pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(usize, &'a E)> {
+        let (mut page, mut before) = (self, 0);
+        loop {
+            let tags = page.tags();
+            let mut hits = tags.cmp_eq(u8x16::splat(tag.get())).move_mask();
+            while hits != 0 {
+                let index = hits.trailing_zeros() as usize;
+                // SAFETY: by the rules; where there is a tag there is an entry.
+                let entry = unsafe { &*page.first().as_ptr().add(index) };
+                if is(entry) {
+                    return Some((before + index, entry));
+                }
+                hits &= hits - 1;
+            }
+            // Only a full page may have another one behind it.
+            if tags.as_array_ref()[MAX_LEN - 1] == 0 {
+                return None;
+            }
+            page = page.next()?;
+            before += MAX_LEN;
+        }
+    }
+
+    /// A bitwise copy of an entry.
     ///
-    /// Private, because `'a` can be anything: whoever calls this has the link from a root or from a node that is borrowed
-    /// as long, and by the rules what is below that is there as long.
-    #[inline]
-    fn node<'a>(self) -> Node<'a, E> {
-        if self.is_branch() { Node::Branch(self.branch()) } else { Node::Page(self.page()) }
-    }
-
-    /// The branch that this leads to; private, as [`node`](Self::node) is.
-    #[inline]
-    fn branch<'a>(self) -> &'a Branch<E> {
-        assert!(self.is_branch());
-        // SAFETY: by the rules the node is there and nobody writes to it; the tag says that it is a branch.
-        unsafe { &*self.untagged().cast::<Branch<E>>() }
-    }
-
-    /// The page that this leads to; private, as [`node`](Self::node) is.
-    #[inline]
-    fn page<'a>(self) -> Page<'a, E> {
-        assert!(!self.is_branch());
-        let head = self.untagged().cast::<Head<E>>();
-        // SAFETY: by the rules the node is there and nobody writes to it, and the tag says that it is a page; `new_page` puts
-        // as many buckets behind the head as the tag says.
-        let (head, buckets) =
-            unsafe { (&*head, slice::from_raw_parts(head.add(1).cast::<Bucket<E>>(), self.buckets())) };
-        Page { head, buckets }
-    }
-
-    fn born(self) -> u64 {
-        match self.node() {
-            Node::Branch(branch) => branch.born,
-            Node::Page(page) => page.head.born,
+    /// # Safety
+    /// There is such an entry. One of its copies dies, not more: rule 5.
+    unsafe fn read(self, index: usize) -> Slot<E> {
+        // SAFETY: the caller's. A tag of an entry is not 0.
+        unsafe {
+            Slot {
+                tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()),
+                stamp: self.stamp(index).read(),
+                entry: self.first().add(index).cast().read(),
+            }
         }
     }
 }
 
-/// The root of a version, which is always a branch.
-pub(super) struct Root<E>(Link<E>);
-
-impl<E: Entry> Root<E> {
-    /// An empty tree.
-    pub(super) fn new(generation: u64) -> Self {
-        Self(new_branch(generation, new_page(generation, 0, 1)))
-    }
-}
-
-impl<E> Root<E> {
-    /// The same root, for a draft.
-    pub(super) fn share(&self) -> Self {
-        Self(self.0)
-    }
-
-    #[inline]
-    pub(super) fn branch(&self) -> &Branch<E> {
-        // SAFETY: by the rules the node is there as long as the version is, and nobody writes to it.
-        unsafe { &*self.0.untagged().cast() }
-    }
-
-    /// The page for `hash`.
-    #[inline]
-    pub(super) fn page(&self, hash: u64) -> Page<'_, E> {
-        let (mut link, mut bits) = (self.branch().children[(hash >> (u64::BITS - FAN_BITS)) as usize], hash);
-        while link.is_branch() {
-            bits <<= FAN_BITS;
-            link = link.branch().children[(bits >> (u64::BITS - FAN_BITS)) as usize];
-        }
-        link.page()
-    }
-
-    pub(super) fn link(&self) -> Link<E> {
-        self.0
-    }
-}
-
-impl<E: Entry> Branch<E> {
-    #[inline]
-    pub(super) fn child(&self, at: usize) -> Node<'_, E> {
-        self.children[at].node()
-    }
-
-    pub(super) fn is_branch_at(&self, at: usize) -> bool {
-        self.children[at].is_branch()
-    }
-
-    /// Whether one node is child `at` of both.
-    pub(super) fn shares(&self, other: &Self, at: usize) -> bool {
-        self.children[at] == other.children[at]
-    }
-
-    /// Where the next child begins that is another node than child `at`, which is the first that is that node.
-    pub(super) fn after(&self, at: usize) -> usize {
-        match self.child(at) {
-            Node::Branch(_) => at + 1,
-            Node::Page(page) => at + page.copies(),
-        }
-    }
-
-    /// Puts `page` in the place of the page at `at`, which has the same `span`.
-    pub(super) fn replace(&mut self, at: usize, span: u32, Fresh(page): Fresh<E>) -> Unlinked<E> {
-        let old = Unlinked(self.children[at]);
-        self.set(at, span, page);
-        old
-    }
-
-    /// Puts two pages in the place of the page at `at`, whose span is `span`: one bit more tells them apart.
-    pub(super) fn replace_by_two(&mut self, at: usize, span: u32, [zero, one]: [Fresh<E>; 2]) -> Unlinked<E> {
-        let old = Unlinked(self.children[at]);
-        let half = (FAN / 2) >> span;
-        self.set(at & !half, span + 1, zero.0);
-        self.set(at | half, span + 1, one.0);
-        old
-    }
-
-    /// Puts pages of this `span` in the place of the one page that is every child.
-    pub(super) fn replace_all(&mut self, span: u32, mut page: impl FnMut() -> Fresh<E>) -> Unlinked<E> {
-        debug_assert!(self.children.iter().all(|child| *child == self.children[0]));
-        let old = Unlinked(self.children[0]);
-        for at in (0..FAN).step_by(FAN >> span) {
-            self.set(at, span, page().0);
-        }
-        old
-    }
-
-    /// Makes `link` every child that has `span` bits in common with child `at`.
-    fn set(&mut self, at: usize, span: u32, link: Link<E>) {
-        let copies = FAN >> span;
-        let first = at & !(copies - 1);
-        self.children[first..first + copies].fill(link);
-    }
-
-    /// Puts a branch between this one and the page at `at`, which is a child of this one once, and of the new one as
-    /// often as can be.
-    pub(super) fn push_down(&mut self, at: usize, draft: &mut Draft<E>) {
-        self.own_page(at, draft).head.span = 0;
-        self.children[at] = new_branch(draft.generation, self.children[at]);
-    }
-
-    /// The page at `at`, to write to.
-    pub(super) fn own_page(&mut self, at: usize, draft: &mut Draft<E>) -> PageMut<'_, E> {
-        let mut link = self.children[at];
-        if draft.own_page(&mut link) {
-            let span = match link.node() {
-                Node::Page(page) => page.span(),
-                Node::Branch(_) => FAN_BITS,
-            };
-            self.set(at, span, link);
-        }
-        // SAFETY: it was born in this draft, so nobody else can reach it, and the draft itself follows one link at a time:
-        // the one page that is several children is borrowed with the branch.
-        unsafe { page_mut(&mut self.children[at]) }
-    }
-
-    /// The branch at `at`, to write to.
-    pub(super) fn own_branch(&mut self, at: usize, draft: &mut Draft<E>) -> &mut Self {
-        draft.own_branch(&mut self.children[at])
-    }
-}
-
-impl<E> Page<'_, E> {
-    /// How many children of the branch above the page is.
-    fn copies(&self) -> usize {
-        FAN >> self.head.span
-    }
-
-    pub(super) fn taken(&self) -> usize {
-        self.head.taken as usize
-    }
-
-    pub(super) fn span(&self) -> u32 {
-        self.head.span
+impl<K, V> PageMut<'_, Entry<K, V>> {
+    /// Puts `value` in the place of the one at `index`, which dies.
+    pub(super) fn replace<P>(&mut self, index: usize, value: V, flags: u8, memory: &mut Memory<P>)
+    where
+        V: Value<Pod = P>,
+    {
+        assert!(index < self.page.len());
+        let stamp = memory.stamp(flags);
+        // SAFETY: there is such an entry, and the page is the draft's. The old value is moved out and dies: rule 5.
+        let (old, born) = unsafe {
+            let place = &raw mut (*self.page.first().as_ptr().add(index)).value;
+            let old = ptr::replace(place, value);
+            (old, self.page.stamp(index).replace(stamp) >> FLAG_BITS)
+        };
+        memory.retire_value(old, born);
     }
 }
 
 impl<E> PageMut<'_, E> {
-    pub(super) fn as_page(&self) -> Page<'_, E> {
-        Page { head: self.head, buckets: self.buckets }
-    }
-}
-
-impl<E: Entry> Slot<E> {
-    pub(super) const VACANT: Self = Self { entry: ManuallyDrop::new(E::VACANT), stamp: 0 };
-}
-
-impl<E> Slot<E> {
-    #[inline]
-    pub(crate) fn entry(&self) -> &E {
-        &self.entry
-    }
-
-    /// What was stored beside the entry: not 0, unless the slot is vacant.
-    #[inline]
-    pub(crate) fn tag(&self) -> u64 {
-        self.stamp % (1 << TAG_BITS)
-    }
-
-    #[inline]
-    pub(super) fn is_vacant(&self) -> bool {
-        self.stamp == 0
-    }
-
-    fn born(&self) -> u64 {
-        self.stamp >> TAG_BITS
-    }
-}
-
-/// What makes a new version out of the newest one.
-pub(super) struct Draft<E> {
-    generation: u64,
-    /// The root of the published version that this started from.
-    base: Link<E>,
-    garbage: Garbage<E>,
-}
-
-/// A page that a draft has made and that is in no tree yet. To drop it is to leak it.
-pub(super) struct Fresh<E>(Link<E>);
-
-impl<E> Fresh<E> {
-    pub(super) fn page_mut(&mut self) -> PageMut<'_, E> {
-        // SAFETY: it was born in this draft and is in no tree, and there is one `Fresh` of it.
-        unsafe { page_mut(&mut self.0) }
-    }
-}
-
-/// A page that was in the draft's tree and is not any more; see [`Draft::let_go`]. There is one for a page.
-pub(super) struct Unlinked<E>(Link<E>);
-
-/// What a version has and the next one has not. To drop it is to leak it; see [`Garbage::hand_on`].
-pub(crate) struct Garbage<E> {
-    nodes: Vec<Link<E>>,
-    entries: Vec<Slot<E>>,
-    /// Nodes with all below.
-    trees: Vec<Link<E>>,
-    /// Entries that came and went while the next version was a draft: nobody has them.
-    scrap: Vec<E>,
-}
-
-impl<E> Default for Garbage<E> {
-    fn default() -> Self {
-        Self { nodes: Vec::new(), entries: Vec::new(), trees: Vec::new(), scrap: Vec::new() }
-    }
-}
-
-impl<E: Entry> Draft<E> {
-    /// A draft of generation `generation`, which starts from `base`.
-    pub(super) fn new(generation: u64, base: Link<E>) -> Self {
-        Self { generation, base, garbage: Garbage::default() }
-    }
-
-    /// A draft that makes no use of what this one started from, which dies.
-    pub(super) fn instead(&self) -> Self {
-        let mut draft = Self::new(self.generation, self.base);
-        draft.garbage.trees.push(self.base);
-        draft
-    }
-
-    /// A slot that holds `entry`, born in this draft.
-    pub(super) fn slot(&self, entry: E, tag: u64) -> Slot<E> {
-        Slot { entry: ManuallyDrop::new(entry), stamp: self.generation << TAG_BITS | tag }
-    }
-
-    /// An empty page of this draft.
-    pub(super) fn page(&self, span: u32, buckets: usize) -> Fresh<E> {
-        Fresh(new_page(self.generation, span, buckets))
-    }
-
-    /// An empty tree of this draft.
-    pub(super) fn root(&self) -> Root<E> {
-        Root::new(self.generation)
-    }
-
-    /// The root, to write to.
-    pub(super) fn own_root<'a>(&mut self, root: &'a mut Root<E>) -> &'a mut Branch<E> {
-        self.own_branch(&mut root.0)
-    }
-
-    /// The branch at `link`, to write to.
-    fn own_branch<'a>(&mut self, link: &'a mut Link<E>) -> &'a mut Branch<E> {
-        debug_assert!(link.is_branch());
-        if link.born() != self.generation {
-            let copy = stock::allocate(size_of::<Branch<E>>());
-            // SAFETY: the branch is there, by the rules; the copy is new and as large.
-            unsafe {
-                let copy = copy.as_ptr().cast::<Branch<E>>();
-                ptr::copy_nonoverlapping(link.untagged().cast(), copy, 1);
-                (*copy).born = self.generation;
-            }
-            self.garbage.nodes.push(*link);
-            *link = Link(copy.map_addr(|address| address | 1), PhantomData);
+    /// Adds an entry, or returns it if there is no room.
+    pub(super) fn push(&mut self, slot: Slot<E>) -> Result<(), Slot<E>> {
+        let len = self.page.len();
+        if len == capacity::<E>(self.page.lines) {
+            return Err(slot);
         }
-        // SAFETY: it was born in this draft, so nobody else can reach it.
-        unsafe { &mut *link.untagged().cast() }
+        self.write(len, slot);
+        Ok(())
     }
 
-    /// Makes `link` lead to a page of this draft, and says whether it did not before.
-    fn own_page(&mut self, link: &mut Link<E>) -> bool {
-        if link.born() == self.generation {
-            return false;
-        }
-        let size = page_size::<E>(link.buckets());
-        let copy = stock::allocate(size);
-        // SAFETY: the page is there, by the rules; the copy is new and as large.
+    fn write(&mut self, index: usize, slot: Slot<E>) {
+        assert!(index < capacity::<E>(self.page.lines));
+        // SAFETY: there is room, and the page is the draft's. The slot moves there.
         unsafe {
-            ptr::copy_nonoverlapping(link.untagged(), copy.as_ptr(), size / size_of::<Line>());
-            (*copy.as_ptr().cast::<Head<E>>()).born = self.generation;
+            self.page.at.cast::<u8>().add(index).write(slot.tag.get());
+            self.page.stamp(index).write(slot.stamp);
+            self.page.first().add(index).cast().write(slot.entry);
         }
-        self.garbage.nodes.push(*link);
-        *link = page_link(copy, link.buckets());
-        true
+    }
+}
+
+/// What the writer of an index makes nodes from, and what its draft has let go of.
+pub(crate) struct Memory<P> {
+    /// The generation of the draft.
+    generation: u64,
+    pool: NodePool,
+    /// What the version has that the draft is made from, and the draft has not.
+    dead: DeadList<P>,
+    /// Pods that came and went in the draft.
+    unpublished: Vec<Arc<P>>,
+    /// Older records of which the draft took another count.
+    shared: Vec<Record>,
+    /// Empty lists to use again.
+    spare: Vec<DeadList<P>>,
+}
+
+/// How many empty lists are kept.
+const SPARE_LISTS: usize = 4;
+
+/// What a version has and the next one has not. To drop it leaks all that is on it.
+pub(crate) struct DeadList<P> {
+    nodes: Vec<DeadNode>,
+    pods: Vec<(u64, ManuallyDrop<Arc<P>>)>,
+    texts: Vec<(u64, ManuallyDrop<Arc<str>>)>,
+    records: Vec<Record>,
+    /// Nodes with all below.
+    trees: Vec<DeadTree<P>>,
+}
+
+struct DeadNode {
+    at: NonNull<Line>,
+    lines: usize,
+    born: u64,
+}
+
+struct DeadTree<P> {
+    link: NonNull<Line>,
+    /// Takes the tree apart, whatever its entries are.
+    sweep: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
+}
+
+/// Takes trees apart: what was born in generation `first` or later is freed, the rest goes to another list.
+struct Sweep<'a, P> {
+    first: u64,
+    pool: &'a mut NodePool,
+    older: &'a mut DeadList<P>,
+    freed: &'a mut Vec<Arc<P>>,
+}
+
+// SAFETY: the list owns what is on it, nodes with their entries included.
+unsafe impl<P: Send + Sync> Send for DeadList<P> {}
+// SAFETY: a shared list gives access to nothing.
+unsafe impl<P: Send + Sync> Sync for DeadList<P> {}
+
+impl<P> Default for DeadList<P> {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            pods: Vec::new(),
+            texts: Vec::new(),
+            records: Vec::new(),
+            trees: Vec::new(),
+        }
+    }
+}
+
+impl<P> Default for Memory<P> {
+    fn default() -> Self {
+        Self {
+            generation: 0,
+            pool: NodePool::default(),
+            dead: DeadList::default(),
+            unpublished: Vec::new(),
+            shared: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl<P> Memory<P> {
+    /// Begins a draft.
+    pub(crate) fn begin(&mut self, generation: u64) {
+        self.generation = generation;
     }
 
-    /// Takes a tree apart: `each` is given every slot, and the nodes are let go.
-    pub(super) fn dissolve(&mut self, Root(root): Root<E>, each: &mut impl FnMut(&mut Self, Slot<E>)) {
-        self.dissolve_below(root, each);
+    /// Ends the draft, which is published: returns what died in it. Follow it by [`drop_unpublished`](Self::drop_unpublished).
+    pub(crate) fn end(&mut self) -> DeadList<P> {
+        self.shared.clear();
+        mem::replace(&mut self.dead, self.spare.pop().unwrap_or_default())
     }
 
-    fn dissolve_below(&mut self, link: Link<E>, each: &mut impl FnMut(&mut Self, Slot<E>)) {
-        match link.node() {
-            Node::Branch(branch) => {
-                let mut last = None;
-                for child in branch.children {
-                    if last.replace(child) != Some(child) {
-                        self.dissolve_below(child, each);
-                    }
-                }
+    /// Drops the pods that came and went in the draft. Pods may run their owner's code, which may panic: the new version
+    /// must be in its place before.
+    pub(crate) fn drop_unpublished(&mut self) {
+        drop_all(&mut self.unpublished);
+    }
+
+    /// Ends the draft, which is not published, and whose tables were given to [`abandon`](Self::abandon): what it let go
+    /// of the published version still has.
+    pub(crate) fn cancel(&mut self) {
+        self.dead.forget();
+        self.shared.drain(..).for_each(Record::release);
+        self.drop_unpublished();
+    }
+
+    /// Frees what was born in the draft, which is not published.
+    pub(super) fn abandon<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
+        let mut older = DeadList::default();
+        // What is older the published version still has, so that list is dropped, which does nothing.
+        let Self { generation, pool, unpublished, .. } = self;
+        let mut sweep = Sweep { first: *generation, pool, older: &mut older, freed: unpublished };
+        // SAFETY: what was born in the draft only the draft can reach, which gave its root away.
+        unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
+    }
+
+    /// The tree dies.
+    pub(super) fn retire_tree<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
+        let Self { generation, pool, dead, unpublished, .. } = self;
+        let mut sweep = Sweep { first: *generation, pool, older: dead, freed: unpublished };
+        // SAFETY: as above; the rest goes to the dead list.
+        unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
+    }
+
+    /// An entry of the draft.
+    pub(super) fn slot<E>(&self, tag: NonZero<u8>, flags: u8, entry: E) -> Slot<E> {
+        Slot { tag, stamp: self.stamp(flags), entry: ManuallyDrop::new(entry) }
+    }
+
+    fn stamp(&self, flags: u8) -> u64 {
+        self.generation << FLAG_BITS | u64::from(flags)
+    }
+
+    /// The entry dies.
+    pub(super) fn retire<E: Holds<P>>(&mut self, slot: Slot<E>) {
+        let (parts, record) = ManuallyDrop::into_inner(slot.entry).into_parts();
+        self.retire_parts(parts, slot.stamp >> FLAG_BITS);
+        if let Some(record) = record {
+            if record.born() == self.generation {
+                record.release();
+            } else {
+                self.dead.records.push(record);
             }
-            Node::Page(page) => {
-                for slot in page.buckets.iter().flat_map(|bucket| &bucket.0).filter(|slot| !slot.is_vacant())
-                {
-                    // SAFETY: the copy of the slot goes on in this draft; the others are of earlier versions.
-                    each(self, unsafe { ptr::read(slot) });
-                }
-            }
         }
-        self.let_go(Unlinked(link));
     }
 
-    /// A node that this draft has no use for any more; what is below it and in it lives on elsewhere.
-    pub(super) fn let_go(&mut self, Unlinked(link): Unlinked<E>) {
-        if link.born() == self.generation {
-            // SAFETY: nobody else has ever seen it.
-            unsafe { free_node(link) };
+    /// The entry with another value; the one it had dies.
+    pub(super) fn replaced<K, V: Value<Pod = P>>(
+        &mut self,
+        slot: Slot<Entry<K, V>>,
+        value: V,
+        flags: u8,
+    ) -> Slot<Entry<K, V>> {
+        let Entry { key, value: old } = ManuallyDrop::into_inner(slot.entry);
+        self.retire_value(old, slot.stamp >> FLAG_BITS);
+        self.slot(slot.tag, flags, Entry { key, value })
+    }
+
+    fn retire_value<V: Value<Pod = P>>(&mut self, value: V, born: u64) {
+        self.retire_parts(value.into_parts(), born);
+    }
+
+    fn retire_parts(&mut self, (pod, text): Parts<P>, born: u64) {
+        if born == self.generation {
+            self.unpublished.push(pod);
         } else {
-            self.garbage.nodes.push(link);
+            self.dead.pods.push((born, ManuallyDrop::new(pod)));
+            self.dead.texts.extend(text.map(|text| (born, ManuallyDrop::new(text))));
         }
     }
 
-    /// An entry that this draft has no use for any more.
-    pub(super) fn discard(&mut self, slot: Slot<E>) {
-        if slot.born() == self.generation {
-            self.garbage.scrap.push(ManuallyDrop::into_inner(slot.entry));
-        } else {
-            self.garbage.entries.push(slot);
+    /// A record with these strings: another count of the one that is `shared`, or a new one.
+    pub(crate) fn record(&mut self, shared: Option<Record>, first: &str, second: &str) -> Record {
+        let Some(record) = shared else { return Record::new(self.generation, first, second) };
+        if record.born() != self.generation {
+            self.shared.push(record.copy());
         }
+        record
     }
 
-    /// Ends the draft: it is a version from now on. What the one before has and this one has not is returned.
-    pub(super) fn publish(self) -> Garbage<E> {
-        self.garbage
+    fn allocate(&mut self, lines: usize) -> NonNull<Line> {
+        NonNull::from(Box::leak(self.pool.take(lines))).cast()
     }
 
-    /// Ends a draft that was never published, and whose tree is at `root`.
-    ///
-    /// # Safety
-    /// Nobody follows `root` any more.
-    pub(super) unsafe fn abandon(self, root: Link<E>) {
-        if root.born() < self.generation {
+    fn retire_node(&mut self, at: NonNull<Line>, lines: usize, born: u64) {
+        if is_static(at) {
             return;
         }
-        // What it took from its base, its base still has: that garbage is none.
-        // SAFETY: what was born in the draft only the draft could reach, and it ends here.
-        unsafe { free_tree(root, self.generation, &mut Garbage::default()) };
+        if born == self.generation {
+            // SAFETY: nobody but the draft has ever seen it, and the draft has no link to it any more.
+            unsafe { free(at, lines, &mut self.pool) };
+        } else {
+            self.dead.nodes.push(DeadNode { at, lines, born });
+        }
+    }
+
+    /// The version that `dead` is the list of is gone: frees what no version has any more. The rest goes to the dead list
+    /// of the next older version that is left, which is given with its generation.
+    ///
+    /// # Panics
+    /// If a pod panics when it is dropped; everything else is freed before.
+    ///
+    /// # Safety
+    /// The version is gone, and no version between the two is left.
+    pub(crate) unsafe fn reclaim(&mut self, mut dead: DeadList<P>, older: Option<(u64, &mut DeadList<P>)>) {
+        let mut freed = Vec::new();
+        // SAFETY: the caller's.
+        unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
+        if self.spare.len() < SPARE_LISTS {
+            self.spare.push(dead);
+        }
+        drop_all(&mut freed);
     }
 }
 
-impl<E> Garbage<E> {
-    /// Adds a tree, all of it.
-    pub(super) fn add_tree(&mut self, root: Link<E>) {
-        self.trees.push(root);
-    }
-
+impl<P> DeadList<P> {
     /// Takes over what another version had.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.nodes.append(&mut other.nodes);
-        self.entries.append(&mut other.entries);
+        self.pods.append(&mut other.pods);
+        self.texts.append(&mut other.texts);
+        self.records.append(&mut other.records);
         self.trees.append(&mut other.trees);
-        self.scrap.append(&mut other.scrap);
     }
 
-    /// Drops what nobody has. Not done by [`Draft::publish`], because entries may run their owners' code, which may panic:
-    /// the version must be in its place before.
-    pub(crate) fn drop_scrap(&mut self) {
-        self.scrap = Vec::new();
-    }
-
-    /// Frees what the nearest `older` version that is left has not, and gives that one the rest. The older version is
-    /// given by its generation and its garbage.
+    /// Adds all that a table has.
     ///
     /// # Safety
-    /// The version that this is the garbage of is gone, and no version between the two is left.
-    pub(crate) unsafe fn hand_on(mut self, older: Option<(u64, &mut Self)>) {
+    /// The table is that of the last version, and is added once.
+    pub(super) unsafe fn add_tree<E: Holds<P>>(&mut self, root: &Array<Array<PageLink<E>>>) {
+        self.trees.push(DeadTree { link: root.at, sweep: sweep_root::<E, P> });
+    }
+
+    /// How many nodes died.
+    #[cfg(test)]
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn forget(&mut self) {
+        self.nodes.clear();
+        self.pods.clear();
+        self.texts.clear();
+        self.records.clear();
+        self.trees.clear();
+    }
+
+    /// Frees everything.
+    ///
+    /// # Safety
+    /// No version is left.
+    pub(crate) unsafe fn free(mut self) {
+        let mut freed = Vec::new();
+        // SAFETY: the caller's.
+        unsafe { self.reclaim_into(None, &mut NodePool::default(), &mut freed) };
+        drop_all(&mut freed);
+    }
+
+    /// See [`Memory::reclaim`]; pods that nobody has are moved to `freed`.
+    ///
+    /// # Safety
+    /// See there.
+    unsafe fn reclaim_into(
+        &mut self,
+        older: Option<(u64, &mut Self)>,
+        pool: &mut NodePool,
+        freed: &mut Vec<Arc<P>>,
+    ) {
         let mut nobodys = Self::default();
         // The first generation that the older version does not know.
         let (first, older) = older.map_or((0, &mut nobodys), |(generation, older)| (generation + 1, older));
         for node in self.nodes.drain(..) {
-            if node.born() < first {
+            if node.born < first {
                 older.nodes.push(node);
             } else {
                 // SAFETY: rule 3.
-                unsafe { free_node(node) };
+                unsafe { free(node.at, node.lines, pool) };
             }
         }
-        // Entries of trees are dropped on the way; one that panics there leaks what is left of its tree.
+        let mut sweep = Sweep { first, pool, older, freed };
         for tree in self.trees.drain(..) {
             // SAFETY: rule 3, for each node.
-            unsafe { free_tree(tree, first, older) };
+            unsafe { (tree.sweep)(tree.link, &mut sweep) };
         }
-        // After the nodes, because entries may run their owners' code, which may panic.
-        for slot in self.entries.drain(..) {
-            if slot.born() < first {
-                older.entries.push(slot);
-            } else {
-                // Rule 3.
-                drop(ManuallyDrop::into_inner(slot.entry));
-            }
+        self.pods.drain(..).for_each(|(born, pod)| sweep.pod(born, ManuallyDrop::into_inner(pod)));
+        self.texts.drain(..).for_each(|(born, text)| sweep.text(born, ManuallyDrop::into_inner(text)));
+        self.records.drain(..).for_each(|record| sweep.record(record));
+    }
+}
+
+impl<P> Sweep<'_, P> {
+    fn pod(&mut self, born: u64, pod: Arc<P>) {
+        if born < self.first {
+            self.older.pods.push((born, ManuallyDrop::new(pod)));
+        } else {
+            self.freed.push(pod);
+        }
+    }
+
+    fn text(&mut self, born: u64, text: Arc<str>) {
+        if born < self.first {
+            self.older.texts.push((born, ManuallyDrop::new(text)));
+        }
+    }
+
+    fn record(&mut self, record: Record) {
+        if record.born() < self.first {
+            self.older.records.push(record);
+        } else {
+            record.release();
         }
     }
 }
 
-/// The page at `link`, to write to.
-///
 /// # Safety
-/// It is a page, it was born in a draft, and for `'a` nobody comes to it but by what is returned.
-unsafe fn page_mut<E>(link: &mut Link<E>) -> PageMut<'_, E> {
-    debug_assert!(!link.is_branch());
-    let head = link.untagged().cast::<Head<E>>();
-    // SAFETY: the caller's; `new_page` puts as many buckets behind the head as the tag says.
-    let (head, buckets) =
-        unsafe { (&mut *head, slice::from_raw_parts_mut(head.add(1).cast::<Bucket<E>>(), link.buckets())) };
-    PageMut { head, buckets }
+/// The link leads to a root of a table of such entries, and nobody follows a link in it any more but those versions that
+/// have what was born before the sweep's `first`; so of the two below.
+unsafe fn sweep_root<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
+    // SAFETY: the caller's.
+    unsafe { sweep_array::<Array<PageLink<E>>, P>(link, sweep, sweep_root::<E, P>, sweep_chunk::<E, P>) }
 }
 
-/// Frees of a tree what was born in `first` or later; the rest goes to `older`.
-///
-/// # Safety
-/// Nobody but those who have what was born before `first` follows a link into the tree any more.
-unsafe fn free_tree<E>(root: Link<E>, first: u64, older: &mut Garbage<E>) {
-    if root.born() < first {
-        // Rule 4. A draft that is abandoned leaves it where it is.
-        older.trees.push(root);
+unsafe fn sweep_chunk<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
+    // SAFETY: the caller's.
+    unsafe { sweep_array::<PageLink<E>, P>(link, sweep, sweep_chunk::<E, P>, sweep_page::<E, P>) }
+}
+
+unsafe fn sweep_array<T, P>(
+    link: NonNull<Line>,
+    sweep: &mut Sweep<'_, P>,
+    this: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
+    below: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
+) {
+    let array = Array::<T> { at: link, children: PhantomData };
+    if is_static(link) {
         return;
     }
-    match root.node() {
-        Node::Branch(branch) => {
-            let mut last = None;
-            for child in branch.children {
-                // One page may be several children, all neighbours.
-                if last.replace(child) != Some(child) {
-                    // SAFETY: the caller's.
-                    unsafe { free_tree(child, first, older) };
-                }
-            }
-        }
-        Node::Page(page) => {
-            for slot in page.buckets.iter().flat_map(|bucket| &bucket.0) {
-                if slot.is_vacant() {
-                    continue;
-                }
-                // SAFETY: the page goes, and is not read again: this is the one copy of the slot that is left, or one
-                // that dies for all (rule 5).
-                let slot = unsafe { ptr::read(slot) };
-                if slot.born() < first {
-                    older.entries.push(slot);
-                } else {
-                    drop(ManuallyDrop::into_inner(slot.entry));
-                }
-            }
-        }
+    if array.born() < sweep.first {
+        // Rule 4.
+        sweep.older.trees.push(DeadTree { link, sweep: this });
+        return;
+    }
+    for child in array.children() {
+        // SAFETY: a child is a link, which is a tagged pointer and nothing else; the rest is the caller's.
+        unsafe { below(ptr::from_ref(child).cast::<NonNull<Line>>().read(), sweep) };
     }
     // SAFETY: the caller's.
-    unsafe { free_node(root) };
+    unsafe { free(untagged(link), array_lines(array.bits()), sweep.pool) };
+}
+
+unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
+    if is_static(link) {
+        return;
+    }
+    let page = Page::<E>::at(link);
+    let PageFoot { born, next } = page.read_foot();
+    if born < sweep.first {
+        sweep.older.trees.push(DeadTree { link, sweep: sweep_page::<E, P> });
+        return;
+    }
+    for index in 0..page.len() {
+        // SAFETY: the page goes and is not read again: rule 5.
+        let slot = unsafe { page.read(index) };
+        let ((pod, text), record) = ManuallyDrop::into_inner(slot.entry).into_parts();
+        let born = slot.stamp >> FLAG_BITS;
+        sweep.pod(born, pod);
+        text.into_iter().for_each(|text| sweep.text(born, text));
+        record.into_iter().for_each(|record| sweep.record(record));
+    }
+    if let Some(next) = next {
+        // SAFETY: the caller's.
+        unsafe { sweep_page::<E, P>(next, sweep) };
+    }
+    // SAFETY: the caller's.
+    unsafe { free(page.at, page.lines, sweep.pool) };
+}
+
+/// What a value is made of, as far as it has to be freed.
+type Parts<P> = (Arc<P>, Option<Arc<str>>);
+
+/// An entry, whatever its key and value are.
+pub(super) trait Holds<P> {
+    fn into_parts(self) -> (Parts<P>, Option<Record>);
+}
+
+impl<K: Key, V: Value> Holds<V::Pod> for Entry<K, V> {
+    fn into_parts(self) -> (Parts<V::Pod>, Option<Record>) {
+        (self.value.into_parts(), self.key.into_record())
+    }
 }
 
 /// Gives the memory of a node back, and nothing that it holds or leads to.
 ///
 /// # Safety
-/// Nobody follows the link any more.
-unsafe fn free_node<E>(link: Link<E>) {
-    let size = if link.is_branch() { size_of::<Branch<E>>() } else { page_size::<E>(link.buckets()) };
-    let memory = link.0.map_addr(|address| NonZero::new(address.get() & !TAG).unwrap_or(address));
-    // SAFETY: the caller's; a node was allocated with the size that its link tells.
-    unsafe { stock::free(memory, size) };
+/// It is a node of this size, and nobody follows a link to it any more.
+unsafe fn free(at: NonNull<Line>, lines: usize, pool: &mut NodePool) {
+    let memory = ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<MaybeUninit<Line>>(), lines);
+    // SAFETY: `allocate` leaked a box of this size.
+    let memory = unsafe { Box::from_raw(memory) };
+    #[cfg(any(loom, shuttle))]
+    let memory = poisoned(memory);
+    pool.put(memory);
 }
 
-fn new_branch<E>(generation: u64, child: Link<E>) -> Link<E> {
-    let memory = stock::allocate(size_of::<Branch<E>>());
-    // SAFETY: it is new, and large enough.
-    unsafe { memory.cast().write(Branch { children: [child; FAN], born: generation }) };
-    Link(memory.map_addr(|address| address | 1), PhantomData)
+/// Overwrites a freed node and keeps it for a while, so that under the models a read of it is seen and is no read of freed
+/// memory. Gives back another one of that size.
+#[cfg(any(loom, shuttle))]
+fn poisoned(mut memory: super::pool::NodeMemory) -> super::pool::NodeMemory {
+    use std::collections::VecDeque;
+    use std::sync::{Mutex, PoisonError};
+
+    static FREED: Mutex<VecDeque<super::pool::NodeMemory>> = Mutex::new(VecDeque::new());
+    const KEPT: usize = 4096;
+    memory.fill(MaybeUninit::new(Line::POISON));
+    let other = Box::new_uninit_slice(memory.len());
+    let mut freed = FREED.lock().unwrap_or_else(PoisonError::into_inner);
+    freed.push_back(memory);
+    if freed.len() > KEPT {
+        freed.pop_front();
+    }
+    other
 }
 
-fn new_page<E: Entry>(generation: u64, span: u32, buckets: usize) -> Link<E> {
-    let memory = stock::allocate(page_size::<E>(buckets));
-    let head = memory.cast::<Head<E>>();
-    // SAFETY: it is new, and large enough.
-    unsafe {
-        head.write(Head { born: generation, taken: 0, span, buckets, entries: PhantomData });
-        let first = head.add(1).cast::<Bucket<E>>();
-        for at in 0..buckets {
-            first.add(at).write(Bucket([const { Slot::VACANT }; BUCKET]));
+/// The birth that a freed node shows under the models.
+#[cfg(any(loom, shuttle))]
+const POISON: u64 = u64::MAX;
+
+/// Drops every pod, however many of them panic; the first panic goes on when all are dropped.
+fn drop_all<P>(pods: &mut Vec<Arc<P>>) {
+    let mut panic: Option<Box<dyn Any + Send>> = None;
+    for pod in pods.drain(..) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
+            panic.get_or_insert(payload);
         }
     }
-    page_link(memory, buckets)
-}
-
-fn page_link<E>(memory: NonNull<Line>, buckets: usize) -> Link<E> {
-    let tag = (buckets - 1).min(MAX_BUCKETS) * 2;
-    Link(memory.map_addr(|address| address | tag), PhantomData)
-}
-
-/// The head, and the buckets right behind it.
-fn page_size<E>(buckets: usize) -> usize {
-    size_of::<Head<E>>() + buckets * size_of::<Bucket<E>>()
+    // While another panic unwinds, a second one would end the process.
+    if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
+        resume_unwind(panic);
+    }
 }

@@ -1,183 +1,421 @@
 //! A persistent hash table: of two versions, the later one shares with the earlier one whatever it did not change.
 //!
-//! A hash trie pays a cache miss for each of its many narrow levels. Here the levels are few and wide, and everything below
-//! them is one page: an open-addressed table, found by the same hash, copied by one `memcpy`. A page consists of
-//! buckets of a cache line each, whose slots are compared all at once: a look-up costs one line below the branches,
-//! and no branch that the processor cannot foresee.
-//!
 //! ```text
-//! hash:  | 6 bits | 6 bits | ...            | 32 low bits     |
-//!          branch   branch                    bucket of the page
+//! hash:  | root bits | chunk bits | ...                  | 8 low bits |
+//!   root array  ->  chunk array  ->  page: tags, entries       tag
 //! ```
 //!
-//! A page that is full grows, up to a size; then it is split in two by the next bit of the hash, under the same branch.
+//! A look-up loads one link from each of two small arrays, compares sixteen one-byte tags at once, and nearly always one
+//! key. Both arrays are sized to the set. When a page is full, its chunk gets twice as many pages; when the chunk is twice
+//! as long as the root, the root gets twice as many chunks first. A chunk that gets sparse is halved. So growing and
+//! shrinking touch one chunk, except for the root's own steps, which move links and no entries.
+//!
+//! Nothing outside can make many hashes agree, since hashing is seeded. If they do agree, a chunk would grow in vain: then
+//! a full page gets another page behind it.
 //!
 //! This file searches and files. Whose memory a node is, and when it is freed, is `node`'s.
 
-use std::{mem, slice};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::slice;
 
-use super::Hashing;
-use super::node::{
-    BUCKET, Branch, Bucket, Draft, Entry, FAN, FAN_BITS, Fresh, Garbage, MAX_BUCKETS, Node, Page, PageMut,
-    Root, Slot,
-};
+use super::node::{Array, DeadList, MAX_LEN, Memory, Page, PageLink, Slot};
+use super::{Entry, Hashing, Key, Value};
 
-/// At this depth the branches have used up the hash.
-const MAX_DEPTH: u32 = u64::BITS / FAN_BITS - 1;
+type Chunk<E> = Array<PageLink<E>>;
 
-/// A version of the table: a published one, which is only read, or a draft of the next one.
+/// A version of the table, which is only read. [`TableMut`] writes to a draft's.
 ///
 /// What is below the root is there as long as the version is kept, which is `versions`' business: a table is never
 /// copied, and never leaves the snapshot it is in.
-pub(crate) struct Table<E: Entry> {
-    root: Root<E>,
+pub(crate) struct Table<K, V> {
+    root: Array<Chunk<Entry<K, V>>>,
     len: usize,
-    /// The most entries since the tree was last built afresh.
-    peak: usize,
-    /// What only a draft has.
-    draft: Option<Draft<E>>,
 }
 
-impl<E: Entry> Table<E> {
+/// A table of a draft, to write to.
+pub(crate) struct TableMut<'a, K, V: Value> {
+    table: &'a mut Table<K, V>,
+    memory: &'a mut Memory<V::Pod>,
+    hashing: &'a Hashing,
+}
+
+/// Where an entry was found. It is no longer right once the table is written to.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    hash: u64,
+    /// Counts on through a chain of pages.
+    index: usize,
+}
+
+/// As many entries a page as there is room for beforehand: few enough that hardly a page overflows.
+const PRESIZE_LOAD: usize = 6;
+
+impl<K, V> Table<K, V> {
     /// The first version, which is empty.
-    pub(crate) fn new() -> Self {
-        Self { root: Root::new(0), len: 0, peak: 0, draft: None }
+    pub(crate) const fn new() -> Self {
+        Self { root: Array::EMPTY, len: 0 }
     }
 
-    /// A draft of the version that follows this one, which is the newest: `generation` is greater than that of any.
+    /// A draft of the version that follows this one.
     ///
     /// # Safety
-    /// This version is kept until the draft is dropped; or it is published, and what [`publish`](Self::publish) returns is
-    /// freed by the rules of `node`. No other draft of this version is ever published.
-    pub(crate) unsafe fn draft(&self, generation: u64) -> Self {
-        let draft = Some(Draft::new(generation, self.root.link()));
-        Self { root: self.root.share(), len: self.len, peak: self.peak, draft }
-    }
-
-    /// An empty draft in place of this one, with room for `entries` entries: to grow page by page costs more than to file
-    /// them.
-    pub(crate) fn instead(&self, entries: usize) -> Self {
-        let Some(draft) = &self.draft else { return Self::new() };
-        let mut draft = draft.instead();
-        let mut root = draft.root();
-        make_room(draft.own_root(&mut root), &mut draft, entries);
-        Self { root, len: 0, peak: entries, draft: Some(draft) }
-    }
-
-    /// Ends the draft: this is a version now. Returns what the version before had and this one has not.
-    pub(crate) fn publish(&mut self) -> Garbage<E> {
-        self.draft.take().map(Draft::publish).unwrap_or_default()
-    }
-
-    /// All there is, as garbage of the last version.
-    pub(crate) fn remains(&self) -> Garbage<E> {
-        let mut garbage = Garbage::default();
-        garbage.add_tree(self.root.link());
-        garbage
+    /// This version is kept until the draft is abandoned, or for as long as the dead lists of the draft's version and of
+    /// those before say. One draft of a version is published at most.
+    pub(crate) unsafe fn draft(&self) -> Self {
+        // SAFETY: the caller's.
+        Self { root: unsafe { self.root.share() }, len: self.len }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The slot filed under `hash` to which `matches` and `is` say yes.
-    ///
-    /// `matches` is asked of all slots of a bucket, vacant ones included; it should be a plain comparison. `is` is asked
-    /// of those that match and settles it; to a vacant one it must say no.
-    #[expect(
-        clippy::inline_always,
-        reason = "a call would pass the key through memory and cost more than the search"
-    )]
+    #[inline]
+    fn page(&self, hash: u64) -> Page<'_, Entry<K, V>> {
+        let chunk = self.root.child(hash);
+        let link = chunk.child(hash << self.root.bits());
+        link.prefetch();
+        link.page()
+    }
+
+    /// The entry filed under `hash` and `tag` to which `is` says yes.
+    #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(crate) fn find(
         &self,
         hash: u64,
-        matches: impl Fn(&E) -> bool,
-        is: impl FnMut(&Slot<E>) -> bool,
-    ) -> Option<&Slot<E>> {
-        let page = self.root.page(hash);
-        let (bucket, at) = page.find(hash, matches, is)?;
-        Some(&page.buckets[bucket].0[at])
+        tag: NonZero<u8>,
+        is: impl Fn(&Entry<K, V>) -> bool,
+    ) -> Option<&Entry<K, V>> {
+        Some(self.page(hash).find(tag, is)?.1)
     }
 
-    /// Puts `entry` in the place of the one filed under `hash` to which `matches` and `is` say yes; both have one hash.
-    /// Says whether there was one.
-    pub(crate) fn replace(
-        &mut self,
+    /// As [`find`](Self::find), with where it was found.
+    pub(crate) fn locate(
+        &self,
         hash: u64,
-        matches: impl Fn(&E) -> bool,
-        mut is: impl FnMut(&Slot<E>) -> bool,
-        entry: E,
-        tag: u64,
-    ) -> bool {
-        // A miss must not copy the path.
-        if self.find(hash, &matches, &mut is).is_none() {
-            return false;
+        tag: NonZero<u8>,
+        is: impl Fn(&Entry<K, V>) -> bool,
+    ) -> Option<(Place, &Entry<K, V>)> {
+        let (index, entry) = self.page(hash).find(tag, is)?;
+        Some((Place { hash, index }, entry))
+    }
+
+    /// The flags of an entry that was just found.
+    pub(crate) fn flags(&self, place: Place) -> u8 {
+        let mut page = self.page(place.hash);
+        for _ in 0..place.index / MAX_LEN {
+            page = page.next().unwrap_or(page);
         }
-        let Some(draft) = &mut self.draft else { return false };
-        let (branch, at) = descend(&mut self.root, draft, hash);
-        let page = branch.own_page(at, draft);
-        let Some((bucket, at)) = page.as_page().find(hash, matches, is) else { return false };
-        let old = mem::replace(&mut page.buckets[bucket].0[at], draft.slot(entry, tag));
-        draft.discard(old);
-        true
+        page.flags(place.index % MAX_LEN)
+    }
+
+    /// All entries, in no order that means anything.
+    pub(crate) fn iter(&self) -> Iter<'_, K, V> {
+        let chunks = self.root.children().iter();
+        Iter { chunks, pages: [].iter(), chain: None, entries: [].iter(), left: self.len }
+    }
+
+    /// How many bits of a hash lead to a page, where `hash` is.
+    fn bits(&self, hash: u64) -> u32 {
+        self.root.bits() + self.root.child(hash).bits()
+    }
+
+    fn link(&self, hash: u64) -> &PageLink<Entry<K, V>> {
+        self.root.child(hash).child(hash << self.root.bits())
+    }
+
+    /// Calls `differs` with entries of `old` and of this version: with all that are in one but not, as they are, in the
+    /// other, and with some that are in both, until it says to stop. Nodes that the two share are skipped.
+    pub(crate) fn compare<'a>(
+        &'a self,
+        old: &'a Self,
+        mut differs: impl FnMut(Side<&'a Entry<K, V>>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let alike = self.root.bits() == old.root.bits();
+        let root_bits = self.root.bits().max(old.root.bits());
+        for chunk in 0..1 << root_bits {
+            let first = top(chunk, root_bits);
+            if alike && self.root.child(first) == old.root.child(first) {
+                continue;
+            }
+            // The pages below this chunk, in steps of the narrower ones of the two.
+            let (mine, theirs) = (self.bits(first), old.bits(first));
+            let bits = mine.max(theirs).max(root_bits);
+            for page in 0..1 << (bits - root_bits) {
+                let hash = top(chunk << (bits - root_bits) | page, bits);
+                let (new_page, old_page) = (self.link(hash), old.link(hash));
+                if mine == theirs && new_page == old_page {
+                    continue;
+                }
+                // A page that is wider than the step is told where it begins.
+                let begins = |bits| hash << bits == 0;
+                if begins(mine) {
+                    each_entry(new_page).map(Side::New).try_for_each(&mut differs)?;
+                }
+                if begins(theirs) {
+                    each_entry(old_page).map(Side::Old).try_for_each(&mut differs)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl<K: Key, V: Value> Table<K, V> {
+    /// Adds all there is to a dead list.
+    ///
+    /// # Safety
+    /// This is the last version, and it is added once.
+    pub(crate) unsafe fn retire_into(&self, dead: &mut DeadList<V::Pod>) {
+        // SAFETY: the caller's.
+        unsafe { dead.add_tree(&self.root) };
+    }
+
+    /// Frees what a draft has that is not published.
+    ///
+    /// # Safety
+    /// The table is of the draft that `memory` is at.
+    pub(crate) unsafe fn abandon(&mut self, memory: &mut Memory<V::Pod>) {
+        memory.abandon(std::mem::replace(&mut self.root, Array::EMPTY));
+    }
+
+    /// Whether both versions have the same values under the same keys.
+    pub(crate) fn same(&self, old: &Self, equal: impl Fn(&K, &K) -> bool, hashing: &Hashing) -> bool {
+        let differs = |side: Side<&Entry<K, V>>| {
+            let Side::New(entry) = side else { return ControlFlow::Continue(()) };
+            let is = |other: &Entry<K, V>| equal(&other.key, &entry.key) && other.value.same(&entry.value);
+            if each_entry(old.link(entry.key.hash(hashing))).any(is) {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        self.len == old.len && self.compare(old, differs).is_continue()
+    }
+}
+
+/// The hash whose `bits` highest bits are `number`, and no other.
+fn top(number: u64, bits: u32) -> u64 {
+    // In two steps, because there may be none.
+    number << (63 - bits) << 1
+}
+
+fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
+    std::iter::successors(Some(link.page()), |page| page.next()).flat_map(Page::entries)
+}
+
+impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
+    /// # Safety
+    /// The table is of the draft that `memory` is at.
+    pub(crate) unsafe fn new(
+        table: &'a mut Table<K, V>,
+        memory: &'a mut Memory<V::Pod>,
+        hashing: &'a Hashing,
+    ) -> Self {
+        Self { table, memory, hashing }
+    }
+
+    /// Puts `value` in the place of the one at `place`, which was just found.
+    pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V, flags: u8) {
+        let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
+        let link = child_mut(chunk, rest, self.memory);
+        if let Some(mut page) = link.own(self.memory) {
+            page.replace(index, value, flags, self.memory);
+            return;
+        }
+        let mut slots = Vec::new();
+        link.take(&mut slots, self.memory);
+        let behind = slots.split_off((index + 1).min(slots.len()));
+        if let Some(slot) = slots.pop() {
+            slots.push(self.memory.replaced(slot, value, flags));
+        }
+        slots.extend(behind);
+        *link = PageLink::new(&mut slots, self.memory);
     }
 
     /// Files an entry that is not in the table yet.
-    pub(crate) fn insert(&mut self, entry: E, tag: u64, hashing: &Hashing) {
-        let Some(draft) = &mut self.draft else { return };
-        let hash = entry.hash(hashing);
-        let slot = draft.slot(entry, tag);
-        insert(&mut self.root, draft, hash, slot, hashing);
-        self.len += 1;
-        self.peak = self.peak.max(self.len);
+    pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V, flags: u8) {
+        let hash = key.hash(self.hashing);
+        let slot = self.memory.slot(tag, flags, Entry { key, value });
+        self.file(hash, slot);
     }
 
-    /// Takes out the entry filed under `hash` to which `matches` and `is` say yes.
-    pub(crate) fn remove(
-        &mut self,
-        hash: u64,
-        matches: impl Fn(&E) -> bool,
-        mut is: impl FnMut(&Slot<E>) -> bool,
-        hashing: &Hashing,
-    ) {
-        // A miss must not copy the path.
-        if self.find(hash, &matches, &mut is).is_none() {
+    fn file(&mut self, hash: u64, mut slot: Slot<Entry<K, V>>) {
+        self.table.len += 1;
+        loop {
+            let root_bits = self.table.root.bits();
+            let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
+            let (bits, count) = (chunk.bits(), chunk.count());
+            let link = child_mut(chunk, rest, self.memory);
+            let filed = match link.own_with_room(self.memory) {
+                Some(mut page) => page.push(slot),
+                None => Err(slot),
+            };
+            match filed {
+                Ok(()) => {}
+                // If there are few for so many pages, their hashes agree in too many bits to be told apart.
+                Err(back) if link.page().len() < MAX_LEN || count * 2 < 1 << bits => {
+                    let mut slots = Vec::with_capacity(MAX_LEN + 1);
+                    link.take(&mut slots, self.memory);
+                    slots.push(back);
+                    *link = PageLink::new(&mut slots, self.memory);
+                }
+                Err(back) => {
+                    slot = back;
+                    if bits > root_bits {
+                        self.double_root();
+                    } else {
+                        double_chunk(chunk, root_bits, self.memory, self.hashing);
+                    }
+                    continue;
+                }
+            }
+            *chunk.own(self.memory).count = count + 1;
             return;
         }
-        let Some(draft) = &mut self.draft else { return };
-        let (branch, at) = descend(&mut self.root, draft, hash);
-        let mut page = branch.own_page(at, draft);
-        let Some((bucket, at)) = page.as_page().find(hash, matches, is) else { return };
-        let old = page.remove(bucket, at, hashing);
-        draft.discard(old);
-        self.len -= 1;
-        if self.len < self.peak / 8 {
-            self.rebuild(hashing);
+    }
+
+    /// Takes out the entry at `place`, which was just found.
+    pub(crate) fn remove(&mut self, Place { hash, index }: Place) {
+        let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
+        let count = chunk.count().saturating_sub(1);
+        let link = child_mut(chunk, rest, self.memory);
+        let mut slots = Vec::with_capacity(MAX_LEN);
+        link.take(&mut slots, self.memory);
+        let slot = slots.swap_remove(index);
+        self.memory.retire(slot);
+        *link = PageLink::new(&mut slots, self.memory);
+        *chunk.own(self.memory).count = count;
+        if chunk.bits() > 0 && count < 1 << chunk.bits() {
+            halve_chunk(chunk, self.memory);
+        }
+        self.table.len -= 1;
+        if self.table.len * 2 < 1 << self.table.root.bits() {
+            self.rebuild();
         }
     }
 
-    /// Gives back the memory of a set that was once much larger: branches and pages never shrink by themselves.
-    /// Happens at most once in `peak * 7 / 8` removals, so a removal still costs O(1) of it.
-    fn rebuild(&mut self, hashing: &Hashing) {
-        let Some(draft) = &mut self.draft else { return };
-        let old = mem::replace(&mut self.root, draft.root());
-        draft.dissolve(old, &mut |draft, slot| {
-            insert(&mut self.root, draft, slot.entry().hash(hashing), slot, hashing);
-        });
-        self.peak = self.len;
+    /// Takes everything out, and makes room for `capacity` entries.
+    pub(crate) fn clear(&mut self, capacity: usize) {
+        let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
+        self.table.len = 0;
+        self.memory.retire_tree(root);
+        self.presize(capacity);
     }
 
-    /// All slots, in no order that means anything.
-    pub(crate) fn iter(&self) -> Iter<'_, E> {
-        Iter::new(self)
+    /// Gives back the room that was made for entries that did not come.
+    pub(crate) fn trim(&mut self) {
+        let pages: usize = self.table.root.children().iter().map(|chunk| 1 << chunk.bits()).sum();
+        if pages > 1 && self.table.len < pages {
+            self.rebuild();
+        }
     }
 
-    /// Calls `differs` with slots of `old` and of this version: with all that are in one but not, as they are, in the
-    /// other, and with some that are in both. Nodes that the two share are skipped.
-    pub(crate) fn compare<'a>(&'a self, old: &'a Self, differs: &mut impl FnMut(Side<&'a Slot<E>>)) {
-        compare(old.root.branch(), self.root.branch(), differs);
+    /// Builds an empty table's arrays.
+    fn presize(&mut self, capacity: usize) {
+        let bits = (capacity / PRESIZE_LOAD + 1).next_power_of_two().ilog2();
+        let (root_bits, chunk_bits) = (bits / 2, bits - bits / 2);
+        if bits == 0 {
+            return;
+        }
+        let chunk = |memory: &mut Memory<V::Pod>| {
+            Array::new(chunk_bits, 0, (0..1 << chunk_bits).map(|_| PageLink::EMPTY).collect(), memory)
+        };
+        let chunks = (0..1 << root_bits).map(|_| chunk(self.memory)).collect();
+        self.table.root = Array::new(root_bits, 0, chunks, self.memory);
     }
+
+    /// Builds the arrays anew, in the size of the set. The entries move.
+    fn rebuild(&mut self) {
+        let mut slots = Vec::with_capacity(self.table.len);
+        let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
+        for chunk in root.take(self.memory) {
+            for mut page in chunk.take(self.memory) {
+                page.take(&mut slots, self.memory);
+            }
+        }
+        self.presize(slots.len());
+        self.table.len = 0;
+        for slot in slots {
+            self.file(slot.entry().key.hash(self.hashing), slot);
+        }
+    }
+
+    /// Gives the root twice as many chunks. Of a chunk of several pages, only links move.
+    fn double_root(&mut self) {
+        let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
+        let bits = root.bits();
+        let mut chunks = Vec::with_capacity(2 << bits);
+        for mut chunk in root.take(self.memory) {
+            if chunk.bits() == 0 {
+                double_chunk(&mut chunk, bits, self.memory, self.hashing);
+            }
+            let (chunk_bits, count) = (chunk.bits() - 1, chunk.count());
+            let mut low = chunk.take(self.memory);
+            let high = low.split_off(1 << chunk_bits);
+            chunks.push(Array::new(chunk_bits, count - count / 2, low, self.memory));
+            chunks.push(Array::new(chunk_bits, count / 2, high, self.memory));
+        }
+        self.table.root = Array::new(bits + 1, 0, chunks, self.memory);
+    }
+}
+
+/// The chunk that `hash` leads to, in a root that is the draft's then, and what is left of the hash.
+fn chunk_mut<'a, E, P>(
+    root: &'a mut Array<Chunk<E>>,
+    hash: u64,
+    memory: &mut Memory<P>,
+) -> (&'a mut Chunk<E>, u64) {
+    let bits = root.bits();
+    (child_mut(root, hash, memory), hash << bits)
+}
+
+/// The child that the highest bits of `hash` lead to, in an array that is the draft's then.
+fn child_mut<'a, T, P>(array: &'a mut Array<T>, hash: u64, memory: &mut Memory<P>) -> &'a mut T {
+    let bits = array.bits();
+    &mut array.own(memory).children[(hash >> 1 >> (63 - bits)) as usize]
+}
+
+/// Gives a chunk twice as many pages: one more bit of the hash tells entries apart.
+fn double_chunk<K: Key, V: Value>(
+    chunk: &mut Chunk<Entry<K, V>>,
+    root_bits: u32,
+    memory: &mut Memory<V::Pod>,
+    hashing: &Hashing,
+) {
+    let (bits, mut count) = (chunk.bits(), 0);
+    let one = |slot: &Slot<Entry<K, V>>| slot.entry().key.hash(hashing) << (root_bits + bits) >> 63 == 1;
+    let mut links = Vec::with_capacity(2 << bits);
+    let (mut zeros, mut ones) = (Vec::new(), Vec::new());
+    for mut link in std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory) {
+        link.take(&mut zeros, memory);
+        count += zeros.len() as u64;
+        ones.extend(zeros.extract_if(.., |slot| one(slot)));
+        links.push(PageLink::new(&mut zeros, memory));
+        links.push(PageLink::new(&mut ones, memory));
+    }
+    *chunk = Array::new(bits + 1, count, links, memory);
+}
+
+/// Gives a chunk half as many pages.
+fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Pod>) {
+    let bits = chunk.bits();
+    let mut slots = Vec::new();
+    let mut links = Vec::with_capacity(1 << (bits - 1));
+    let mut old = std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory).into_iter();
+    while let (Some(mut one), Some(mut other)) = (old.next(), old.next()) {
+        if other == PageLink::EMPTY || one == PageLink::EMPTY {
+            links.push(if other == PageLink::EMPTY { one } else { other });
+            continue;
+        }
+        one.take(&mut slots, memory);
+        other.take(&mut slots, memory);
+        links.push(PageLink::new(&mut slots, memory));
+    }
+    let count = links.iter().map(|link| each_entry(link).count() as u64).sum();
+    *chunk = Array::new(bits - 1, count, links, memory);
 }
 
 /// What one of two versions has.
@@ -186,332 +424,55 @@ pub(crate) enum Side<T> {
     New(T),
 }
 
-impl<E: Entry> Drop for Table<E> {
-    fn drop(&mut self) {
-        if let Some(draft) = self.draft.take() {
-            // SAFETY: a draft belongs to this table alone, which goes.
-            unsafe { draft.abandon(self.root.link()) };
+impl<T> Side<T> {
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Side<U> {
+        match self {
+            Self::Old(one) => Side::Old(f(one)),
+            Self::New(one) => Side::New(f(one)),
         }
     }
 }
 
-/// Which child of a branch at `depth` leads to `hash`.
-#[inline]
-fn child(hash: u64, depth: u32) -> usize {
-    ((hash << (depth * FAN_BITS)) >> (u64::BITS - FAN_BITS)) as usize
-}
-
-/// The branch right above the page for `hash`, to write to, and which of its children the page is.
-fn descend<'a, E: Entry>(
-    root: &'a mut Root<E>,
-    draft: &mut Draft<E>,
-    hash: u64,
-) -> (&'a mut Branch<E>, usize) {
-    let mut branch = draft.own_root(root);
-    let mut depth = 0;
-    loop {
-        let at = child(hash, depth);
-        if !branch.is_branch_at(at) {
-            return (branch, at);
-        }
-        branch = branch.own_branch(at, draft);
-        depth += 1;
-    }
-}
-
-fn insert<E: Entry>(root: &mut Root<E>, draft: &mut Draft<E>, hash: u64, slot: Slot<E>, hashing: &Hashing) {
-    let mut branch = draft.own_root(root);
-    let mut depth = 0;
-    loop {
-        let at = child(hash, depth);
-        let Node::Page(page) = branch.child(at) else {
-            branch = branch.own_branch(at, draft);
-            depth += 1;
-            continue;
-        };
-        if !page.is_full() {
-            branch.own_page(at, draft).insert(hash, slot);
-            return;
-        }
-        let (span, taken) = (page.span(), page.taken());
-        // Below the last branch no bit is left to split by.
-        let last = depth == MAX_DEPTH && span == FAN_BITS;
-        if page.buckets.len() < MAX_BUCKETS || last {
-            let grown = branch.own_page(at, draft).grown(taken, span, draft, hashing);
-            let old = branch.replace(at, span, grown);
-            draft.let_go(old);
-        } else if span < FAN_BITS {
-            let bit = u64::BITS - 1 - depth * FAN_BITS - span;
-            let halves = branch.own_page(at, draft).split(bit, span + 1, draft, hashing);
-            let old = branch.replace_by_two(at, span, halves);
-            draft.let_go(old);
-        } else {
-            branch.push_down(at, draft);
-        }
-    }
-}
-
-/// Gives `branch`, which has but one empty page, pages for `entries` entries: as many as those will take, but with room for
-/// two thirds of them. A page that turns out too small grows; one that turns out too large would stay so.
-fn make_room<E: Entry>(branch: &mut Branch<E>, draft: &mut Draft<E>, entries: usize) {
-    let span = FAN_BITS.min(entries.div_ceil(ROOMY).next_power_of_two().ilog2());
-    let share = entries >> span;
-    let deeper = share > ROOMY;
-    let buckets = if deeper { 1 } else { share / BUCKET + 1 };
-    let old = branch.replace_all(span, || draft.page(span, buckets));
-    draft.let_go(old);
-    if deeper {
-        for at in 0..FAN {
-            branch.push_down(at, draft);
-            make_room(branch.own_branch(at, draft), draft, share);
-        }
-    }
-}
-
-/// The entries that a page has room for that is made before it is known which entries will come: so many fewer than can be
-/// in a page that few of the pages get too many.
-const ROOMY: usize = MAX_BUCKETS;
-
-/// The bucket where a search for `hash` starts.
-#[inline]
-fn home(hash: u64, buckets: usize) -> usize {
-    (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize
-}
-
-#[inline]
-fn next(bucket: usize, buckets: usize) -> usize {
-    if bucket + 1 == buckets { 0 } else { bucket + 1 }
-}
-
-impl<E> Bucket<E> {
-    /// Whether every slot is taken.
-    #[inline]
-    fn is_full(&self) -> bool {
-        !self.0[BUCKET - 1].is_vacant()
-    }
-}
-
-impl<E> Page<'_, E> {
-    #[expect(clippy::inline_always, reason = "see `Table::find`")]
-    #[inline(always)]
-    fn find(
-        &self,
-        hash: u64,
-        matches: impl Fn(&E) -> bool,
-        mut is: impl FnMut(&Slot<E>) -> bool,
-    ) -> Option<(usize, usize)> {
-        let mut bucket = home(hash, self.buckets.len());
-        loop {
-            let slots = &self.buckets[bucket].0;
-            let mut matching = 0u32;
-            for (at, slot) in slots.iter().enumerate() {
-                matching |= u32::from(matches(slot.entry())) << at;
-            }
-            while matching != 0 {
-                let at = matching.trailing_zeros() as usize;
-                if is(&slots[at]) {
-                    return Some((bucket, at));
-                }
-                matching &= matching - 1;
-            }
-            if !self.buckets[bucket].is_full() {
-                return None;
-            }
-            bucket = next(bucket, self.buckets.len());
-        }
-    }
-
-    /// Whether more than two thirds of the slots would be taken with one more entry. With more, too many searches would
-    /// go on to a second bucket, which a processor cannot foresee; and none would end if there were not a vacant slot.
-    fn is_full(&self) -> bool {
-        (self.taken() + 1) * 3 > self.buckets.len() * BUCKET * 2
-    }
-}
-
-/// How many buckets a page for `entries` entries gets: with room for an eighth more, but not for more than a page holds
-/// that can be split.
-fn buckets_for(entries: usize) -> usize {
-    let roomy = (entries * 9 / 8 + 1) * 3 / (2 * BUCKET) + 1;
-    let least = entries * 3 / (2 * BUCKET) + 1;
-    roomy.min(MAX_BUCKETS).max(least)
-}
-
-impl<E: Entry> PageMut<'_, E> {
-    /// Files an entry; there must be a vacant slot.
-    fn insert(&mut self, hash: u64, slot: Slot<E>) {
-        let mut bucket = home(hash, self.buckets.len());
-        while self.buckets[bucket].is_full() {
-            bucket = next(bucket, self.buckets.len());
-        }
-        if let Some(place) = self.buckets[bucket].0.iter_mut().find(|place| place.is_vacant()) {
-            *place = slot;
-            self.head.taken += 1;
-        }
-    }
-
-    /// Takes out one entry. If its bucket was full, later ones may hold entries that belong here and could not be found
-    /// across a gap: those are filed anew.
-    fn remove(&mut self, bucket: usize, at: usize, hashing: &Hashing) -> Slot<E> {
-        let was_full = self.buckets[bucket].is_full();
-        let slots = &mut self.buckets[bucket].0;
-        let last = slots.iter().rposition(|slot| !slot.is_vacant()).unwrap_or(at);
-        slots.swap(at, last);
-        let removed = mem::replace(&mut slots[last], Slot::VACANT);
-        self.head.taken -= 1;
-        if !was_full {
-            return removed;
-        }
-        let mut displaced = Vec::new();
-        let mut bucket = bucket;
-        for _ in 1..self.buckets.len() {
-            bucket = next(bucket, self.buckets.len());
-            let full = self.buckets[bucket].is_full();
-            displaced.extend(take(&mut self.buckets[bucket]));
-            if !full {
-                break;
-            }
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "a page has few slots")]
-        let count = displaced.len() as u32;
-        self.head.taken -= count;
-        for slot in displaced {
-            self.insert(slot.entry().hash(hashing), slot);
-        }
-        removed
-    }
-
-    /// A larger page with all that is in this one.
-    fn grown(mut self, taken: usize, span: u32, draft: &Draft<E>, hashing: &Hashing) -> Fresh<E> {
-        let mut fresh = draft.page(span, buckets_for(taken + 1));
-        let mut page = fresh.page_mut();
-        for slot in self.drain() {
-            page.insert(slot.entry().hash(hashing), slot);
-        }
-        fresh
-    }
-
-    /// Two pages, one for those hashes in which `bit` is 0 and one for the others.
-    fn split(mut self, bit: u32, span: u32, draft: &Draft<E>, hashing: &Hashing) -> [Fresh<E>; 2] {
-        let slots: Vec<_> = self.drain().map(|slot| (slot.entry().hash(hashing), slot)).collect();
-        let ones = slots.iter().filter(|(hash, _)| hash >> bit & 1 == 1).count();
-        let mut halves = [slots.len() - ones, ones].map(|share| draft.page(span, buckets_for(share + 1)));
-        for (hash, slot) in slots {
-            halves[(hash >> bit & 1) as usize].page_mut().insert(hash, slot);
-        }
-        halves
-    }
-
-    /// Takes everything out.
-    fn drain(&mut self) -> impl Iterator<Item = Slot<E>> {
-        self.head.taken = 0;
-        self.buckets.iter_mut().flat_map(take)
-    }
-}
-
-/// Takes everything out of a bucket.
-fn take<E: Entry>(bucket: &mut Bucket<E>) -> impl Iterator<Item = Slot<E>> + use<E> {
-    let slots = mem::replace(&mut bucket.0, [const { Slot::VACANT }; BUCKET]);
-    slots.into_iter().filter(|slot| !slot.is_vacant())
-}
-
-fn compare<'a, E: Entry>(
-    old: &'a Branch<E>,
-    new: &'a Branch<E>,
-    differs: &mut impl FnMut(Side<&'a Slot<E>>),
-) {
-    let mut at = 0;
-    while at < FAN {
-        // One page may be several children, as many as a power of two: of what begins here, one side has all that the
-        // other has.
-        let end = old.after(at).max(new.after(at));
-        match (old.child(at), new.child(at)) {
-            _ if old.shares(new, at) => {}
-            (Node::Branch(old), Node::Branch(new)) => compare(old, new, differs),
-            _ => {
-                for_each(old, at, end, &mut |slot| differs(Side::Old(slot)));
-                for_each(new, at, end, &mut |slot| differs(Side::New(slot)));
-            }
-        }
-        at = end;
-    }
-}
-
-/// Calls `f` with every slot below the children from `at` to `end`.
-fn for_each<'a, E: Entry>(branch: &'a Branch<E>, mut at: usize, end: usize, f: &mut impl FnMut(&'a Slot<E>)) {
-    while at < end {
-        match branch.child(at) {
-            Node::Branch(below) => for_each(below, 0, FAN, f),
-            Node::Page(page) => {
-                page.buckets
-                    .iter()
-                    .flat_map(|bucket| &bucket.0)
-                    .filter(|slot| !slot.is_vacant())
-                    .for_each(&mut *f);
-            }
-        }
-        at = branch.after(at);
-    }
-}
-
-/// All slots of a table.
-pub(crate) struct Iter<'a, E> {
-    /// The branches on the way down to the page, of which the first `depth` count, and which child is next. An array, so
-    /// that walking over a snapshot allocates nothing.
-    path: [(&'a Branch<E>, usize); DEPTHS],
-    depth: usize,
-    buckets: slice::Iter<'a, Bucket<E>>,
-    slots: slice::Iter<'a, Slot<E>>,
+/// All entries of a table.
+pub(crate) struct Iter<'a, K, V> {
+    chunks: slice::Iter<'a, Chunk<Entry<K, V>>>,
+    pages: slice::Iter<'a, PageLink<Entry<K, V>>>,
+    /// The next page of a chain.
+    chain: Option<Page<'a, Entry<K, V>>>,
+    entries: slice::Iter<'a, Entry<K, V>>,
     left: usize,
 }
 
-/// The most branches on the way to a page.
-const DEPTHS: usize = MAX_DEPTH as usize + 1;
-
-impl<'a, E: Entry> Iter<'a, E> {
-    fn new(table: &'a Table<E>) -> Self {
-        let path = [(table.root.branch(), 0); DEPTHS];
-        Self { path, depth: 1, buckets: [].iter(), slots: [].iter(), left: table.len }
-    }
-
-    /// On to the next page.
-    fn turn(&mut self) -> Option<()> {
-        loop {
-            let (branch, at) = &mut self.path[self.depth.checked_sub(1)?];
-            if *at == FAN {
-                self.depth -= 1;
-                continue;
-            }
-            let child = branch.child(*at);
-            *at = branch.after(*at);
-            match child {
-                Node::Branch(below) => {
-                    *self.path.get_mut(self.depth)? = (below, 0);
-                    self.depth += 1;
+impl<K, V> Iter<'_, K, V> {
+    fn next_page(&mut self) -> Option<()> {
+        let page = match self.chain.take() {
+            Some(page) => page,
+            None => loop {
+                if let Some(link) = self.pages.next() {
+                    // By the time that this page is done, the next one is there.
+                    self.pages.as_slice().first().into_iter().for_each(PageLink::prefetch);
+                    break link.page();
                 }
-                Node::Page(page) => {
-                    self.buckets = page.buckets.iter();
-                    return Some(());
-                }
-            }
-        }
+                self.pages = self.chunks.next()?.children().iter();
+            },
+        };
+        self.chain = page.next();
+        self.entries = page.entries().iter();
+        Some(())
     }
 }
 
-impl<'a, E: Entry> Iterator for Iter<'a, E> {
-    type Item = &'a Slot<E>;
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = &'a Entry<K, V>;
 
     #[inline]
-    fn next(&mut self) -> Option<&'a Slot<E>> {
+    fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // Taken slots come first in a bucket.
-            if let Some(slot) = self.slots.next().filter(|slot| !slot.is_vacant()) {
+            if let Some(entry) = self.entries.next() {
                 self.left = self.left.saturating_sub(1);
-                return Some(slot);
+                return Some(entry);
             }
-            match self.buckets.next() {
-                Some(bucket) => self.slots = bucket.0.iter(),
-                None => self.turn()?,
-            }
+            self.next_page()?;
         }
     }
 
@@ -520,13 +481,19 @@ impl<'a, E: Entry> Iterator for Iter<'a, E> {
     }
 }
 
-impl<E: Entry> ExactSizeIterator for Iter<'_, E> {}
+impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
 
-// Not derived, because a derive would ask for `E: Clone`.
-impl<E> Clone for Iter<'_, E> {
+// Not derived, because a derive would ask the same of the parameters.
+impl<K, V> Clone for Iter<'_, K, V> {
     fn clone(&self) -> Self {
-        let Self { path, depth, buckets, slots, left } = self;
-        Self { path: *path, depth: *depth, buckets: buckets.clone(), slots: slots.clone(), left: *left }
+        let Self { chunks, pages, chain, entries, left } = self;
+        Self {
+            chunks: chunks.clone(),
+            pages: pages.clone(),
+            chain: *chain,
+            entries: entries.clone(),
+            left: *left,
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What lies between two snapshots.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{ByUid, Snapshot};
+use super::Snapshot;
 use crate::id::UidRef;
 use crate::map::Side;
 use crate::pod::PodMeta;
@@ -34,14 +35,15 @@ pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>
         }
     };
     let mut upserts = Vec::new();
-    new.pods.compare(&old.pods, &mut |side| match side {
-        Side::Old(slot) => slot.entry().pod().into_iter().for_each(&mut removed),
-        Side::New(slot) => upserts.extend(slot.entry().pod()),
-    });
-    new.mirrors.compare(&old.mirrors, &mut |side| match side {
-        Side::Old(slot) => slot.entry().pod().into_iter().for_each(&mut removed),
-        Side::New(slot) => upserts.extend(slot.entry().pod()),
-    });
+    let mut differs = |side| {
+        match side {
+            Side::Old(pod) => removed(pod),
+            Side::New(pod) => upserts.push(pod),
+        }
+        ControlFlow::Continue(())
+    };
+    let _ = new.pods.compare(&old.pods, |side| differs(side.map(|entry| &entry.value)));
+    let _ = new.mirrors.compare(&old.mirrors, |side| differs(side.map(|entry| &entry.value.pod)));
     changes.extend(upserts.into_iter().filter_map(|pod| match old.any_by_uid(UidRef::from(pod.uid())) {
         None => Some(Change::Added(pod)),
         Some(before) if Arc::ptr_eq(before, pod) => None,

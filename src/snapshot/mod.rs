@@ -3,33 +3,30 @@
 //! | the kubelet's index | here |
 //! |---|---|
 //! | pods by UID · mirrors by UID | two tables; no UID is in both |
-//! | pods by full name · mirrors by full name | one table from full name to two holders, the pod and the mirror |
+//! | pods by full name · mirrors by full name | two tables; the texts of the names are shared |
 //! | mirror UID → static UID | beside each mirror |
 //!
-//! A third table by UID repeats the static pods, for the reads that are about them alone. This module reads; how a snapshot
-//! comes out of another is `update`'s, and it must not know of threads.
+//! A third table by UID repeats the static pods, for the reads that are about them alone. A snapshot is read-only data; how
+//! one comes out of another is `update`'s, and this module must not know of threads.
 
 mod changes;
-mod entry;
-#[expect(unsafe_code, reason = "hands on what `map::node` asks of the owner of the versions")]
-mod remains;
+mod key;
 mod views;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use changes::Change;
-pub(crate) use entry::{ByUid, MirrorEntry, NameEntry, PodEntry, STATIC, Target, UidKey, World};
-pub(crate) use remains::Remains;
+pub(crate) use key::{EPHEMERAL, Mirror, PodKind, STATIC, Translation, UidKey};
+use key::{MirrorTable, NameTable, UidTable};
 pub use views::{
     FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, Pods, PodsAndMirrorPods, PodsIter,
     StaticPods, StaticPodsIter, StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
 };
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Hashing, OrdMap, OrdSet, Slot, Table};
+use crate::map::{Entry, Hashing, OrdMap, OrdSet, Table, Text, Value, Words};
 use crate::pod::{PodMeta, is_mirror_pod};
-use crate::versions::Estate;
 
 /// One state of the index, whole and immutable.
 ///
@@ -67,25 +64,30 @@ use crate::versions::Estate;
 pub struct Snapshot<P> {
     pub(crate) generation: u64,
     pub(crate) hashing: Hashing,
-    pub(crate) pods: Table<PodEntry<P>>,
-    pub(crate) mirrors: Table<MirrorEntry<P>>,
-    pub(crate) static_pods: Table<PodEntry<P>>,
-    pub(crate) names: Table<NameEntry<P>>,
-    /// Pods and mirrors whose full name is held by another live one. Nearly always empty.
-    pub(crate) shadowed: OrdSet<Shadowed>,
-    /// Pods that are gone while a mirror still translates to them, with the full name they had. Nearly always empty.
-    pub(crate) departed: OrdMap<PodUid, FullName>,
-    pub(crate) ephemeral_containers: usize,
-    /// What the writer left behind, for the last snapshot of all to free; see `versions`. The tables above free nothing of
-    /// their own, so the order of these fields does not matter.
-    pub(crate) estate: Arc<Estate<P>>,
+    pub(crate) pods: UidTable<P>,
+    pub(crate) static_pods: UidTable<P>,
+    pub(crate) mirrors: MirrorTable<P>,
+    pub(crate) names: NameTable<P>,
+    pub(crate) mirror_names: NameTable<P>,
+    pub(crate) history: History,
 }
 
-/// Somebody who bears a full name without holding it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// What the tables do not tell. The sets are nearly always empty.
+#[derive(Clone, PartialEq, Default)]
+pub(crate) struct History {
+    /// Pods and mirrors whose full name is held by another live one.
+    pub(crate) shadowed: OrdSet<Shadowed>,
+    /// Pods that are gone while a mirror still translates to them, with the full name they had.
+    pub(crate) tombstones: OrdMap<PodUid, FullName>,
+    /// How many ephemeral containers all pods have.
+    pub(crate) ephemeral_containers: usize,
+}
+
+/// A pod that has a full name without holding it. Ordered by name, so that a successor is found in O(log n).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Shadowed {
     pub(crate) full_name: FullName,
-    pub(crate) world: World,
+    pub(crate) kind: PodKind,
     pub(crate) uid: PodUid,
 }
 
@@ -100,19 +102,17 @@ pub struct PodAndMirror<'a, P> {
     pub was_mirror: bool,
 }
 
-impl<P: PodMeta> Snapshot<P> {
-    pub(crate) fn empty(estate: Arc<Estate<P>>) -> Self {
+impl<P> Snapshot<P> {
+    pub(crate) fn empty() -> Self {
         Self {
             generation: 0,
             hashing: Hashing::new(),
             pods: Table::new(),
-            mirrors: Table::new(),
             static_pods: Table::new(),
+            mirrors: Table::new(),
             names: Table::new(),
-            shadowed: OrdSet::new(),
-            departed: OrdMap::new(),
-            ephemeral_containers: 0,
-            estate,
+            mirror_names: Table::new(),
+            history: History::default(),
         }
     }
 
@@ -121,7 +121,9 @@ impl<P: PodMeta> Snapshot<P> {
     pub fn generation(&self) -> u64 {
         self.generation
     }
+}
 
+impl<P: PodMeta> Snapshot<P> {
     /// The number of ephemeral containers in all pods, mirrors not counted.
     ///
     /// # Complexity
@@ -131,7 +133,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     #[doc(alias = "ManagedEphemeralContainers")]
     pub fn ephemeral_container_count(&self) -> usize {
-        self.ephemeral_containers
+        self.history.ephemeral_containers
     }
 
     /// The pod with this UID, mirrors excluded; a mirror's UID is not translated.
@@ -153,7 +155,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
-        self.by_uid(&self.pods, uid.into())?.pod()
+        Some(&self.by_uid(&self.pods, uid.into())?.value)
     }
 
     /// The mirror pod with this UID.
@@ -164,7 +166,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: the index `mirrorPodByUID` (`pkg/kubelet/pod/pod_manager.go`), which has no getter there.
     #[must_use]
     pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
-        self.by_uid(&self.mirrors, uid.into())?.pod()
+        Some(&self.by_uid(&self.mirrors, uid.into())?.value.pod)
     }
 
     /// The pod that holds this full name (`name_namespace`), mirrors excluded.
@@ -193,7 +195,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<&Arc<P>> {
-        self.entry_by_name(name, namespace)?.pod.as_ref()
+        self.by_name(PodKind::Pod, name, namespace)
     }
 
     /// The mirror pod that holds this full name.
@@ -205,7 +207,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<&Arc<P>> {
         let (name, namespace) = id::split(full_name.as_ref())?;
-        self.entry_by_name(name, namespace)?.mirror.as_ref()
+        self.by_name(PodKind::Mirror, name, namespace)
     }
 
     /// The pod with the full name of `mirror`.
@@ -234,7 +236,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetMirrorPodByPod")]
     #[must_use]
     pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<&Arc<P>> {
-        self.entry_by_name(pod.name(), pod.namespace())?.mirror.as_ref()
+        self.by_name(PodKind::Mirror, pod.name(), pod.namespace())
     }
 
     /// The pod and the mirror of a pair, from either of the two.
@@ -282,7 +284,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         let uid = uid.into();
-        match self.by_uid(&self.mirrors, uid).and_then(|mirror| self.target_of(mirror)) {
+        match self.by_uid(&self.mirrors, uid).and_then(|mirror| self.target_of(&mirror.value)) {
             Some(target) => target.clone().into(),
             None => uid.into(),
         }
@@ -408,56 +410,57 @@ impl<P: PodMeta> Snapshot<P> {
 
 /// How entries are found; shared by the reads above and by `update`.
 impl<P: PodMeta> Snapshot<P> {
-    #[expect(
-        clippy::inline_always,
-        reason = "a call would pass the UID through memory and cost more than the search"
-    )]
+    #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
     #[inline(always)]
-    pub(crate) fn by_uid<'a, E: ByUid>(&self, table: &'a Table<E>, uid: UidRef<'_>) -> Option<&'a E> {
-        let Some(packed) = uid.usual() else { return self.by_fingerprint(table, uid) };
-        find(table, UidKey::usual(packed, &self.hashing))
+    pub(crate) fn by_uid<'a, V: Value<Pod = P>>(
+        &self,
+        table: &'a Table<Words, V>,
+        uid: UidRef<'_>,
+    ) -> Option<&'a Entry<Words, V>> {
+        let Some(packed) = uid.usual() else { return self.by_text_uid(table, uid) };
+        let key = UidKey::packed(packed, &self.hashing);
+        table.find(key.hash, key.tag, |entry| entry.key == key.words)
     }
 
     /// The way for UIDs of unusual spellings, apart from the usual one, which it would make slower.
     #[cold]
-    fn by_fingerprint<'a, E: ByUid>(&self, table: &'a Table<E>, uid: UidRef<'_>) -> Option<&'a E> {
-        find(table, UidKey::new(uid, &self.hashing))
+    fn by_text_uid<'a, V: Value<Pod = P>>(
+        &self,
+        table: &'a Table<Words, V>,
+        uid: UidRef<'_>,
+    ) -> Option<&'a Entry<Words, V>> {
+        let key = UidKey::new(uid, &self.hashing);
+        table.find(key.hash, key.tag, |entry| key.is(entry))
     }
 
     /// Whoever has this UID, mirror or not.
     pub(crate) fn any_by_uid(&self, uid: UidRef<'_>) -> Option<&Arc<P>> {
-        let key = UidKey::new(uid, &self.hashing);
-        find(&self.pods, key).and_then(ByUid::pod).or_else(|| find(&self.mirrors, key)?.pod())
+        self.pod_by_uid(uid).or_else(|| self.mirror_pod_by_uid(uid))
+    }
+
+    /// Who holds a full name.
+    #[inline]
+    pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
+        Some(&self.names(kind).find_text(self.hashing.pair(name, namespace), name, namespace)?.value)
     }
 
     #[inline]
-    pub(crate) fn entry_by_name(&self, name: &str, namespace: &str) -> Option<&NameEntry<P>> {
-        let hash = self.hashing.pair(name, namespace);
-        let is = |slot: &Slot<NameEntry<P>>| slot.entry().is(name, namespace);
-        Some(self.names.find(hash, |entry| entry.hash == hash, is)?.entry())
+    pub(crate) fn names(&self, kind: PodKind) -> &Table<Text, Arc<P>> {
+        match kind {
+            PodKind::Pod => &self.names,
+            PodKind::Mirror => &self.mirror_names,
+        }
     }
 
     /// What a mirror translates to, if not to itself.
-    pub(crate) fn target_of<'a>(&'a self, mirror: &'a MirrorEntry<P>) -> Option<&'a PodUid> {
-        match &mirror.target {
-            Target::Pod(uid) => Some(uid),
-            Target::Itself => None,
-            Target::AsHolder => {
-                let pod = mirror.pod()?;
-                let holder = self.entry_by_name(pod.name(), pod.namespace())?.mirror.as_ref()?;
-                match &self.by_uid(&self.mirrors, holder.uid().into())?.target {
-                    Target::Pod(uid) => Some(uid),
-                    Target::Itself | Target::AsHolder => None,
-                }
-            }
+    #[inline]
+    pub(crate) fn target_of<'a>(&'a self, mirror: &'a Mirror<P>) -> Option<&'a PodUid> {
+        if let Translation::ViaHolder = mirror.target {
+            let holder = self.mirror_pod_by_pod(&mirror.pod)?;
+            return self.by_uid(&self.mirrors, holder.uid().into())?.value.target.uid();
         }
+        mirror.target.uid()
     }
-}
-
-#[expect(clippy::inline_always, reason = "see `Snapshot::by_uid`")]
-#[inline(always)]
-pub(crate) fn find<'a, E: ByUid>(table: &'a Table<E>, key: UidKey<'_>) -> Option<&'a E> {
-    Some(table.find(key.hash, |entry| key.matches(entry), |slot| key.is(slot))?.entry())
 }
 
 /// Counts, not contents: a snapshot may hold a hundred thousand pods.

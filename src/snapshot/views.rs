@@ -4,9 +4,9 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use super::{ByUid, MirrorEntry, PodEntry, Snapshot, Target, World};
+use super::{Mirror, PodKind, Snapshot};
 use crate::id::{FullName, MirrorPodUid, PodUid, UidRef};
-use crate::map::{self, Slot};
+use crate::map::{self, Text, Value, Words};
 use crate::pod::PodMeta;
 
 /// Declares a view that is nothing but a borrowed snapshot.
@@ -59,7 +59,7 @@ macro_rules! iterable {
 
             #[inline]
             fn next(&mut self) -> Option<Self::Item> {
-                self.0.next()?.entry().pod()
+                self.0.next().map(|entry| entry.value.pod())
             }
 
             fn size_hint(&self) -> (usize, Option<usize>) {
@@ -142,16 +142,16 @@ impl<P: PodMeta> fmt::Debug for PodsAndMirrorPods<'_, P> {
 }
 
 /// An iterator over [`Pods`].
-pub struct PodsIter<'a, P>(map::Iter<'a, PodEntry<P>>);
+pub struct PodsIter<'a, P>(map::Iter<'a, Words, Arc<P>>);
 /// An iterator over [`StaticPods`].
-pub struct StaticPodsIter<'a, P>(map::Iter<'a, PodEntry<P>>);
+pub struct StaticPodsIter<'a, P>(map::Iter<'a, Words, Arc<P>>);
 /// An iterator over [`MirrorPods`].
-pub struct MirrorPodsIter<'a, P>(map::Iter<'a, MirrorEntry<P>>);
+pub struct MirrorPodsIter<'a, P>(map::Iter<'a, Words, Mirror<P>>);
 
 /// An iterator over [`FullNames`].
 pub struct FullNamesIter<'a, P> {
     snapshot: &'a Snapshot<P>,
-    mirrors: map::Iter<'a, MirrorEntry<P>>,
+    mirrors: map::Iter<'a, Text, Arc<P>>,
 }
 
 /// An iterator over [`StaticPodsWithMirrors`].
@@ -163,18 +163,17 @@ pub struct StaticPodsWithMirrorsIter<'a, P> {
 /// An iterator over [`UidTranslations`], from mirror to pod.
 pub struct MirrorToPodIter<'a, P> {
     snapshot: &'a Snapshot<P>,
-    mirrors: map::Iter<'a, MirrorEntry<P>>,
+    mirrors: map::Iter<'a, Words, Mirror<P>>,
 }
 
 impl<P: PodMeta> Iterator for FullNamesIter<'_, P> {
     type Item = FullName;
 
     fn next(&mut self) -> Option<FullName> {
-        let snapshot = self.snapshot;
-        self.mirrors.by_ref().map(Slot::entry).filter(|mirror| holds_its_name(mirror)).find_map(|mirror| {
-            let pod = mirror.pod()?;
-            let (name, namespace) = (pod.name(), pod.namespace());
-            let orphan = snapshot.pod_by_name(namespace, name).is_none();
+        let names = &self.snapshot.names;
+        self.mirrors.by_ref().map(|mirror| &mirror.key).find_map(|key| {
+            let (name, namespace) = key.record.parts();
+            let orphan = names.find_text(key.hash, name, namespace).is_none();
             orphan.then(|| FullName::new(name, namespace).ok()).flatten()
         })
     }
@@ -204,9 +203,9 @@ impl<P: PodMeta> Iterator for MirrorToPodIter<'_, P> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let snapshot = self.snapshot;
-        self.mirrors.by_ref().map(Slot::entry).find_map(|mirror| {
+        self.mirrors.by_ref().map(|mirror| &mirror.value).find_map(|mirror| {
             let target = snapshot.target_of(mirror)?;
-            Some((mirror.pod()?.uid().into(), target.clone()))
+            Some((mirror.pod.uid().into(), target.clone()))
         })
     }
 
@@ -331,7 +330,7 @@ impl<'a, P: PodMeta> FullNames<'a, P> {
     /// The full names, each once.
     #[must_use]
     pub fn iter(&self) -> FullNamesIter<'a, P> {
-        FullNamesIter { snapshot: self.snapshot, mirrors: self.snapshot.mirrors.iter() }
+        FullNamesIter { snapshot: self.snapshot, mirrors: self.snapshot.mirror_names.iter() }
     }
 }
 
@@ -378,9 +377,9 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// O(static pods + mirror pods) to walk, one look-up for each static pod; no allocation for the usual UIDs.
     pub fn pod_to_mirror(&self) -> impl Iterator<Item = (PodUid, Option<MirrorPodUid>)> + use<'a, P> {
         let snapshot = self.snapshot;
-        let mirrored = holders(snapshot).filter_map(|mirror| match &mirror.target {
-            Target::Pod(uid) => Some((uid.clone(), Some(mirror.pod()?.uid().into()))),
-            Target::Itself | Target::AsHolder => None,
+        let mirrored = snapshot.mirrors.iter().filter_map(|mirror| {
+            let target = mirror.value.target.uid()?;
+            Some((target.clone(), Some(mirror.value.pod.uid().into())))
         });
         let unmirrored = snapshot
             .static_pods()
@@ -395,7 +394,8 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// # Complexity
     /// O(1) expected; no allocation.
     pub fn pod_uid<'u>(&self, mirror: impl Into<UidRef<'u>>) -> Option<PodUid> {
-        self.snapshot.target_of(self.snapshot.by_uid(&self.snapshot.mirrors, mirror.into())?).cloned()
+        let mirror = self.snapshot.by_uid(&self.snapshot.mirrors, mirror.into())?;
+        self.snapshot.target_of(&mirror.value).cloned()
     }
 
     /// The UID of the mirror that translates to this pod UID, if there is one.
@@ -406,26 +406,20 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
         let (uid, snapshot) = (pod.into(), self.snapshot);
         let mirror = match snapshot.pod_by_uid(uid) {
             Some(pod) => snapshot.mirror_of_holder(pod)?,
-            None if snapshot.departed.is_empty() => return None,
-            None => snapshot.mirror_pod_by_full_name(snapshot.departed.get(&PodUid::from(uid))?.as_str())?,
+            None if snapshot.history.tombstones.is_empty() => return None,
+            None => {
+                let full_name = snapshot.history.tombstones.get(&PodUid::from(uid))?;
+                snapshot.mirror_pod_by_full_name(full_name.as_str())?
+            }
         };
         Some(mirror.uid().into())
     }
 }
 
-/// The mirrors that hold their full names.
-fn holders<P>(snapshot: &Snapshot<P>) -> impl Iterator<Item = &MirrorEntry<P>> {
-    snapshot.mirrors.iter().map(Slot::entry).filter(|mirror| holds_its_name(mirror))
-}
-
-fn holds_its_name<P>(mirror: &MirrorEntry<P>) -> bool {
-    !matches!(mirror.target, Target::AsHolder)
-}
-
 impl<P: PodMeta> Snapshot<P> {
     /// The mirror of `pod`, if `pod` is the one that holds its full name.
     fn mirror_of_holder(&self, pod: &Arc<P>) -> Option<&Arc<P>> {
-        let entry = self.entry_by_name(pod.name(), pod.namespace())?;
-        entry.is_held_by(World::Pods, pod).then_some(entry.mirror.as_ref())?
+        let holder = self.by_name(PodKind::Pod, pod.name(), pod.namespace())?;
+        Arc::ptr_eq(holder, pod).then_some(self.mirror_pod_by_pod(pod))?
     }
 }

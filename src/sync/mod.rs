@@ -7,13 +7,13 @@
 #[cfg(not(any(loom, shuttle)))]
 mod swap;
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use self::swap::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, try_unwrap};
+pub(crate) use self::swap::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
 
 #[cfg(any(loom, shuttle))]
 mod model;
 #[cfg(any(loom, shuttle))]
 pub use self::model::freed_by_this_thread;
 #[cfg(any(loom, shuttle))]
-pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, try_unwrap};
+pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
 
 pub(crate) mod park;

@@ -32,7 +32,7 @@ pub(crate) fn planted(bug: &str) -> bool {
 }
 
 /// A counted reference, as [`std::sync::Arc`], that tells when it is used after it was freed.
-pub struct Arc<T>(std::sync::Arc<Counted<T>>);
+pub(crate) struct Arc<T>(std::sync::Arc<Counted<T>>);
 
 struct Counted<T> {
     /// How many hold the value, and [`IN_CELL`] more while it is the current one.
@@ -46,7 +46,7 @@ struct Counted<T> {
 const IN_CELL: usize = 1 << 16;
 
 impl<T> Arc<T> {
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(std::sync::Arc::new(Counted { count: AtomicUsize::new(1), witness: Witness::new(), value }))
     }
 }
@@ -96,30 +96,17 @@ pub fn freed_by_this_thread() -> usize {
     FREED.with(std::cell::Cell::get)
 }
 
-pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {
+pub(crate) fn is_sole_owner<T>(value: &mut Arc<T>) -> bool {
     if planted("frees-without-asking") {
-        return true;
-    }
-    // `std::sync::Arc::strong_count` is as relaxed.
-    value.0.count.load(Ordering::Relaxed) == 1 && !planted("never-frees")
-}
-
-/// As [`std::sync::Arc::try_unwrap`].
-pub(crate) fn try_unwrap<T>(value: Arc<T>) -> Result<T, Arc<T>> {
-    // As relaxed as `is_sole_owner`, but not to be planted: what is still held cannot be moved out.
-    if value.0.count.load(Ordering::Relaxed) != 1 {
-        if planted("frees-without-asking") {
+        if value.0.count.load(Ordering::Relaxed) != 1 {
             value.0.witness.free();
         }
-        return Err(value);
+        return true;
     }
-    let inner = std::sync::Arc::clone(&value.0);
-    // Counts down to zero, with the fence that goes with it.
-    drop(value);
-    match std::sync::Arc::try_unwrap(inner) {
-        Ok(counted) => Ok(counted.value),
-        Err(_) => panic!("a value that nobody holds is held"),
-    }
+    // The glance of the real one, and `std::sync::Arc::get_mut`.
+    value.0.count.load(Ordering::Relaxed) == 1
+        && value.0.count.load(Ordering::Acquire) == 1
+        && !planted("never-frees")
 }
 
 /// Sees who makes, reads and frees a value.

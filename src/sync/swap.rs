@@ -33,7 +33,7 @@ impl<T> Published<T> {
     }
 
     /// Publishes `value`; returns what it replaces. When this returns, every reader that still uses the old value is
-    /// counted in its reference count, and no reader can come to it any more: `try_unwrap` relies on that.
+    /// counted in its reference count, and no reader can come to it any more: [`is_sole_owner`] relies on that.
     pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         self.0.current.swap(value)
     }
@@ -92,13 +92,8 @@ impl<T> Clone for Cached<T> {
     }
 }
 
-/// Whether nobody else holds `value` right now, at a glance. For a value that [`Published::swap`] has returned this can
-/// only become true, but for a `Weak` of it that somebody may have kept.
-pub(crate) fn is_sole_owner<T>(value: &Arc<T>) -> bool {
-    Arc::strong_count(value) == 1
-}
-
-/// The value itself, if nobody else holds it, nor ever will.
-pub(crate) fn try_unwrap<T>(value: Arc<T>) -> Result<T, Arc<T>> {
-    Arc::try_unwrap(value)
+/// Whether nobody else holds `value`, nor ever will: [`Published::swap`] has returned it, and there is no `Weak` of it.
+pub(crate) fn is_sole_owner<T>(value: &mut Arc<T>) -> bool {
+    // A glance first, which is cheaper.
+    Arc::strong_count(value) == 1 && Arc::get_mut(value).is_some()
 }

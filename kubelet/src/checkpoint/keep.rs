@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
 
 use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, LARGEST, Which, format};
-use pod_index::{PodMeta, PodUid, Snapshot};
+use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
 /// How many errors are told at once. On a disk that is gone, there is one for each pod.
 const MOST_ERRORS: usize = 100;
@@ -37,7 +36,7 @@ pub(super) struct Keeper<D> {
     /// their pods are not in the index says nothing, as they could not be restored.
     unread: BTreeSet<String>,
     /// The snapshot that the files were compared with last.
-    seen: Option<Arc<Snapshot<Pod>>>,
+    seen: Option<OwnedSnapshot<Pod>>,
     /// The files that are not as they should be, whose pods they are, and why.
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
     /// The files that are not there because no start would read them.
@@ -68,7 +67,7 @@ impl<D: Disk> Keeper<D> {
 
     /// Brings the files from what they are to what the snapshot says, and returns all that is wrong now. What could not
     /// be done is tried again by the next pass, if that is to `retry`.
-    pub(super) fn pass(&mut self, now: Arc<Snapshot<Pod>>, retry: bool) -> Vec<CheckpointError> {
+    pub(super) fn pass(&mut self, now: OwnedSnapshot<Pod>, retry: bool) -> Vec<CheckpointError> {
         let touched = self.touched(&now, retry);
         let mut done = BTreeMap::new();
         for (name, uid) in touched {

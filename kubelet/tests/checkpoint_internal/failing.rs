@@ -10,7 +10,7 @@ fn a_disk_that_fails_once_at_any_step_is_tried_again_until_all_is_there() {
             FailingOnce { disk: MortalDisk { platter: Arc::clone(&platter), steps: usize::MAX }, failing };
         let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
         for (snapshot, pods) in history() {
-            let errors = keeper.pass(Arc::clone(&snapshot), false);
+            let errors = keeper.pass(snapshot.clone(), false);
             assert_eq!(errors.is_empty(), !keeper.has_failed());
             for error in errors {
                 assert!(matches!(error.kind(), CheckpointErrorKind::Write | CheckpointErrorKind::Remove));

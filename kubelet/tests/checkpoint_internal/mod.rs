@@ -20,7 +20,7 @@ use super::disk::{Disk, Seen, WRITING};
 use super::keep::{Found, Keeper};
 use super::thread::Checkpointing;
 use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
-use pod_index::{Operation, PodMeta, PodUid, Snapshot};
+use pod_index::{Operation, OwnedSnapshot, PodMeta, PodUid};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -175,7 +175,7 @@ impl Disk for MortalDisk {
 }
 
 /// States of an index one after the other, in which pods come, change, go, and change their minds.
-fn history() -> Vec<(Arc<Snapshot<Pod>>, Pods)> {
+fn history() -> Vec<(OwnedSnapshot<Pod>, Pods)> {
     let (mut writer, reader) = pod_index::new();
     let steps: [&[(&str, u64, bool)]; 6] = [
         &[("a", 1, true), ("b", 2, true), ("c", 3, false)],

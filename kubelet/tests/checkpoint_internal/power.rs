@@ -16,7 +16,7 @@ fn a_loss_of_power_at_any_step_takes_nothing_that_was_acknowledged_and_brings_no
         let mut begun: Vec<&Pods> = Vec::new();
         for (snapshot, pods) in &history {
             begun.push(pods);
-            if !keeper.pass(Arc::clone(snapshot), true).is_empty() {
+            if !keeper.pass(snapshot.clone(), true).is_empty() {
                 break;
             }
             assert!(!keeper.has_failed());

@@ -1,221 +1,182 @@
-//! The table where hashes do not help: nothing outside can bring that about, since hashing is seeded, so it is brought
-//! about here. And its memory: many versions of it live and die in any order, and what each still needs is there, and
-//! nothing else is.
+//! The table where hashes do not help: not reachable from outside, since hashing is seeded, so it is brought about here.
+//! And its memory: many versions live and die in any order, and what each still needs is there, and nothing else is.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::stock::audit;
+use super::super::pool::audit;
+use super::super::record::audit::LIVE;
 use super::{
-    BUCKET, Branch, Entry, FAN, FAN_BITS, Garbage, Hashing, MAX_BUCKETS, MAX_DEPTH, Node, Page, Side, Slot,
-    Table, buckets_for, home,
+    Array, Chunk, DeadList, Entry, Hashing, MAX_LEN, Memory, PRESIZE_LOAD, Side, Table, TableMut, each_entry,
 };
+use crate::map::{Text, any_tag};
 
-thread_local! {
-    /// How often each token was dropped.
-    static DROPS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Something that is told from all others and must be dropped once. It owns nothing, so a test outlives its being dropped
-/// twice.
+/// A pod that is told from all others.
 #[derive(Debug)]
 struct Token(usize);
 
-impl Token {
-    fn new() -> Self {
-        DROPS.with_borrow_mut(|drops| {
-            drops.push(0);
-            Self(drops.len() - 1)
-        })
-    }
+thread_local! {
+    /// A count of every token, so that a token that is dropped too often is seen before it is freed.
+    static TOKENS: RefCell<Vec<Arc<Token>>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Drop for Token {
-    fn drop(&mut self) {
-        DROPS.with_borrow_mut(|drops| drops[self.0] += 1);
-    }
+fn token() -> Arc<Token> {
+    TOKENS.with_borrow_mut(|tokens| {
+        tokens.push(Arc::new(Token(tokens.len())));
+        Arc::clone(&tokens[tokens.len() - 1])
+    })
 }
 
-/// An entry that says itself how it hashes.
-struct Filed {
-    hash: u64,
-    key: u32,
-    token: Option<Token>,
-}
-
-impl Entry for Filed {
-    const VACANT: Self = Self { hash: 0, key: u32::MAX, token: None };
-
-    fn hash(&self, _: &Hashing) -> u64 {
-        self.hash
-    }
-}
-
-/// The only tag that the tests give.
-const TAG: u64 = 5;
+/// The only flags that the tests give.
+const FLAGS: u8 = 5;
 
 /// What must be in a table: the token under each hash and key.
 type Plain = BTreeMap<(u64, u32), usize>;
+type Tokens = Table<Text, Arc<Token>>;
 
 /// A version of the table, and beside it a plain map that says what must be in it.
 struct Version {
     generation: u64,
-    table: Table<Filed>,
+    table: Tokens,
     plain: Plain,
 }
 
 /// All versions of a table that somebody holds: what `versions` does with snapshots, done with a table.
 struct Versions {
     hashing: Hashing,
+    memory: Memory<Token>,
     current: Version,
     /// By ascending generation, with what the next one has not.
-    retired: Vec<(Version, Garbage<Filed>)>,
+    retired: Vec<(Version, DeadList<Token>)>,
     draft: Option<Version>,
-    /// What is not this test's.
-    others: (BTreeSet<usize>, usize),
+    /// Nodes, tokens and records that are not this test's.
+    others: (BTreeSet<usize>, usize, usize),
 }
 
 impl Version {
     fn find(&self, hash: u64, key: u32) -> Option<usize> {
-        let matches = |entry: &Filed| (entry.hash, entry.key) == (hash, key);
-        let slot = self.table.find(hash, matches, |slot| !slot.is_vacant())?;
-        assert_eq!(slot.tag(), TAG);
-        slot.entry().token.as_ref().map(|token| token.0)
+        let key = key.to_string();
+        let (place, entry) = self.table.locate_text(hash, &key, "of a test")?;
+        assert_eq!(self.table.flags(place), FLAGS);
+        assert!(self.table.find_text(hash, &key, "of a test").is_some());
+        Some(entry.value.0)
     }
 
-    fn put(&mut self, hash: u64, key: u32, hashing: &Hashing) {
-        let token = Token::new();
-        let id = token.0;
-        let is = |slot: &Slot<Filed>| (slot.entry().hash, slot.entry().key) == (hash, key);
-        let entry = || Filed { hash, key, token: Some(token) };
-        if self.plain.insert((hash, key), id).is_some() {
-            assert!(self.table.replace(hash, |entry| entry.hash == hash, is, entry(), TAG));
-        } else {
-            self.table.insert(entry(), TAG, hashing);
+    fn put(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
+        let token = token();
+        self.plain.insert((hash, key), token.0);
+        let text = key.to_string();
+        let known = self.table.locate_text(hash, &text, "of a test").map(|(place, _)| place);
+        let record = known.is_none().then(|| memory.record(None, &text, "of a test"));
+        // SAFETY: the table is that of the draft.
+        let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
+        match (known, record) {
+            (Some(place), _) => table.replace(place, token, FLAGS),
+            (None, Some(record)) => table.insert(any_tag(hash), Text { hash, record }, token, FLAGS),
+            (None, None) => unreachable!(),
         }
     }
 
-    fn remove(&mut self, hash: u64, key: u32, hashing: &Hashing) {
-        let is = |slot: &Slot<Filed>| (slot.entry().hash, slot.entry().key) == (hash, key);
-        self.table.remove(hash, |entry| entry.hash == hash, is, hashing);
+    fn remove(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
         self.plain.remove(&(hash, key));
+        let known = self.table.locate_text(hash, &key.to_string(), "of a test").map(|(place, _)| place);
+        // SAFETY: the table is that of the draft.
+        let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
+        known.into_iter().for_each(|place| table.remove(place));
     }
 
     /// All that is in the map is in the table, and nothing else.
     #[track_caller]
     fn check(&self) {
-        assert_eq!(self.table.len(), self.plain.len());
-        let mut taken = 0;
-        each_node(self.table.root.branch(), 0, &mut |node, _| {
-            if let Node::Page(page) = node {
-                assert!(page.span() <= FAN_BITS);
-                let slots = page.buckets.iter().flat_map(|bucket| &bucket.0);
-                assert_eq!(slots.filter(|slot| !slot.is_vacant()).count(), page.taken());
-                assert!(page.taken() <= room(page.buckets.len()), "more than two thirds are taken");
-                taken += page.taken();
+        let Self { table, plain, .. } = self;
+        assert_eq!(table.len(), plain.len());
+        let chunks = table.root.children();
+        for link in chunks.iter().flat_map(Array::children) {
+            let mut page = Some(link.page());
+            while let Some(this) = page {
+                assert!(this.fits(), "a page of more lines than its entries need");
+                page = this.next();
+                assert!(page.is_none() || this.len() == MAX_LEN, "a page that is not full has one behind it");
             }
-        });
-        assert_eq!(taken, self.plain.len(), "a page that counts wrongly grows at the wrong time");
-        for (&(hash, key), &token) in &self.plain {
+        }
+        for (&(hash, key), &token) in plain {
             assert_eq!(self.find(hash, key), Some(token), "{key} under {hash:#x}");
         }
-        let iter = self.table.iter();
-        assert_eq!(iter.len(), self.plain.len());
-        let entries = iter.map(Slot::entry);
-        let walked =
-            entries.map(|entry| ((entry.hash, entry.key), entry.token.as_ref().map_or(0, |it| it.0)));
-        assert_eq!(walked.collect::<Plain>(), self.plain);
+        assert_eq!(table.iter().len(), plain.len());
+        let walked = table.iter().map(|entry| {
+            ((entry.key.hash, entry.key.record.parts().0.parse().expect("a number")), entry.value.0)
+        });
+        assert_eq!(walked.collect::<Plain>(), *plain);
     }
 
     /// What `compare` says lies between the two, does, and nothing else.
     #[track_caller]
-    fn check_differences(&self, old: &Self) {
+    fn check_differences(&self, old: &Self, hashing: &Hashing) {
         let (mut before, mut after) = (BTreeSet::new(), BTreeSet::new());
-        let mut note = |side: Side<&Slot<Filed>>| match side {
-            Side::Old(slot) => assert!(before.insert(slot.entry().token.as_ref().map(|token| token.0))),
-            Side::New(slot) => assert!(after.insert(slot.entry().token.as_ref().map(|token| token.0))),
-        };
-        self.table.compare(&old.table, &mut note);
-        let tokens = |plain: &Plain| plain.values().copied().map(Some).collect::<BTreeSet<_>>();
+        let told = self.table.compare(&old.table, |side| {
+            match side {
+                Side::Old(entry) => assert!(before.insert(entry.value.0), "told twice"),
+                Side::New(entry) => assert!(after.insert(entry.value.0), "told twice"),
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(told.is_continue());
+        let tokens = |plain: &Plain| plain.values().copied().collect::<BTreeSet<_>>();
         let (mine, theirs) = (tokens(&self.plain), tokens(&old.plain));
         assert!(before.is_subset(&theirs) && after.is_subset(&mine), "each side is told what it has");
         assert_eq!(&before - &after, &theirs - &mine);
         assert_eq!(&after - &before, &mine - &theirs);
+        let equal =
+            |one: &Text, other: &Text| one.hash == other.hash && one.record.parts() == other.record.parts();
+        assert_eq!(self.table.same(&old.table, equal, hashing), self.plain == old.plain);
     }
 
-    /// How many buckets each page has.
-    fn pages(&self) -> Vec<usize> {
-        let mut pages = Vec::new();
-        each_node(self.table.root.branch(), 0, &mut |node, _| {
-            if let Node::Page(page) = node {
-                pages.push(page.buckets.len());
-            }
-        });
-        pages
-    }
-
-    /// How many branches are on the longest way down, and how many buckets the largest page has.
-    fn shape(&self) -> (u32, usize) {
-        let (mut depth, mut buckets) = (0, 0);
-        each_node(self.table.root.branch(), 0, &mut |node, at| {
-            depth = depth.max(at);
-            if let Node::Page(page) = node {
-                buckets = buckets.max(page.buckets.len());
-            }
-        });
-        (depth, buckets)
+    /// How many pages there are with at least one entry, and how many links to pages.
+    fn pages(&self) -> (usize, usize) {
+        let mut used = 0;
+        let links = self.table.root.children().iter().flat_map(Array::children);
+        let count = links
+            .inspect(|link| used += usize::from(each_entry::<Entry<Text, Arc<Token>>>(link).next().is_some()))
+            .count();
+        (used, count)
     }
 }
 
-/// How many entries a page is to hold: two thirds of what it has slots for.
-fn room(buckets: usize) -> usize {
-    buckets * BUCKET * 2 / 3
-}
-
-/// Calls `each` with every node below `branch`, and with how many branches are above it.
-fn each_node<'a>(branch: &'a Branch<Filed>, depth: u32, each: &mut impl FnMut(Node<'a, Filed>, u32)) {
-    let mut at = 0;
-    while at < FAN {
-        each(branch.child(at), depth + 1);
-        if let Node::Branch(below) = branch.child(at) {
-            each_node(below, depth + 1, each);
+/// The addresses of all nodes of a table, each of which must be there.
+fn collect(
+    root: &Array<Chunk<Entry<Text, Arc<Token>>>>,
+    in_use: &BTreeSet<usize>,
+    found: &mut BTreeSet<usize>,
+) {
+    let mut add = |address: Option<usize>| {
+        if let Some(address) = address {
+            assert!(in_use.contains(&address), "a node was freed while a version has it");
+            found.insert(address);
         }
-        at = branch.after(at);
-    }
-}
-
-fn address(node: &Node<'_, Filed>) -> usize {
-    match node {
-        Node::Branch(branch) => std::ptr::from_ref::<Branch<Filed>>(branch).addr(),
-        Node::Page(Page { buckets, .. }) => buckets.as_ptr().addr() - 64,
-    }
-}
-
-/// The addresses of all nodes below `branch`, each of which must be there.
-fn collect(branch: &Branch<Filed>, out: &BTreeSet<usize>, found: &mut BTreeSet<usize>) {
-    let here = address(&Node::Branch(branch));
-    assert!(out.contains(&here), "a branch was freed while a version has it");
-    if !found.insert(here) {
-        return;
-    }
-    for at in 0..FAN {
-        let child = branch.child(at);
-        let there = address(&child);
-        assert!(out.contains(&there), "a node was freed while a version has it");
-        match child {
-            Node::Branch(below) => collect(below, out, found),
-            Node::Page(_) => _ = found.insert(there),
+    };
+    add(root.address());
+    for chunk in root.children() {
+        add(chunk.address());
+        for link in chunk.children() {
+            std::iter::successors(Some(link.page()), |page| page.next()).for_each(|page| add(page.address()));
         }
     }
 }
 
 impl Versions {
     fn new() -> Self {
-        let others = (audit::handed_out(), DROPS.with_borrow(Vec::len));
-        let current = Version { generation: 0, table: Table::new(), plain: Plain::new() };
-        Self { hashing: Hashing::new(), current, retired: Vec::new(), draft: None, others }
+        Self {
+            hashing: Hashing::new(),
+            memory: Memory::default(),
+            current: Version { generation: 0, table: Table::new(), plain: Plain::new() },
+            retired: Vec::new(),
+            draft: None,
+            others: (audit::in_use(), TOKENS.with_borrow(Vec::len), LIVE.get()),
+        }
     }
 
     fn of(entries: impl IntoIterator<Item = (u64, u32)>) -> Self {
@@ -225,53 +186,64 @@ impl Versions {
         versions
     }
 
-    fn draft(&mut self) -> &mut Version {
+    fn draft(&mut self) -> (&mut Version, &mut Memory<Token>, &Hashing) {
         let Version { generation, table, plain } = &self.current;
-        self.draft.get_or_insert_with(|| Version {
-            generation: generation + 1,
-            // SAFETY: the current version is kept, and `publish` is given this draft alone.
-            table: unsafe { table.draft(generation + 1) },
-            plain: plain.clone(),
-        })
+        let draft = self.draft.get_or_insert_with(|| {
+            self.memory.begin(generation + 1);
+            // SAFETY: the current version is kept, and `publish` or `abandon` is given this draft alone.
+            Version { generation: generation + 1, table: unsafe { table.draft() }, plain: plain.clone() }
+        });
+        (draft, &mut self.memory, &self.hashing)
     }
 
     fn put(&mut self, hash: u64, key: u32) {
-        let hashing = self.hashing.clone();
-        self.draft().put(hash, key, &hashing);
+        let (draft, memory, hashing) = self.draft();
+        draft.put(hash, key, memory, hashing);
     }
 
     fn remove(&mut self, hash: u64, key: u32) {
-        let hashing = self.hashing.clone();
-        self.draft().remove(hash, key, &hashing);
+        let (draft, memory, hashing) = self.draft();
+        draft.remove(hash, key, memory, hashing);
     }
 
-    fn instead(&mut self, entries: usize) {
-        let draft = self.draft();
-        draft.table = draft.table.instead(entries);
+    fn clear(&mut self, capacity: usize) {
+        let (draft, memory, hashing) = self.draft();
         draft.plain.clear();
+        // SAFETY: the table is that of the draft.
+        unsafe { TableMut::new(&mut draft.table, memory, hashing) }.clear(capacity);
+    }
+
+    fn trim(&mut self) {
+        let (draft, memory, hashing) = self.draft();
+        // SAFETY: the table is that of the draft.
+        unsafe { TableMut::new(&mut draft.table, memory, hashing) }.trim();
     }
 
     fn abandon(&mut self) {
-        self.draft = None;
+        if let Some(mut draft) = self.draft.take() {
+            // SAFETY: the table is that of the draft, which goes.
+            unsafe { draft.table.abandon(&mut self.memory) };
+            self.memory.cancel();
+        }
     }
 
     /// The version before stays, until it is released.
     fn publish(&mut self) {
-        let Some(mut draft) = self.draft.take() else { return };
-        let mut garbage = draft.table.publish();
-        garbage.drop_scrap();
+        let Some(draft) = self.draft.take() else { return };
+        let dead = self.memory.end();
         let old = std::mem::replace(&mut self.current, draft);
-        self.retired.push((old, garbage));
+        self.retired.push((old, dead));
+        self.memory.drop_unpublished();
     }
 
-    /// As `versions` does it when nobody holds a snapshot any more.
+    /// As `versions` does it when nobody holds a version any more.
     fn release(&mut self, at: usize) {
-        let (version, garbage) = self.retired.remove(at);
+        let (version, dead) = self.retired.remove(at);
         let older = at.checked_sub(1).map(|older| &mut self.retired[older]);
-        let older = older.map(|(older, garbage)| (older.generation, garbage));
+        let older = older.map(|(older, dead)| (older.generation, dead));
         drop(version);
         // SAFETY: the version is gone, and those that are left are in order.
-        unsafe { garbage.hand_on(older) };
+        unsafe { self.memory.reclaim(dead, older) };
     }
 
     fn release_all(&mut self) {
@@ -284,22 +256,26 @@ impl Versions {
         self.retired.iter().map(|(version, _)| version).chain([&self.current])
     }
 
-    /// Every version answers as its own map. What any of them has is there, and nothing else is: neither an entry nor
-    /// a node.
+    /// How many nodes this test has.
+    fn nodes(&self) -> usize {
+        audit::in_use().difference(&self.others.0).count()
+    }
+
+    /// Every version answers as its own map. What any of them has is there, and nothing else is: no entry and no node.
     #[track_caller]
     fn check(&self) {
         self.check_entries();
-        let out = audit::handed_out();
+        let in_use = audit::in_use();
         let mut found = BTreeSet::new();
-        self.held().for_each(|version| collect(version.table.root.branch(), &out, &mut found));
+        self.held().for_each(|version| collect(&version.table.root, &in_use, &mut found));
         if self.draft.is_none() {
-            assert_eq!(&out - &self.others.0, found, "a node is kept that no version has");
+            assert_eq!(&in_use - &self.others.0, found, "a node is kept that no version has");
         }
         self.held().for_each(Version::check);
         self.draft.iter().for_each(Version::check);
         for (version, next) in self.held().zip(self.held().skip(1)) {
-            next.check_differences(version);
-            version.check_differences(&self.current);
+            next.check_differences(version, &self.hashing);
+            version.check_differences(&self.current, &self.hashing);
         }
     }
 
@@ -307,33 +283,41 @@ impl Versions {
     fn check_entries(&self) {
         let needed: BTreeSet<usize> =
             self.held().flat_map(|version| version.plain.values().copied()).collect();
-        let drops = DROPS.with_borrow(Clone::clone);
-        for (token, &drops) in drops.iter().enumerate().skip(self.others.1) {
-            assert!(drops <= 1, "entry {token} was dropped {drops} times");
-            if needed.contains(&token) {
-                assert_eq!(drops, 0, "entry {token} was dropped while a version has it");
-            } else if self.draft.is_none() {
-                assert_eq!(drops, 1, "entry {token} is kept, though no version has it");
+        TOKENS.with_borrow(|tokens| {
+            for (number, token) in tokens.iter().enumerate().skip(self.others.1) {
+                let counts = Arc::strong_count(token) - 1;
+                if needed.contains(&number) {
+                    assert_eq!(counts, 1, "token {number}, which a version has");
+                } else if self.draft.is_none() {
+                    assert_eq!(counts, 0, "token {number}, which no version has");
+                }
             }
+        });
+        if self.draft.is_none() {
+            let keys: BTreeSet<_> = self.held().flat_map(|version| version.plain.keys()).collect();
+            assert!(LIVE.get() - self.others.2 >= keys.len(), "a record was freed while a version has it");
         }
     }
 
     /// Everybody goes, those that are left at the same moment.
     fn leave(mut self) {
         self.abandon();
-        let mut remains = self.current.table.remains();
-        for (_, garbage) in self.retired.drain(..) {
-            remains.append(garbage);
+        let mut dead = DeadList::default();
+        // SAFETY: the last version, once.
+        unsafe { self.current.table.retire_into(&mut dead) };
+        for (_, list) in self.retired.drain(..) {
+            dead.append(list);
         }
         // SAFETY: nobody looks at a version again.
-        unsafe { remains.hand_on(None) };
-        assert_eq!(audit::handed_out(), self.others.0, "every node is given back");
-        let all_once = DROPS.with_borrow(|drops| drops[self.others.1..].iter().all(|&drops| drops == 1));
-        assert!(all_once, "every entry is dropped once");
+        unsafe { dead.free() };
+        assert_eq!(audit::in_use(), self.others.0, "every node is given back");
+        let all = TOKENS.with_borrow(|all| all[self.others.1..].iter().all(|it| Arc::strong_count(it) == 1));
+        assert!(all, "every entry is dropped once");
+        assert_eq!(LIVE.get(), self.others.2, "every record is freed");
     }
 }
 
-/// More than fit into the largest page that can be split.
+/// More than fit into a few pages.
 const MANY: u32 = 400;
 
 #[test]
@@ -341,11 +325,14 @@ fn any_number_of_entries_with_one_hash_are_told_apart() {
     for hash in [0, 1, u64::MAX, 0x9e37_79b9_7f4a_7c15] {
         let mut all = Versions::of((0..MANY).map(|key| (hash, key)));
         all.check();
-        let (depth, buckets) = all.current.shape();
-        assert_eq!(depth, MAX_DEPTH + 1, "branches as deep as they get, which part nothing");
-        assert!(buckets > MAX_BUCKETS + 1, "{buckets} buckets: below them the page grows on");
+        let (used, links) = all.current.pages();
+        assert_eq!(used, 1, "one chain of pages");
+        assert!(links <= 8 * MANY as usize, "{links} links: growing does not help");
         assert_eq!(all.current.find(hash, MANY), None, "nobody else is found for them");
         assert_eq!(all.current.find(hash ^ 1, 0), None, "nor they for somebody else");
+        all.put(hash, MANY / 2);
+        all.publish();
+        all.check();
 
         // From the front, from the back and from between, until none is left.
         for step in 0..MANY {
@@ -366,14 +353,11 @@ fn any_number_of_entries_with_one_hash_are_told_apart() {
 }
 
 #[test]
-fn a_page_below_the_deepest_branch_tells_apart_what_no_branch_can() {
+fn hashes_that_agree_in_all_but_their_lowest_bits_are_told_apart() {
     for (above, below) in [(0xabcd_ef01_2345_6780, 16), (u64::MAX, 1), (0, 2)] {
         let hash = |key: u32| above ^ u64::from(key % below);
         let mut all = Versions::of((0..2 * MANY).map(|key| (hash(key), key)));
         all.check();
-        let (depth, buckets) = all.current.shape();
-        assert_eq!(depth, MAX_DEPTH + 1);
-        assert!(buckets > MAX_BUCKETS + 1, "{buckets} buckets");
         (0..2 * MANY).step_by(3).for_each(|key| all.remove(hash(key), key));
         all.publish();
         all.check();
@@ -381,18 +365,17 @@ fn a_page_below_the_deepest_branch_tells_apart_what_no_branch_can() {
     }
 }
 
+/// Some that agree do not keep the others from having pages of their own, nor from growing.
 #[test]
-fn the_deepest_branch_parts_what_differs_in_its_bits_alone() {
-    let lowest = u64::BITS - (MAX_DEPTH + 1) * FAN_BITS;
-    let all = Versions::of((0..1280).map(|key| (u64::from(key % 64) << lowest, key)));
+fn a_chain_stays_one_while_the_table_grows_around_it() {
+    let same = (0..60).map(|key| (spread(7), key));
+    let all = Versions::of(same.chain((1000..9000).map(|key| (spread(key), key))));
     all.check();
-    let (depth, buckets) = all.current.shape();
-    assert_eq!(depth, MAX_DEPTH + 1);
-    assert!(buckets <= MAX_BUCKETS, "{buckets} buckets, though a page could have been split");
+    let (used, _) = all.current.pages();
+    assert!(used > 8000 / MAX_LEN, "{used} pages");
     all.leave();
 }
 
-/// Whichever bit it is in which two halves of the entries differ first: a branch, or a bucket, tells them apart.
 #[test]
 fn hashes_that_differ_in_a_single_bit_are_told_apart_whichever_it_is() {
     for bit in 0..u64::BITS {
@@ -405,106 +388,78 @@ fn hashes_that_differ_in_a_single_bit_are_told_apart_whichever_it_is() {
     }
 }
 
-/// What overflows the last bucket of a page is in its first ones, and moves back when there is room.
 #[test]
-fn what_overflows_the_last_bucket_is_found_in_the_first_and_moves_back() {
-    // Hashes that agree in the high bits, so that they share a page, and whose low ones say the last bucket or the first.
-    for (wrapping, others) in [(4, 0), (9, 12), (20, 20)] {
-        let last = (0..wrapping).map(|key| (0xffff_ffff, key));
-        let first = (0..others).map(|key| (0, 1000 + key));
-        let mut all = Versions::of(last.chain(first));
-        all.check();
-        assert_eq!(all.current.shape().0, 1, "one page");
-        // Any one of them may be the first to go.
-        for (hash, key) in all.current.plain.clone().into_keys() {
-            all.remove(hash, key);
-            all.check();
-            all.abandon();
-        }
-        all.check();
+fn an_empty_table_takes_no_memory() {
+    let mut all = Versions::new();
+    assert_eq!(all.nodes(), 0);
+    all.put(1, 1);
+    all.remove(1, 1);
+    all.publish();
+    all.check();
+    all.leave();
+}
+
+/// Of twice as many entries every array is twice as long at most, and pages are half full on the average.
+#[test]
+fn arrays_are_sized_to_the_set() {
+    for count in [20, 100, 1_000, 10_000, 60_000] {
+        let mut all = Versions::of((0..count).map(|key| (scatter(key), key)));
+        let (root, (used, links)) = (all.current.table.root.children().len(), all.current.pages());
+        let longest = all.current.table.root.children().iter().map(|chunk| chunk.children().len()).max();
+        assert!(longest.is_some_and(|longest| longest <= 2 * root), "{count}: {longest:?} beside {root}");
+        let count = count as usize;
+        assert!((3..=12).contains(&(count / links)), "{count} entries, {links} links, {used} pages");
+        all.release_all();
         all.leave();
     }
 }
 
 #[test]
-fn the_bucket_where_a_search_starts_goes_by_the_low_half_of_the_hash_alone() {
-    for buckets in 1..=2 * MAX_BUCKETS {
-        for high in [0, 0xabcd_0123_0000_0000] {
-            assert_eq!(home(high, buckets), 0);
-            assert_eq!(home(high | 0x8000_0000, buckets), buckets / 2);
-            assert_eq!(home(high | 0xffff_ffff, buckets), buckets - 1);
-        }
-    }
-}
-
-#[test]
-fn a_page_is_made_with_room_for_an_eighth_more_as_long_as_it_can_still_be_split() {
-    for entries in 0..500 {
-        let (buckets, roomy) = (buckets_for(entries), entries * 9 / 8);
-        assert!(room(buckets) >= entries, "{buckets} buckets for {entries}");
-        if buckets < MAX_BUCKETS {
-            assert!((roomy..roomy + 3).contains(&room(buckets)), "{buckets} buckets for {entries}");
-        } else if buckets > MAX_BUCKETS {
-            assert!(room(buckets - 1) <= entries, "{buckets} buckets for {entries}");
-        }
-    }
-}
-
-#[test]
-fn a_page_grows_when_it_is_two_thirds_full_and_is_split_when_it_has_its_most_buckets() {
-    let mut all = Versions::new();
-    let mut pages = vec![1];
-    for key in 0..1000 {
-        all.put(spread(key), key);
-        let now = all.draft().pages();
-        if pages.len() == 1 && now != pages {
-            assert_eq!(usize::try_from(key), Ok(room(pages[0])), "{pages:?} is full");
-            if pages[0] < MAX_BUCKETS {
-                assert_eq!(now, [buckets_for(room(pages[0]) + 1)], "and grows");
-            } else {
-                assert_eq!(now.len(), 2, "and is split");
-            }
-        }
-        assert!(now.iter().all(|&buckets| buckets <= MAX_BUCKETS), "{now:?}");
-        pages = now;
-    }
+fn a_table_that_was_large_gives_its_nodes_back() {
+    let mut all = Versions::of((0..20_000).map(|key| (scatter(key), key)));
+    (0..20_000).skip(3).for_each(|key| all.remove(scatter(key), key));
     all.publish();
-    all.check();
-    all.leave();
-}
-
-#[test]
-fn a_table_that_was_large_gives_its_pages_back() {
-    let mut all = Versions::of((0..20_000).map(|key| (spread(key), key)));
-    assert!(all.current.shape().0 > 1, "twenty thousand need branches below the root");
-    (0..20_000).skip(3).for_each(|key| all.remove(spread(key), key));
-    all.publish();
-    all.check();
-    let (depth, buckets) = all.current.shape();
-    assert!(depth == 1 && buckets <= 4, "three fit into a small page");
     all.release_all();
     all.check();
-    assert!(audit::handed_out().len() - all.others.0.len() < 70, "and the large one is gone");
+    assert!(all.nodes() <= 8, "{} nodes for three entries", all.nodes());
     all.leave();
 }
 
-/// However many were expected and however many come, all are found; and if as many come as were expected, no page was made
-/// in vain, and none has to be split.
+/// No single removal pays for all those before it, and no addition for all that will come but the root's own growth, which
+/// moves links alone.
+#[test]
+fn shrinking_touches_one_chunk_at_a_time() {
+    const COUNT: u32 = 3_000;
+    let mut all = Versions::of((0..COUNT).map(|key| (scatter(key), key)));
+    let root = all.current.table.root.children().len();
+    let mut most = 0;
+    for key in 0..COUNT {
+        all.remove(scatter(key), key);
+        all.publish();
+        let (_, dead) = &all.retired[all.retired.len() - 1];
+        most = most.max(dead.nodes());
+        all.release_all();
+    }
+    assert!(most <= 4 * root + 2, "{most} nodes were replaced by one removal; the root has {root} chunks");
+    assert!(all.nodes() <= 2, "{} nodes for nothing", all.nodes());
+    all.check();
+    all.leave();
+}
+
+/// However many were expected and however many come, all are found; and if as many come as were expected, the arrays stay
+/// as they were made.
 #[test]
 fn a_table_with_room_for_what_comes_has_its_shape_beforehand() {
-    for expected in [0, 1, 31, 32, 500, 1_984, 1_985, 20_000, 150_000] {
+    for expected in [0, 1, 31, 32, 500, 1_984, 1_985, 20_000, 60_000] {
         let mut all = Versions::of((0..50).map(|key| (spread(key), key)));
-        all.instead(expected);
-        let slots = all.draft().pages().into_iter().sum::<usize>() * BUCKET;
-        assert!((expected..=expected * 5 / 4 + 8).contains(&slots), "{slots} slots for {expected}");
-        let nodes = audit::handed_out().len();
-        (0..u32::try_from(expected).expect("not many")).for_each(|key| all.put(spread(key), key));
-        assert_eq!(audit::handed_out().len(), nodes, "{expected} come");
-        let (depth, _) = all.draft().shape();
+        all.clear(expected);
+        let links = all.draft().0.pages().1;
         assert!(
-            depth <= 1 + u32::from(expected > 1_984) + u32::from(expected > 126_976),
-            "{expected}: {depth} deep"
+            (expected / PRESIZE_LOAD..=2 * expected / PRESIZE_LOAD + 2).contains(&links),
+            "{links} links"
         );
+        (0..u32::try_from(expected).expect("not many")).for_each(|key| all.put(spread(key), key));
+        assert_eq!(all.draft().0.pages().1, links, "{expected} come");
         (200_000..200_100).for_each(|key| all.put(spread(key), key));
         all.publish();
         all.release_all();
@@ -514,34 +469,28 @@ fn a_table_with_room_for_what_comes_has_its_shape_beforehand() {
 }
 
 #[test]
-fn room_for_what_does_not_come_is_given_back_with_the_first_that_goes() {
+fn room_for_what_does_not_come_is_given_back() {
     let mut all = Versions::of([]);
-    all.instead(20_000);
-    (0..100).for_each(|key| all.put(spread(key), key));
-    assert!(all.draft().shape().0 > 1);
-    all.remove(spread(0), 0);
-    assert_eq!(all.draft().shape().0, 1, "the rest fits below the root");
+    all.clear(20_000);
+    (0..100).for_each(|key| all.put(scatter(key), key));
+    assert!(all.draft().0.pages().1 > 1000);
+    all.trim();
+    assert!(all.draft().0.pages().1 < 100);
     all.publish();
     all.release_all();
     all.check();
     all.leave();
 }
 
-/// A path that is copied for nothing costs time alone, so no other test would see it.
 #[test]
-fn a_write_that_finds_nothing_copies_nothing() {
+fn a_draft_that_writes_nothing_shares_everything() {
     let mut all = Versions::of((0..MANY).map(|key| (spread(key), key)));
-    let nodes = audit::handed_out();
-    let hashing = all.hashing.clone();
-    let draft = all.draft();
-    let filed = || Filed { hash: 0, key: 0, token: None };
-    assert!(!draft.table.replace(0, |_| true, |_| false, filed(), TAG));
-    draft.table.remove(0, |_| true, |_| false, &hashing);
-    assert_eq!(draft.table.len(), draft.plain.len());
-    assert_eq!(audit::handed_out(), nodes);
+    all.release_all();
+    let nodes = all.nodes();
+    all.draft();
     all.publish();
+    assert_eq!(all.nodes(), nodes);
     all.check();
-    assert_eq!(audit::handed_out(), nodes, "the two versions share all they have");
     all.leave();
 }
 
@@ -549,13 +498,21 @@ fn a_write_that_finds_nothing_copies_nothing() {
 #[test]
 fn what_lies_between_two_versions_is_told_without_a_look_at_what_they_share() {
     let mut all = Versions::of((0..20_000).map(|key| (spread(key), key)));
-    assert!(all.current.shape().0 > 1, "twenty thousand need branches below the root");
     all.put(spread(7), 7);
     all.publish();
     let [(_, _), (old, _)] = &all.retired[..] else { panic!("two versions came before") };
     let mut told = 0;
-    all.current.table.compare(&old.table, &mut |_| told += 1);
-    assert!((2..=2 * room(MAX_BUCKETS)).contains(&told), "{told} slots, of two pages");
+    let _ = all.current.table.compare(&old.table, |_| {
+        told += 1;
+        ControlFlow::Continue(())
+    });
+    assert!((2..=2 * MAX_LEN).contains(&told), "{told} entries, of two pages");
+    let mut told = 0;
+    let _ = all.current.table.compare(&old.table, |_| {
+        told += 1;
+        ControlFlow::Break(())
+    });
+    assert_eq!(told, 1, "and no more than is asked for");
     all.check();
     all.leave();
 }
@@ -575,15 +532,24 @@ fn one_held_version_keeps_nothing_that_came_after_it() {
         }
         if round % 20 == 0 {
             all.check();
-            nodes.insert(audit::handed_out().len());
+            nodes.insert(all.nodes());
         }
     }
     assert_eq!(nodes.len(), 1, "as many nodes after each round: {nodes:?}");
     all.leave();
 }
 
+/// Evenly over all hashes.
 fn spread(key: u32) -> u64 {
     u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// As chance would have it.
+fn scatter(key: u32) -> u64 {
+    let z = spread(key + 1);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -592,23 +558,25 @@ enum Step {
     Remove(u64, u32),
     PutMany(u32),
     RemoveMany(u32),
-    Instead(usize),
+    Clear(usize),
+    Trim,
     Abandon,
     Publish,
     Release(prop::sample::Index),
 }
 
-/// Six hashes, most of which agree in all bits that branches or small pages go by; and some that are spread.
+/// Six hashes, most of which agree in all bits that arrays go by; and some that are spread.
 fn step() -> impl Strategy<Value = Step> {
     let hash = || prop::sample::select(vec![0, 1, 1 << 63, u64::MAX, u64::MAX - 1, u64::MAX >> 4]);
     prop_oneof![
         8 => (hash(), 0u32..100).prop_map(|(hash, key)| Step::Put(hash, key)),
         4 => (hash(), 0u32..100).prop_map(|(hash, key)| Step::Remove(hash, key)),
-        4 => (0u32..300).prop_map(|key| Step::Put(spread(key), key)),
-        2 => (0u32..300).prop_map(|key| Step::Remove(spread(key), key)),
-        1 => (0u32..300).prop_map(Step::PutMany),
+        4 => (0u32..300).prop_map(|key| Step::Put(scatter(key), key)),
+        2 => (0u32..300).prop_map(|key| Step::Remove(scatter(key), key)),
+        2 => (0u32..300).prop_map(Step::PutMany),
         1 => (0u32..300).prop_map(Step::RemoveMany),
-        1 => prop::sample::select(vec![0, 40, 3_000]).prop_map(Step::Instead),
+        1 => prop::sample::select(vec![0, 40, 3_000]).prop_map(Step::Clear),
+        1 => Just(Step::Trim),
         1 => Just(Step::Abandon),
         8 => Just(Step::Publish),
         7 => any::<prop::sample::Index>().prop_map(Step::Release),
@@ -620,9 +588,10 @@ impl Versions {
         match step {
             Step::Put(hash, key) => self.put(hash, key),
             Step::Remove(hash, key) => self.remove(hash, key),
-            Step::PutMany(count) => (0..count).for_each(|key| self.put(spread(key), key)),
-            Step::RemoveMany(count) => (0..count).for_each(|key| self.remove(spread(key), key)),
-            Step::Instead(entries) => self.instead(entries),
+            Step::PutMany(count) => (0..count).for_each(|key| self.put(scatter(key), key)),
+            Step::RemoveMany(count) => (0..count).for_each(|key| self.remove(scatter(key), key)),
+            Step::Clear(capacity) => self.clear(capacity),
+            Step::Trim => self.trim(),
             Step::Abandon => self.abandon(),
             Step::Publish => self.publish(),
             Step::Release(which) if !self.retired.is_empty() => self.release(which.index(self.retired.len())),

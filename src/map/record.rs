@@ -1,0 +1,157 @@
+//! The text of a key that is longer than two words, in one piece of memory behind a thin pointer.
+//!
+//! A record is counted, because several tables may file something under the same text. Only the writer counts, and readers
+//! only read the text: so the count is no shared write on their path.
+
+use std::alloc::{self, Layout};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Two strings, owned by the index. To drop a record leaks one count of it; see [`release`](Self::release).
+pub(crate) struct Record(NonNull<Head>);
+
+#[repr(C)]
+struct Head {
+    born: u64,
+    first: usize,
+    second: usize,
+    count: AtomicU32,
+}
+
+/// Where the bytes of the strings begin: right behind the count.
+const TEXT: usize = std::mem::offset_of!(Head, count) + size_of::<AtomicU32>();
+
+// SAFETY: it is strings, which are never written to, and an atomic count.
+unsafe impl Send for Record {}
+// SAFETY: as above.
+unsafe impl Sync for Record {}
+
+fn layout(first: usize, second: usize) -> Layout {
+    let size = first.checked_add(second).and_then(|size| size.checked_add(size_of::<Head>()));
+    let layout = size.and_then(|size| Layout::from_size_align(size, align_of::<Head>()).ok());
+    // More than there is to address: as if the allocator had none.
+    layout.unwrap_or_else(|| alloc::handle_alloc_error(Layout::new::<Head>()))
+}
+
+impl Record {
+    /// A new record, born in `generation`.
+    pub(crate) fn new(generation: u64, first: &str, second: &str) -> Self {
+        let layout = layout(first.len(), second.len());
+        // SAFETY: the size is not 0.
+        let at = unsafe { alloc::alloc(layout) };
+        let Some(at) = NonNull::new(at) else { alloc::handle_alloc_error(layout) };
+        let head =
+            Head { born: generation, first: first.len(), second: second.len(), count: AtomicU32::new(1) };
+        // SAFETY: the memory is new and has room for the head and both strings. The head's padding is written over.
+        unsafe {
+            at.cast().write(head);
+            at.add(TEXT).copy_from_nonoverlapping(NonNull::from_ref(first).cast(), first.len());
+            at.add(TEXT + first.len())
+                .copy_from_nonoverlapping(NonNull::from_ref(second).cast(), second.len());
+        }
+        #[cfg(test)]
+        audit::LIVE.set(audit::LIVE.get() + 1);
+        Self(at.cast())
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: a record is there until its last count is released.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(super) fn born(&self) -> u64 {
+        self.head().born
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        let Head { first, second, .. } = self.head();
+        // SAFETY: as many bytes stand behind the head.
+        unsafe { slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(TEXT), first + second) }
+    }
+
+    /// Whether these are its strings.
+    #[inline]
+    pub(crate) fn is(&self, first: &str, second: &str) -> bool {
+        let head = self.head();
+        if (head.first, head.second) != (first.len(), second.len()) {
+            return false;
+        }
+        let (one, other) = self.text().split_at(first.len());
+        one == first.as_bytes() && other == second.as_bytes()
+    }
+
+    /// The two strings.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        let (first, second) = self.text().split_at(self.head().first);
+        (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
+    }
+
+    /// The same count once more, for whoever gives back only one of the two.
+    pub(super) fn copy(&self) -> Self {
+        Self(self.0)
+    }
+
+    /// Another count of this record, to give to [`Memory::record`](super::Memory::record). Only the writer's: it is no atomic
+    /// step.
+    pub(crate) fn share(&self) -> Self {
+        let count = &self.head().count;
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Self(self.0)
+    }
+
+    /// Gives one count back; the last one frees the record.
+    pub(super) fn release(self) {
+        let Head { first, second, count, .. } = self.head();
+        let (layout, left) = (layout(*first, *second), count.load(Ordering::Relaxed) - 1);
+        count.store(left, Ordering::Relaxed);
+        if left == 0 {
+            #[cfg(test)]
+            audit::LIVE.set(audit::LIVE.get() - 1);
+            // SAFETY: nobody has the record any more.
+            unsafe { alloc::dealloc(self.0.cast().as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod audit {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many records this thread made that were not freed.
+        pub(crate) static LIVE: Cell<usize> = const { Cell::new(0) };
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::{Record, audit};
+
+    #[test]
+    fn a_record_is_its_two_strings_and_no_others() {
+        let long = "x".repeat(1000);
+        for (first, second) in [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&long, "ä")] {
+            let record = Record::new(7, first, second);
+            assert_eq!((record.parts(), record.born()), ((first, second), 7));
+            assert!(record.is(first, second));
+            for (other, another) in [("web", "0default"), ("web-", "0default"), ("webb", ""), ("a", "b")] {
+                assert!(!record.is(other, another));
+            }
+            record.release();
+        }
+    }
+
+    #[test]
+    fn a_record_is_freed_with_its_last_count() {
+        let before = audit::LIVE.get();
+        let one = Record::new(1, "web", "default");
+        let other = one.share();
+        one.release();
+        assert!(other.is("web", "default"));
+        assert_eq!(audit::LIVE.get(), before + 1);
+        other.release();
+        assert_eq!(audit::LIVE.get(), before);
+    }
+}

@@ -1,0 +1,194 @@
+//! The keys and values of a snapshot's tables.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use crate::id::{Form, Packed, PodUid, UidRef};
+use crate::map::{Entry, Hashing, Table, Text, Value, Words, tag};
+use crate::pod::PodMeta;
+
+/// Pods by UID.
+pub(crate) type UidTable<P> = Table<Words, Arc<P>>;
+/// Mirror pods by UID, with what the UID translates to.
+pub(crate) type MirrorTable<P> = Table<Words, Mirror<P>>;
+/// Pods, or mirror pods, by full name.
+pub(crate) type NameTable<P> = Table<Text, Arc<P>>;
+
+/// Which of the kubelet's two sets a pod belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum PodKind {
+    /// The pods that run on the node.
+    Pod,
+    /// The API server's mirrors of static pods.
+    Mirror,
+}
+
+impl PodKind {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Pod => Self::Mirror,
+            Self::Mirror => Self::Pod,
+        }
+    }
+}
+
+/// A flag beside a pod in the table by UID: it is static.
+pub(crate) const STATIC: u8 = 1;
+/// A flag likewise: the pod has ephemeral containers.
+pub(crate) const EPHEMERAL: u8 = 2;
+
+/// A mirror pod, and what its UID translates to.
+pub(crate) struct Mirror<P> {
+    pub(crate) pod: Arc<P>,
+    pub(crate) target: Translation,
+}
+
+/// What the UID of a mirror translates to.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Translation {
+    /// To itself: no pod of its full name was ever seen beside it.
+    Identity,
+    /// To what the mirror that holds its full name translates to.
+    ViaHolder,
+    /// To the pod that holds its full name, or held it last.
+    Pod(PodUid),
+}
+
+impl Translation {
+    /// The UID of the pod, if there is one.
+    #[inline]
+    pub(crate) fn uid(&self) -> Option<&PodUid> {
+        if let Self::Pod(uid) = self { Some(uid) } else { None }
+    }
+}
+
+impl<P> Value for Mirror<P> {
+    type Pod = P;
+
+    #[inline]
+    fn pod(&self) -> &Arc<P> {
+        &self.pod
+    }
+
+    fn into_parts(self) -> (Arc<P>, Option<Arc<str>>) {
+        (self.pod, if let Translation::Pod(uid) = self.target { uid.into_text() } else { None })
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pod, &other.pod) && self.target == other.target
+    }
+}
+
+/// A UID as the tables compare it. The tag tells the spelling: each has tags of its own, so that equal words of two
+/// spellings never match.
+#[derive(Clone, Copy)]
+pub(crate) struct UidKey<'u> {
+    pub(crate) words: Words,
+    pub(crate) tag: NonZero<u8>,
+    pub(crate) hash: u64,
+    /// The UID itself, if the words are but a fingerprint of it; otherwise empty.
+    text: &'u str,
+}
+
+/// The tags of the spellings: where they begin, and how many there are.
+const UUID: (NonZero<u8>, u8) = (NonZero::new(1).unwrap(), 120);
+const HEX: (NonZero<u8>, u8) = (NonZero::new(121).unwrap(), 120);
+const OTHER: (NonZero<u8>, u8) = (NonZero::new(241).unwrap(), 15);
+
+impl<'u> UidKey<'u> {
+    pub(crate) fn new(uid: UidRef<'u>, hashing: &Hashing) -> Self {
+        match uid.usual() {
+            Some(packed) => Self::packed(packed, hashing),
+            None => Self::text(uid.other(), hashing),
+        }
+    }
+
+    /// The key of a UID in one of the usual spellings, which is the UID itself.
+    #[inline]
+    pub(crate) fn packed(uid: Packed, hashing: &Hashing) -> Self {
+        let (first, count) = if uid.form == Form::Uuid { UUID } else { HEX };
+        let hash = hashing.words(uid.words);
+        Self { words: Words(uid.words.0, uid.words.1), tag: tag(hash, first, count), hash, text: "" }
+    }
+
+    /// The key of a UID in any other spelling, which others may share.
+    #[cold]
+    pub(crate) fn text(text: &'u str, hashing: &Hashing) -> Self {
+        let words = hashing.fingerprint(text);
+        let hash = hashing.words(words);
+        Self { words: Words(words.0, words.1), tag: tag(hash, OTHER.0, OTHER.1), hash, text }
+    }
+
+    /// Whether an entry with this key's tag has this UID.
+    #[inline]
+    pub(crate) fn is<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
+        entry.key == self.words && (self.tag < OTHER.0 || self.is_text(entry))
+    }
+
+    #[cold]
+    fn is_text<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
+        PodMeta::uid(&**entry.value.pod()) == self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Mirror, OTHER, UidKey};
+    use crate::map::{Entry, Hashing, Words};
+    use crate::pod::PodMeta;
+
+    struct Pod(&'static str);
+
+    impl PodMeta for Pod {
+        fn uid(&self) -> &str {
+            self.0
+        }
+        fn name(&self) -> &'static str {
+            "web"
+        }
+        fn namespace(&self) -> &'static str {
+            "default"
+        }
+        fn annotation(&self, _: &str) -> Option<&str> {
+            None
+        }
+    }
+
+    /// Not reachable from outside: fingerprints use a random seed.
+    #[test]
+    fn two_uids_with_one_fingerprint_are_told_apart() {
+        let one = UidKey::text("one", &Hashing::new());
+        let other = UidKey { text: "other", ..one };
+        let entry = Entry { key: one.words, value: Arc::new(Pod("one")) };
+        assert!(one.is(&entry) && !other.is(&entry));
+    }
+
+    /// Equal words, which the two spellings can have, are told apart by the tag alone.
+    #[test]
+    fn no_two_spellings_share_a_tag() {
+        let hashing = Hashing::new();
+        for seed in 0..1000u64 {
+            let digits = format!("{:016x}{:016x}", seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), seed);
+            let uuid = format!(
+                "{}-{}-{}-{}-{}",
+                &digits[..8],
+                &digits[8..12],
+                &digits[12..16],
+                &digits[16..20],
+                &digits[20..]
+            );
+            let tag = |uid: &str| UidKey::new(uid.into(), &hashing).tag.get();
+            assert!((1..=120).contains(&tag(&uuid)) && (121..=240).contains(&tag(&digits)));
+            assert!(tag("any other") >= OTHER.0.get());
+        }
+    }
+
+    #[test]
+    fn a_page_holds_entries_of_three_words_and_of_six() {
+        assert_eq!(size_of::<Entry<Words, Arc<Pod>>>(), 24);
+        assert_eq!(size_of::<Entry<crate::map::Text, Arc<Pod>>>(), 24);
+        assert_eq!(size_of::<Entry<Words, Mirror<Pod>>>(), 48);
+    }
+}
