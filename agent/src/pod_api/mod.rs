@@ -17,6 +17,8 @@ mod follow;
 mod history;
 mod labels;
 mod list;
+#[cfg(test)]
+mod load;
 mod object;
 mod printed;
 mod query;

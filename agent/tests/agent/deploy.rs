@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Container, Namespace, PodSpec, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int;
 use serde::Serialize;
@@ -247,4 +247,31 @@ async fn with_the_patch_for_checkpoints_the_daemonset_keeps_them_in_a_directory_
     let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains(directory.0.to_str().unwrap()), "{}", stdout(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_of_another_agent_follows_pods_by_the_kubeconfig_that_it_has() {
+    let objects = objects(&deploy("examples/otel-collector.yaml"));
+    let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    for (known, object) in [
+        (known::<Namespace>(of("Namespace")), of("Namespace")),
+        (known::<ServiceAccount>(of("ServiceAccount")), of("ServiceAccount")),
+        (known::<ConfigMap>(of("ConfigMap")), of("ConfigMap")),
+        (known::<DaemonSet>(of("DaemonSet")), of("DaemonSet")),
+    ] {
+        assert_eq!(&known, object);
+    }
+    let pod = pod(serde_json::from_value(of("DaemonSet").clone()).unwrap());
+    assert_eq!((pod.host_network, pod.automount_service_account_token), (Some(true), Some(false)));
+
+    let agent = Agent::on(&crate::support::shipped());
+    let text = of("ConfigMap")["data"]["kubeconfig"].as_str().unwrap();
+    let text = text.replace("127.0.0.1:10270", &agent.address.to_string());
+    assert!(text.contains(&agent.address.to_string()), "the agent's own port");
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    let pods: kube::Api<Pod> = kube::Api::all(kube::Client::try_from(config).unwrap());
+    let of_node = kube::api::ListParams::default().fields("spec.nodeName=node-1");
+    assert_eq!(pods.list(&of_node).await.unwrap().items.len(), 5);
 }

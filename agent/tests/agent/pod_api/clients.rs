@@ -17,6 +17,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::api_server::Verb;
+use crate::metrics::value;
 
 const CHANGES: usize = 10_000;
 const PODS: u64 = 300;
@@ -125,19 +127,8 @@ fn truth(server: &ApiServer, selected: impl Fn(&Value) -> bool) -> BTreeMap<Stri
         .collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reflectors_know_in_the_end_what_the_index_has() {
-    let mut world = World::new().await;
-    let proxy = Proxy::to(world.agent.address).await;
-    let is_web = |object: &Value| object["metadata"]["labels"]["app"] == "web";
-    let everything = |_: &Value| true;
-    let lists = watcher::Config::default();
-    let reflectors = [
-        (Reflector::start(proxy.client(), lists.clone()), false),
-        (Reflector::start(proxy.client(), lists.clone().page_size(50).labels("app=web")), true),
-        (Reflector::start(proxy.client(), lists.clone().streaming_lists()), false),
-        (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
-    ];
+/// Changes pods at random, cuts connections at random, and in the middle puts another agent in the place of the first.
+async fn upheaval(world: &mut World, proxy: &Proxy) {
     let mut dice = Dice(17);
     for change in 0..CHANGES {
         let name = format!("web-{}", dice.below(PODS));
@@ -153,7 +144,7 @@ async fn reflectors_know_in_the_end_what_the_index_has() {
             proxy.cut();
         }
         if change == CHANGES / 2 {
-            // Another run: none of its versions is of the one before.
+            // None of its versions is of the run before.
             let agent = World::agent(&world.server, &world.directory, &[]);
             *proxy.agent.lock().unwrap() = agent.address;
             world.agent = agent;
@@ -163,9 +154,31 @@ async fn reflectors_know_in_the_end_what_the_index_has() {
             sleep(Duration::from_millis(5)).await;
         }
     }
+}
+
+fn everything(_: &Value) -> bool {
+    true
+}
+
+fn is_web(object: &Value) -> bool {
+    object["metadata"]["labels"]["app"] == "web"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reflectors_know_in_the_end_what_the_index_has() {
+    let mut world = World::new().await;
+    let proxy = Proxy::to(world.agent.address).await;
+    let lists = watcher::Config::default();
+    let reflectors = [
+        (Reflector::start(proxy.client(), lists.clone()), false),
+        (Reflector::start(proxy.client(), lists.clone().page_size(50).labels("app=web")), true),
+        (Reflector::start(proxy.client(), lists.clone().streaming_lists()), false),
+        (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
+    ];
+    upheaval(&mut world, &proxy).await;
     let deadline = Instant::now() + PATIENCE;
     for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
-        let expected = if *of_web { truth(&world.server, is_web) } else { truth(&world.server, everything) };
+        let expected = truth(&world.server, if *of_web { is_web } else { everything });
         while reflector.knows() != expected {
             assert!(
                 Instant::now() < deadline,
@@ -183,6 +196,65 @@ async fn reflectors_know_in_the_end_what_the_index_has() {
     // And that is what the index itself has.
     let list: Value = world.agent.get("/pods").json();
     assert_eq!(names(&list).len(), truth(&world.server, everything).len());
+}
+
+/// Needs a Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Python's client for Kubernetes"]
+async fn the_python_client_knows_in_the_end_what_the_index_has() {
+    let python = std::env::var("POD_INDEX_PYTHON").unwrap_or("python3".to_owned());
+    let mut world = World::new().await;
+    let proxy = Proxy::to(world.agent.address).await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/pod_api/follow.py");
+    let url = format!("http://{}", proxy.address);
+    let follow = |selector: &str, expected: &str| {
+        let file = world.directory.0.join(expected);
+        let mut command = std::process::Command::new(&python);
+        command.args([script, &url, selector]).arg(&file).arg("120");
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        (command.spawn().unwrap(), file)
+    };
+    let all = follow("", "all.json");
+    let web = follow("app=web", "web.json");
+    let both = |answer: &Answer| value(&answer.body, "pod_index_watches") == 2;
+    world.agent.until("/metrics", both);
+    upheaval(&mut world, &proxy).await;
+    for ((process, file), selected) in [(all, everything as fn(&Value) -> bool), (web, is_web)] {
+        let truth = serde_json::to_string(&truth(&world.server, selected)).unwrap();
+        std::fs::write(file.with_extension("new"), truth).unwrap();
+        std::fs::rename(file.with_extension("new"), file).unwrap();
+        let output = tokio::task::spawn_blocking(|| process.wait_with_output()).await.unwrap().unwrap();
+        assert!(output.status.success(), "{}", crate::support::stderr(&output));
+        println!("{}", crate::support::stdout(&output));
+    }
+}
+
+/// What an agent spares the API server, if others on its node follow it. The documents have the numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_followers_of_the_agent_cost_the_api_server_what_one_costs() {
+    const FOLLOWERS: usize = 10;
+    let world = World::new().await;
+    world.server.put_all("pods", (0..100).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
+    let config = || watcher::Config::default().fields("spec.nodeName=node-1");
+    let costs = || (world.server.open_watches(), world.server.requests(Verb::List));
+    let agents_own = costs();
+    let follow = async |client: &dyn Fn() -> Client| {
+        let followers: Vec<_> = (0..FOLLOWERS).map(|_| Reflector::start(client(), config())).collect();
+        let deadline = Instant::now() + PATIENCE;
+        while followers.iter().any(|follower| follower.store.state().len() < 100) {
+            assert!(Instant::now() < deadline);
+            sleep(Duration::from_millis(20)).await;
+        }
+        followers
+    };
+    let url = format!("http://{}", world.agent.address);
+    let by_agent = follow(&|| Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap()).await;
+    assert_eq!(agents_own, (1, 1));
+    assert_eq!(costs(), agents_own);
+    let _directly = follow(&|| world.server.client()).await;
+    world.server.watched_by(1 + FOLLOWERS).await;
+    assert_eq!(world.server.requests(Verb::List), 1 + FOLLOWERS as u64);
+    drop(by_agent);
 }
 
 /// A hundred come back at once, each from where it was; some from too long ago.
