@@ -62,7 +62,7 @@ async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     let client = source_tasks::client(settings).await?;
     if let Some(api) = &settings.api {
         let checked = check_kubeconfig(api.kubeconfig.as_deref()).await;
-        checked.map_err(|problem| without_pods(problem, "the API server"))?;
+        checked.map_err(|problem| without_pods(&problem, "the API server"))?;
     }
     Ok(client)
 }
@@ -71,7 +71,7 @@ async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
 async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Failure> {
     if let (Some(api), Some(client)) = (&settings.api, client) {
         let pods = source_tasks::pods_of(api, client, &settings.node).patience(PATIENCE);
-        pods.check().await.map_err(|problem| without_pods(problem, "the API server"))?;
+        pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))?;
     }
     if let Some(config) = &settings.http {
         let source = HttpSource::new(config.clone(), settings.node.clone());
@@ -82,12 +82,12 @@ async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Fail
             _ = status.wait_for(|status| status.checks > 0) => {}
         }
         let problem = status.borrow().problems.first().cloned();
-        problem.map_or(Ok(()), |problem| Err(without_pods(problem, "the URL")))?;
+        problem.map_or(Ok(()), |problem| Err(without_pods(&problem, "the URL")))?;
     }
     Ok(())
 }
 
-fn without_pods(problem: Problem, source: &str) -> Failure {
+fn without_pods(problem: &Problem, source: &str) -> Failure {
     Failure::No(Some(format!("{problem}; the agent would run, without pods of {source}")))
 }
 

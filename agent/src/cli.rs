@@ -223,11 +223,13 @@ pub(super) struct RunArgs {
 
     /// Know clients by tokens of the API server (TokenReview) as well; a certificate is then not needed.
     #[arg(long, env = "POD_INDEX_AUTHENTICATION_TOKEN_WEBHOOK")]
+    #[allow(clippy::doc_markdown, reason = "help is no markdown")]
     pub(super) authentication_token_webhook: bool,
 
     /// What the clients that are known may ask: AlwaysAllow, everything; Webhook, what the API server lets them do with a kubelet
     /// (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy) [default: AlwaysAllow].
     #[arg(long, env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
+    #[allow(clippy::doc_markdown, reason = "help is no markdown")]
     pub(super) authorization_mode: Option<AuthorizationMode>,
 
     /// Let clients change the log level, by PUT /log-level.

@@ -132,7 +132,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     };
     leaving.begin();
     writer_thread.stop();
-    checkpoints.into_iter().for_each(|checkpoints| checkpoints::finish(checkpoints, leaving.left()));
+    if let Some(checkpoints) = checkpoints {
+        checkpoints::finish(checkpoints, leaving.left());
+    }
     done
 }
 

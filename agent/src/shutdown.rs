@@ -10,7 +10,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// From the signal to the last checkpoint. The DaemonSet's grace is 15 s, the unit's 20 s.
+/// From the signal to the last checkpoint. The `DaemonSet`'s grace is 15 s, the unit's 20 s.
 pub(super) const BUDGET: Duration = Duration::from_secs(12);
 
 /// How long requests under way may take to end. The rest is for checkpoints.

@@ -87,6 +87,7 @@ const SYNTAX: [&str; 17] = [
 ];
 
 /// What a decoder says, without the value that it found: it may be a password.
+#[must_use]
 pub fn without_found(text: &str) -> String {
     // serde's own words: what was found, and then what was expected.
     let found = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant "];
@@ -107,6 +108,7 @@ pub fn without_found(text: &str) -> String {
 }
 
 /// What is wrong with a YAML file that may hold secrets, in words that quote none of it.
+#[must_use]
 pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error as E;
     use serde_saphyr::{MessageFormatter, UserMessageFormatter};

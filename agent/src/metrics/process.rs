@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{gauge, gauges, number};
 
@@ -31,7 +34,7 @@ impl Collector for Process {
             let help = "Maximum number of open file descriptors.";
             gauge(&mut encoder, "process_max_fds", help, most)?;
         }
-        if let Some(seconds) = start_time() {
+        if let Some(seconds) = *START {
             let help = "Start time of the process since unix epoch in seconds.";
             gauge(&mut encoder, "process_start_time_seconds", help, seconds)?;
         }
@@ -66,10 +69,16 @@ fn cpu_seconds() -> Option<f64> {
     Some((fields.next()? + fields.next()?) / TICKS)
 }
 
+/// Once: a clock that is set does not move it.
+static START: LazyLock<Option<f64>> = LazyLock::new(start_time);
+
+/// Not by `/proc/stat`, which a sandbox hides.
 fn start_time() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let boot: f64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    Some(boot + stat_fields(19)?.next()? / TICKS)
+    let up = clock_gettime(ClockId::Boottime);
+    let up = Duration::new(up.tv_sec.try_into().ok()?, up.tv_nsec.try_into().ok()?).as_secs_f64();
+    let age = up - stat_fields(19)?.next()? / TICKS;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+    Some(now - age)
 }
 
 /// The numbers in `/proc/self/stat`, so many fields after the program's name, which may hold anything.

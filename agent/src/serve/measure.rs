@@ -16,11 +16,14 @@ const SECONDS: [f64; 10] = [100e-6, 250e-6, 1e-3, 2.5e-3, 10e-3, 25e-3, 100e-3, 
 /// What stands for every path that nothing is served at: a client must not be able to make up label values.
 const OTHER: &str = "other";
 
+/// The label of a path.
+type Path = [(&'static str, String); 1];
+
 /// The counts of requests; clones are the same counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     answered: Family<[(&'static str, String); 2], Counter>,
-    duration: Family<[(&'static str, String); 1], Histogram, fn() -> Histogram>,
+    duration: Family<Path, Histogram, fn() -> Histogram>,
 }
 
 impl Requests {

@@ -129,6 +129,7 @@ impl ApiSettings {
 }
 
 impl Settings {
+    #[allow(clippy::too_many_lines, reason = "a list: each setting once")]
     fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
         let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);

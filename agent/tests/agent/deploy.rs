@@ -151,14 +151,17 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
 
     // As /etc/pod-index would have it, but for the directory of manifests, which this machine need not have.
     let config = directory.0.join("config.yaml");
-    std::fs::copy(deploy("systemd/config.yaml"), &config).unwrap();
-    std::fs::copy(&kubeconfig, directory.0.join("kubeconfig")).unwrap();
+    let (text, unit) = [deploy("systemd/config.yaml"), deploy("systemd/pod-index.service")]
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .into();
+    let credential = "/run/credentials/pod-index.service/pod-index.kubeconfig";
+    assert!(text.contains(credential) && unit.contains("\nLoadCredential=pod-index.kubeconfig\n"));
+    std::fs::write(&config, text.replace(credential, &kubeconfig)).unwrap();
     let manifests = directory.0.to_str().unwrap();
     let args = ["--config", config.to_str().unwrap(), "--check", "--pod-manifest-path", manifests];
     let output = binary(&args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
-    let unit = std::fs::read_to_string(deploy("systemd/pod-index.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
 
     // And with the checkpoints that it suggests, in the one directory that the unit may write to.
@@ -207,14 +210,14 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
     assert!(agent.address.ip().is_unspecified(), "{}", agent.address);
 
     // The kubelet has no certificate to show, and asks where none is needed.
-    let served = health_address(&agent);
+    let probed = health_address(&agent);
     agent.wait_for_log("ready: the pods");
     for (probe, path) in [(&container.liveness_probe, "/livez"), (&container.readiness_probe, "/readyz")] {
         let asked = probe.as_ref().unwrap().http_get.as_ref().unwrap();
         let Int(port) = asked.port else { panic!("a number") };
         assert_eq!(health.as_deref(), Some(&*format!("{}:{port}", asked.host.as_ref().unwrap())));
         assert_eq!((asked.path.as_deref(), asked.scheme.as_deref()), (Some(path), None));
-        assert_eq!(get(served, path).code, 200, "{path}");
+        assert_eq!(get(probed, path).code, 200, "{path}");
     }
 
     // In the container, and from a port that `kubectl port-forward` has opened.
@@ -274,4 +277,41 @@ async fn the_example_of_another_agent_follows_pods_by_the_kubeconfig_that_it_has
     let pods: kube::Api<Pod> = kube::Api::all(kube::Client::try_from(config).unwrap());
     let of_node = kube::api::ListParams::default().fields("spec.nodeName=node-1");
     assert_eq!(pods.list(&of_node).await.unwrap().items.len(), 5);
+}
+
+/// The unit has the right to read every file. What it may read of them, mounts decide: an empty root, and what is bound into it.
+#[test]
+fn the_service_sees_the_manifests_and_its_configuration_and_no_key_of_the_node() {
+    let unit = std::fs::read_to_string(deploy("systemd/pod-index.service")).unwrap();
+    let values = |key: &str| {
+        let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines
+            .flat_map(str::split_whitespace)
+            .map(|path| path.trim_start_matches('-').to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(values("TemporaryFileSystem"), ["/:ro"], "nothing is there that is not bound");
+    let bound = [values("BindReadOnlyPaths"), values("BindPaths"), values("RootDirectory")].concat();
+    assert!(
+        bound.contains(&"/etc/kubernetes/manifests".to_owned())
+            && bound.contains(&"/etc/pod-index".to_owned())
+    );
+    for secret in [
+        "/etc/kubernetes/admin.conf",
+        "/etc/kubernetes/pki/ca.key",
+        "/etc/kubernetes/kubelet.conf",
+        "/var/lib/kubelet/pki/kubelet.key",
+        "/etc/shadow",
+        "/etc/ssh/ssh_host_ed25519_key",
+        "/etc/ssl/private/key.pem",
+        "/etc/pki/tls/private/localhost.key",
+        "/etc/credstore/other",
+        "/root/.kube/config",
+        "/home/me/.kube/config",
+        "/var/lib/etcd/member",
+        "/run/secrets/token",
+    ] {
+        let seen: Vec<_> = bound.iter().filter(|path| Path::new(secret).starts_with(path)).collect();
+        assert!(seen.is_empty(), "{secret} is seen by {seen:?}");
+    }
 }

@@ -41,5 +41,5 @@ pub fn redact_env(pod: &mut Pod) {
 
 fn redact(env: Option<&mut Vec<EnvVar>>) {
     let values = env.into_iter().flatten().filter_map(|variable| variable.value.as_mut());
-    values.filter(|value| !value.is_empty()).for_each(|value| *value = REDACTED.to_owned());
+    values.filter(|value| !value.is_empty()).for_each(|value| REDACTED.clone_into(value));
 }
