@@ -1,5 +1,5 @@
 //! What the tests of several packages share.
-#![allow(missing_docs, reason = "not published")]
+#![allow(missing_docs, clippy::missing_panics_doc, clippy::must_use_candidate, reason = "not published")]
 
 pub mod api_server;
 pub mod canary;

@@ -104,19 +104,18 @@ impl Lanes {
             keep
         });
         let free = lanes.iter().find(|lane| lane.streams.load(Ordering::Relaxed) < self.streams);
-        let lane = match free {
-            Some(lane) => Arc::clone(lane),
-            None => {
-                let lane = Arc::new(Lane {
-                    connection: self.connections.another(),
-                    streams: AtomicUsize::new(0),
-                    is_open: AtomicBool::new(false),
-                    opening: AsyncMutex::default(),
-                    is_retired: AtomicBool::new(false),
-                });
-                lanes.push(Arc::clone(&lane));
-                lane
-            }
+        let lane = if let Some(lane) = free {
+            Arc::clone(lane)
+        } else {
+            let lane = Arc::new(Lane {
+                connection: self.connections.another(),
+                streams: AtomicUsize::new(0),
+                is_open: AtomicBool::new(false),
+                opening: AsyncMutex::default(),
+                is_retired: AtomicBool::new(false),
+            });
+            lanes.push(Arc::clone(&lane));
+            lane
         };
         lane.streams.fetch_add(1, Ordering::Relaxed);
         Stream { lane, silence: None }

@@ -214,7 +214,7 @@ where
         let Some(listing) = self.listing.take() else { return Then::Relist };
         if listing.rewound && self.said {
             return self
-                .from_scratch("resource versions went back: the server's state was restored".to_owned());
+                .start_over("resource versions went back: the server's state was restored".to_owned());
         }
         let before = std::mem::replace(&mut self.known, listing.versions);
         if self.said {
@@ -234,7 +234,7 @@ where
     }
 
     /// Versions that are the same may now be of different objects.
-    fn from_scratch(&mut self, why: String) -> Then {
+    fn start_over(&mut self, why: String) -> Then {
         self.said = false;
         self.known.clear();
         self.report(why, Then::Relist)
@@ -252,7 +252,7 @@ where
             return Then::Continue;
         }
         let version = listed.version;
-        self.from_scratch(format!(
+        self.start_over(format!(
             "the server's state is not the one that was followed (its version is {version}, the watch's {resumed_from}; \
              {difference}): it was restored from a backup, or its cache is old"
         ))

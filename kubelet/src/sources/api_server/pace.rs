@@ -106,25 +106,22 @@ pub(super) fn paced(client: Client, backoff: Backoff, patience: Patience, line: 
             let answer = async {
                 let response = client.send(request).await?;
                 let (head, body) = response.into_parts();
-                let body = match watch {
-                    Some(Asked { time, version }) => {
-                        if head.status.is_success() {
-                            line.status.checked(Vec::new(), false);
-                            if was_cut {
-                                line.resumed_from.store(version, Ordering::Relaxed);
-                                line.resumed.notify_one();
-                            }
+                let body = if let Some(Asked { time, version }) = watch {
+                    if head.status.is_success() {
+                        line.status.checked(Vec::new(), false);
+                        if was_cut {
+                            line.resumed_from.store(version, Ordering::Relaxed);
+                            line.resumed.notify_one();
                         }
-                        Either::Left(Events::new(body, time, patience.event, Arc::clone(&line)))
                     }
-                    None => {
-                        let body = body.collect().await?.to_bytes();
-                        if head.status.is_success() {
-                            line.status.heard();
-                            line.is_cut.store(false, Ordering::Relaxed);
-                        }
-                        Either::Right(Full::new(body))
+                    Either::Left(Events::new(body, time, patience.event, Arc::clone(&line)))
+                } else {
+                    let body = body.collect().await?.to_bytes();
+                    if head.status.is_success() {
+                        line.status.heard();
+                        line.is_cut.store(false, Ordering::Relaxed);
                     }
+                    Either::Right(Full::new(body))
                 };
                 Ok::<_, BoxError>(Response::from_parts(head, body))
             };
