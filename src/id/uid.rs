@@ -132,7 +132,7 @@ impl<'a> From<&'a str> for UidRef<'a> {
 macro_rules! from_texts {
     ($($text:ty),*) => {$(
         impl<'a> From<&'a $text> for UidRef<'a> {
-            #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
+            // As for `&str`.
             #[inline(always)]
             fn from(text: &'a $text) -> Self {
                 Self::from(&**text)
