@@ -18,6 +18,7 @@ const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
 const ID: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
 const OTHER_ID: &str = "77777777777777777777777777777777777777777777777777777777aaaaaaaa";
 
+#[expect(clippy::unnecessary_wraps, reason = "as the parsers answer")]
 fn id(digits: &str) -> Option<ContainerId> {
     Some(digits.parse().expect("64 digits"))
 }
@@ -35,6 +36,7 @@ fn text(cgroup: Cgroup<'_>) -> (String, String) {
     (uid.unwrap_or_default(), id.unwrap_or_default())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the parsers answer")]
 fn pair(uid: &str, id: &str) -> Option<(String, String)> {
     Some((uid.to_owned(), id.to_owned()))
 }

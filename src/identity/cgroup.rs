@@ -148,7 +148,7 @@ impl Within {
 }
 
 /// The pod that a cgroup of this name belongs to; and the container, where the name holds that as well.
-fn pod<'a>(name: &'a str, within: Within) -> Option<(CgroupUid<'a>, Option<ContainerId>)> {
+fn pod(name: &str, within: Within) -> Option<(CgroupUid<'_>, Option<ContainerId>)> {
     if let Some(text) = name.strip_prefix("pod")
         && !matches!(within, Within::Elsewhere)
     {

@@ -25,7 +25,7 @@ pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
             assert_eq!(known, Some(full_name(pod)), "I1: {mirror} and {} share a full name", pod.uid());
         }
     }
-    for (pod, mirror) in snapshot.static_pods_with_mirrors().iter() {
+    for (pod, mirror) in snapshot.static_pods_with_mirrors() {
         if let Some(mirror) = mirror {
             assert_eq!(
                 full_name(pod),
@@ -67,14 +67,14 @@ fn both_directions_agree<P: PodMeta>(snapshot: &Snapshot<P>) {
 /// I2 and I3: a full name that anybody bears leads to a living bearer, in both worlds.
 fn names_lead_to_their_bearers<P: PodMeta>(snapshot: &Snapshot<P>) {
     for pod in snapshot.pods() {
-        let held = snapshot.pod_by_full_name(&full_name(pod)).map(|holder| {
+        let held = snapshot.pod_by_full_name(full_name(pod)).map(|holder| {
             snapshot.pod_by_uid(holder.uid()).is_some_and(|known| Arc::ptr_eq(known, holder))
                 && full_name(holder) == full_name(pod)
         });
         assert_eq!(held, Some(true), "I2, I3: the full name of {}", pod.uid());
     }
     for mirror in snapshot.mirror_pods() {
-        let held = snapshot.mirror_pod_by_full_name(&full_name(mirror)).map(|holder| {
+        let held = snapshot.mirror_pod_by_full_name(full_name(mirror)).map(|holder| {
             snapshot.mirror_pod_by_uid(holder.uid()).is_some_and(|known| Arc::ptr_eq(known, holder))
                 && full_name(holder) == full_name(mirror)
         });
