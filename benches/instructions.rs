@@ -81,7 +81,7 @@ fn strangers() -> Setup<Arc<Pod>> {
     setup(|workload| workload.strangers(TIMES))
 }
 
-#[library_benchmark(setup = uids, config = held_at(160_619))]
+#[library_benchmark(setup = uids, config = held_at(140_663))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -90,7 +90,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(212_080))]
+#[library_benchmark(setup = uids, config = held_at(187_701))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -99,7 +99,7 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(97_260))]
+#[library_benchmark(setup = parsed_uids, config = held_at(71_474))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
@@ -108,7 +108,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(172_940))]
+#[library_benchmark(setup = unknown_uids, config = held_at(135_536))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -117,7 +117,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(188_689))]
+#[library_benchmark(setup = mirror_uids, config = held_at(162_333))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -126,7 +126,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(168_684))]
+#[library_benchmark(setup = uids, config = held_at(138_494))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -135,7 +135,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(315_641))]
+#[library_benchmark(setup = full_names, config = held_at(294_515))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -144,7 +144,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(216_836))]
+#[library_benchmark(setup = names, config = held_at(221_517))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -153,7 +153,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(7_357_182))]
+#[library_benchmark(setup = updates, config = held_at(4_855_946))]
 #[bench::one_by_one()]
 fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -162,14 +162,14 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(2_403_585))]
+#[library_benchmark(setup = updates, config = held_at(2_532_844))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(14_335_696))]
+#[library_benchmark(setup = strangers, config = held_at(10_720_442))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {

@@ -225,6 +225,14 @@ impl<P> Draft<'_, P> {
         versions.current = sync::Arc::clone(&next);
         let version = versions.published.swap(next);
         let dead = versions.memory.end();
+        #[cfg(any(loom, shuttle))]
+        let dead = if sync::planted("frees-nodes-at-once") {
+            // SAFETY: none: that is the bug.
+            unsafe { versions.memory.reclaim(dead, None) };
+            DeadList::default()
+        } else {
+            dead
+        };
         versions.retired.push_back(Retired { version, dead });
         versions.memory.drop_unpublished();
     }

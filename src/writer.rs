@@ -27,7 +27,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// every publication looks at the oldest few. An idle writer frees nothing, so call [`reclaim`](Self::reclaim) now and
 /// then. When the writer is dropped, what readers still hold is kept until the last handle of the index goes.
 ///
-/// Pages that were freed are used again: the thread that writes keeps up to half a mebibyte of them until it ends.
+/// Pages that were freed are used again: the writer keeps up to two mebibytes of them.
 ///
 /// # Examples
 /// ```
@@ -84,7 +84,8 @@ pub enum Operation<P> {
 pub struct Applied {
     /// The generation of the snapshot that holds the result.
     pub generation: u64,
-    /// Whether that snapshot was published by this write. A write that changes nothing publishes nothing.
+    /// Whether that snapshot was published by this write. A write that changes nothing publishes nothing, also if what it
+    /// does cancels out. To add the very object that is stored again is a change only if another pod holds its name.
     pub published: bool,
     /// The pods that were refused. All others were applied.
     pub refused: Vec<Refused>,

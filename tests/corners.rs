@@ -476,3 +476,40 @@ fn a_set_that_says_the_same_publishes_nothing_though_it_repeats_refuses_and_shar
     assert!(turned.published, "another order gives the name to another pod");
     assert_eq!(reader.pod_by_full_name("web_default").expect("held by the last").uid, "u1");
 }
+
+// A write that changes nothing publishes nothing, however it is said. The kubelet has no publications.
+
+#[test]
+fn a_batch_that_cancels_out_publishes_nothing() {
+    let (mut writer, reader) = index();
+    let (web, mirror) = (TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s"));
+    put(&mut writer, [Arc::clone(&web), Arc::clone(&mirror)]);
+    let add = |pod: &Arc<TestPod>| Operation::Add(Arc::clone(pod));
+    let all = || vec![Arc::clone(&mirror), Arc::clone(&web)];
+    for batch in [
+        vec![add(&TestPod::plain("p", "db")), Operation::Remove("p".into())],
+        vec![Operation::Remove("s".into()), add(&web)],
+        vec![add(&TestPod::plain("s", "other")), add(&web)],
+        vec![Operation::Set(vec![]), add(&web), add(&mirror)],
+        vec![Operation::Set(vec![]), Operation::Set(all())],
+        vec![add(&TestPod::plain("p", "web")), Operation::Remove("p".into())],
+    ] {
+        let applied = writer.apply(batch);
+        assert!(!applied.published);
+        assert_eq!((applied.generation, reader.load().generation()), (2, 2));
+    }
+    assert!(!writer.set_pods(all()).published);
+    assert!(writer.apply([Operation::Set(vec![]), add(&web)]).published, "the mirror is gone");
+}
+
+/// The very object that is stored, added again, takes back a name that another pod holds: that is a change.
+#[test]
+fn to_add_the_very_same_object_again_is_a_change_only_if_another_holds_its_name() {
+    let (mut writer, reader) = index();
+    let first = TestPod::plain("p1", "web");
+    put(&mut writer, [Arc::clone(&first), TestPod::plain("p2", "web")]);
+    assert!(matches!(writer.add_pod(Arc::clone(&first)), Ok(Upserted::Replaced(_))));
+    assert!(reader.pod_by_full_name("web_default").is_some_and(|pod| Arc::ptr_eq(&pod, &first)));
+    assert!(matches!(writer.add_pod(first), Ok(Upserted::Unchanged)));
+    assert_eq!(reader.load().generation(), 3);
+}

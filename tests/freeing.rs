@@ -310,6 +310,35 @@ fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     assert!(ledger.live().is_empty());
 }
 
+/// Pods whose drop panics while a whole replaced version is freed, by the writer and by the last handle: each is lost alone.
+#[test]
+fn pods_that_panic_when_a_version_is_freed_leak_nothing_else() {
+    for by_the_last_handle in [false, true] {
+        let ledger = Ledger::default();
+        let (mut writer, reader) = pod_index::new();
+        let pods: Vec<_> = (0..300).map(|n| ledger.pod(n, n, Kind::Static)).collect();
+        for bomb in [7, 8, 200] {
+            pods[bomb].explodes.store(true, Ordering::Relaxed);
+        }
+        let _ = writer.set_pods(pods);
+        let held = reader.snapshot();
+        let _ = writer.set_pods([ledger.pod(1000, 1000, Kind::Plain)]);
+        let freeing = if by_the_last_handle {
+            drop((writer, reader));
+            catch_unwind(AssertUnwindSafe(|| drop(held)))
+        } else {
+            drop(held);
+            let freeing = catch_unwind(AssertUnwindSafe(|| _ = writer.reclaim()));
+            assert_eq!(writer.retired_snapshots(), 0);
+            assert_eq!(ledger.live(), numbers(writer.current()));
+            drop((writer, reader));
+            freeing
+        };
+        assert!(freeing.is_err(), "the first panic goes on");
+        assert!(ledger.live().is_empty(), "every pod was dropped");
+    }
+}
+
 /// A publication looks at a few of the retired snapshots only, those in turn that were not looked at for longest: those that
 /// are held must not hide the others.
 #[test]

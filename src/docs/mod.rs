@@ -5,6 +5,11 @@ pub mod verification {
     #![doc = include_str!("verification.md")]
 }
 
+/// How pods are stored, how a write makes the next version, and when memory is freed.
+pub mod internals {
+    #![doc = include_str!("internals.md")]
+}
+
 /// What look-ups and writes cost, where the time goes, and how to measure it.
 pub mod performance {
     #![doc = include_str!("performance.md")]

@@ -14,6 +14,6 @@ mod model;
 #[cfg(any(loom, shuttle))]
 pub use self::model::freed_by_this_thread;
 #[cfg(any(loom, shuttle))]
-pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner};
+pub(crate) use self::model::{Arc, Cached, Guard, Mutex, Published, is_sole_owner, planted};
 
 pub(crate) mod park;

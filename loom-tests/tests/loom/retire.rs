@@ -132,7 +132,7 @@ fn small_no_reader_frees_what_it_held_by_a_guard() {
 
 #[test]
 fn no_reader_frees_what_it_kept_or_remembered() {
-    explore("retire-kept", Floor { two: 259, three: 5009, five: 131_084, all: None }, || {
+    explore("retire-kept", Floor { two: 259, three: 5095, five: 131_084, all: None }, || {
         let live = Live::default();
         let (mut writer, reader) = index(&live);
         let other = reading(&reader, |reader| {
