@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ConfigBuilder, WantsVerifier};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme, WantsVerifier};
 
 /// Opens connections to `http` and to `https` URLs.
 pub type Connector = HttpsConnector<HttpConnector>;
@@ -31,5 +32,50 @@ pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Con
             builder.with_server_name_resolver(FixedServerNameResolver::new(name)).enable_http1().build()
         }
         None => builder.enable_http1().build(),
+    }
+}
+
+/// A client that accepts any certificate. The connection is encrypted, but anybody may be at its other end.
+pub fn unverified(builder: ConfigBuilder<ClientConfig, WantsVerifier>) -> ClientConfig {
+    let verifier = Arc::new(Unverified(provider()));
+    builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+}
+
+/// Checks that the server has the key of its certificate, and not whose certificate it is.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

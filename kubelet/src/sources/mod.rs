@@ -56,6 +56,7 @@ pub mod api_server;
 mod clock;
 pub mod file;
 pub mod http;
+pub mod kubelet;
 pub mod manifest;
 mod merge;
 mod node;

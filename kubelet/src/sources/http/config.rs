@@ -18,6 +18,9 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::sources::{Problem, ProblemKind};
 
+/// The largest body that is read.
+const LARGEST_BODY: usize = 10 * 1024 * 1024;
+
 /// A URL that serves manifests, and how to ask it.
 ///
 /// # Examples
@@ -40,6 +43,10 @@ pub struct HttpConfig {
     pub(super) period: Duration,
     pub(super) timeout: Duration,
     pub(super) transform: fn(&mut Pod),
+    /// The most bytes of a body.
+    pub(super) limit: usize,
+    #[cfg(feature = "tls")]
+    unverified: bool,
     /// `None` for whom the system trusts.
     #[cfg(feature = "tls")]
     authorities: Option<Arc<RootCertStore>>,
@@ -53,7 +60,12 @@ impl HttpConfig {
     ///
     /// Kubelet: `staticPodURL`.
     pub fn new(url: &str) -> Result<Self, Problem> {
-        let wrong = |message: &str| problem("staticPodURL", message.to_owned());
+        Self::of(url, "staticPodURL", LARGEST_BODY)
+    }
+
+    /// As [`new`](Self::new), for the URL in another `field`, which answers with at most `limit` bytes.
+    pub(in crate::sources) fn of(url: &str, field: &str, limit: usize) -> Result<Self, Problem> {
+        let wrong = |message: &str| problem(field, message.to_owned());
         let uri: Uri = url.parse().map_err(|error| wrong(&format!("is no URL: {error}")))?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -74,6 +86,9 @@ impl HttpConfig {
             period: Duration::from_secs(20),
             timeout: Duration::from_secs(10),
             transform: |_| {},
+            limit,
+            #[cfg(feature = "tls")]
+            unverified: false,
             #[cfg(feature = "tls")]
             authorities: None,
         })
@@ -140,10 +155,20 @@ impl HttpConfig {
         Ok(self)
     }
 
+    /// Accepts any certificate.
+    #[cfg(feature = "tls")]
+    pub(in crate::sources) fn unverified(mut self) -> Self {
+        self.unverified = true;
+        self
+    }
+
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> Result<ClientConfig, Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let builder = crate::https::client_config().map_err(|error| wrong(error.to_string()))?;
+        if self.unverified {
+            return Ok(crate::https::unverified(builder));
+        }
         let authorities = match &self.authorities {
             Some(authorities) => Arc::clone(authorities),
             None => match builder.clone().with_native_roots() {

@@ -16,9 +16,6 @@ use crate::https::{self, Connector};
 use crate::sources::Problem;
 use crate::text::causes;
 
-/// The largest body that is read.
-const LARGEST_BODY: usize = 10 * 1024 * 1024;
-
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("pod-index/", env!("CARGO_PKG_VERSION")));
 
 /// Asks one URL, over connections that it keeps.
@@ -52,7 +49,7 @@ impl Fetcher {
             let response = self.client.request(request).await.map_err(|error| causes(&error))?;
             let status = response.status();
             if status == StatusCode::OK {
-                return read(response.into_body()).await;
+                return read(response.into_body(), config.limit).await;
             }
             let next = redirected(status, response.headers().get(LOCATION), &uri)?;
             if is_downgrade(&uri, &next) {
@@ -80,13 +77,13 @@ fn connector(_: &HttpConfig) -> Result<Connector, Problem> {
     Ok(Connector::new())
 }
 
-async fn read(body: Incoming) -> Result<Bytes, String> {
-    let too_large = || format!("answered with more than the limit of {LARGEST_BODY} bytes");
+async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {
+    let too_large = || format!("answered with more than the limit of {limit} bytes");
     // What is announced need not be awaited.
-    if body.size_hint().lower() > LARGEST_BODY as u64 {
+    if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    match Limited::new(body, LARGEST_BODY).collect().await {
+    match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => Err(format!("the answer broke off: {}", causes(&*error))),

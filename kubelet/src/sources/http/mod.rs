@@ -19,8 +19,10 @@
 
 mod config;
 mod fetch;
+mod poll;
 mod redirect;
 mod source;
 
 pub use config::HttpConfig;
+pub(super) use poll::Asking;
 pub use source::HttpSource;

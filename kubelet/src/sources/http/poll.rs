@@ -1,0 +1,139 @@
+//! Asks a URL every so often, and says when the pods that it serves have changed.
+//!
+//! This file knows when to ask and what changed. It must not know in which form pods are served.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+
+use super::HttpConfig;
+use super::fetch::Fetcher;
+use crate::sources::status::{SourceStatus, StatusWriter};
+use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
+
+/// The pods of a body, and what is wrong with it.
+type Decode = dyn Fn(&[u8]) -> (Vec<Pod>, Vec<Problem>) + Send + Sync;
+
+/// The state between two updates.
+pub(in crate::sources) struct Asking {
+    source: Source,
+    config: HttpConfig,
+    /// A bearer token, read anew for each request: it rotates.
+    token: Option<PathBuf>,
+    decode: Arc<Decode>,
+    fetcher: Fetcher,
+    status: StatusWriter,
+    asked: bool,
+    hasher: RandomState,
+    /// A hash of the last body that was decoded, and what was wrong with it.
+    last: Option<(u64, Vec<Problem>)>,
+    said: Option<Vec<Arc<Pod>>>,
+}
+
+impl Asking {
+    /// # Errors
+    /// If the URL is an `https` one, no authorities are given and those of the system cannot be read.
+    pub(in crate::sources) fn new(
+        source: Source,
+        config: HttpConfig,
+        token: Option<PathBuf>,
+        decode: impl Fn(&[u8]) -> (Vec<Pod>, Vec<Problem>) + Send + Sync + 'static,
+    ) -> Result<Self, Problem> {
+        let fetcher = Fetcher::new(&config)?;
+        let status = StatusWriter::new(source, &*config.url);
+        let decode = Arc::new(decode);
+        let hasher = RandomState::new();
+        Ok(Self { source, config, token, decode, fetcher, status, asked: false, hasher, last: None, said: None })
+    }
+
+    /// The updates, without end, and how the source is doing.
+    pub(in crate::sources) fn updates(
+        self,
+    ) -> (BoxStream<'static, SourceUpdate<Pod>>, watch::Receiver<SourceStatus>) {
+        let status = self.status.subscribe();
+        let updates = unfold(self, async |mut asking| {
+            let update = asking.next().await?;
+            Some((update, asking))
+        });
+        (updates.boxed(), status)
+    }
+
+    /// The next set that differs from what was said before; `None` when the runtime shuts down.
+    async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
+        loop {
+            if self.asked {
+                tokio::time::sleep(self.config.period).await;
+            }
+            self.asked = true;
+            let (pods, problems) = match self.fetch().await {
+                Err(message) => (None, vec![self.problem(ProblemKind::Request, &message)]),
+                Ok(body) if body.is_empty() => {
+                    let problem = self.problem(ProblemKind::Request, "answered with nothing");
+                    // As in the kubelet, a URL that never named a pod has none. A kubelet always answers with a list.
+                    let is_first = self.source == Source::Http && self.said.is_none();
+                    (is_first.then(Vec::new), vec![problem])
+                }
+                Ok(body) => match &self.last {
+                    Some((last, problems)) if *last == self.hasher.hash_one(&body) => (None, problems.clone()),
+                    _ => self.decode(body).await?,
+                },
+            };
+            let failed = !problems.is_empty();
+            self.status.checked(problems, failed);
+            let Some(pods) = pods else { continue };
+            if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
+                continue;
+            }
+            self.status.updated(pods.len());
+            self.said = Some(pods.clone());
+            return Some(SourceUpdate::Set(pods));
+        }
+    }
+
+    /// The pods of a body, if all of them are good; `None` if the runtime shuts down.
+    async fn decode(&mut self, body: Bytes) -> Option<(Option<Vec<Arc<Pod>>>, Vec<Problem>)> {
+        let content = self.hasher.hash_one(&body);
+        let decode = Arc::clone(&self.decode);
+        // Ten megabytes take a while.
+        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+        let (mut pods, problems) = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) if error.is_cancelled() => return None,
+            Err(error) => {
+                let message = format!("the decoding broke off: {error}");
+                return Some((None, vec![self.problem(ProblemKind::Syntax, &message)]));
+            }
+        };
+        self.last = Some((content, problems.clone()));
+        if !problems.is_empty() {
+            return Some((None, problems));
+        }
+        pods.iter_mut().for_each(self.config.transform);
+        let before = self.said.as_deref().unwrap_or_default();
+        Some((Some(pod::as_first_seen(pods, before)), Vec::new()))
+    }
+
+    async fn fetch(&self) -> Result<Bytes, String> {
+        let Some(path) = &self.token else { return self.fetcher.fetch(&self.config).await };
+        let wrong = |error: &dyn fmt::Display| format!("the token in {}: {error}", path.display());
+        let token = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        // The error does not repeat the token.
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| wrong(&"it cannot be sent in a header"))?;
+        header.set_sensitive(true);
+        let mut config = self.config.clone();
+        config.headers.insert(AUTHORIZATION, header);
+        self.fetcher.fetch(&config).await
+    }
+
+    fn problem(&self, kind: ProblemKind, message: &str) -> Problem {
+        Problem::new(kind, &*self.config.url, None, None, message)
+    }
+}

@@ -1,0 +1,193 @@
+//! Pods from the kubelet of this node, as it lists them on `/pods`.
+//!
+//! This file knows the kubelet's endpoint. It must not know what else feeds the index.
+//!
+//! # Rules
+//! * The kubelet is asked every 20 seconds; an answer takes at most 10 seconds. It costs the API server nothing.
+//! * The list has the UIDs, container IDs and statuses of the node. Static pods are in it, mirror pods are not.
+//! * Whatever fails changes nothing: the last pods stay.
+//! * Who asks needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token is read anew for each
+//!   request.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::Stream;
+use futures_util::stream::{BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{PodMeta, is_mirror_pod};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::http::{Asking, HttpConfig};
+use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
+
+/// The largest list that is read: a thousand pods of 64 KiB.
+const LARGEST_LIST: usize = 64 << 20;
+
+/// A kubelet, and how to ask it.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use pod_index_kubelet::sources::kubelet::KubeletConfig;
+///
+/// # fn run() -> Result<(), pod_index_kubelet::sources::Problem> {
+/// let config = KubeletConfig::new("https://127.0.0.1:10250")?
+///     .token_file("/var/run/secrets/kubernetes.io/serviceaccount/token".as_ref())
+///     .period(Duration::from_secs(5));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct KubeletConfig {
+    http: HttpConfig,
+    token: Option<PathBuf>,
+}
+
+impl KubeletConfig {
+    /// The kubelet at that URL, asked every 20 seconds, given 10 seconds to answer. A URL without a path means `/pods`.
+    ///
+    /// # Errors
+    /// If it is not an absolute `http` or `https` URL, or if it holds a user name or a password.
+    pub fn new(url: &str) -> Result<Self, Problem> {
+        let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let has_path = after_scheme.split_once('/').is_some_and(|(_, path)| !path.is_empty());
+        let url = if has_path { url.to_owned() } else { format!("{}/pods", url.trim_end_matches('/')) };
+        Ok(Self { http: HttpConfig::of(&url, "kubeletURL", LARGEST_LIST)?, token: None })
+    }
+
+    /// Sends the bearer token in this file. It is read anew for each request.
+    #[must_use]
+    pub fn token_file(mut self, path: &Path) -> Self {
+        self.token = Some(path.to_owned());
+        self
+    }
+
+    /// Trusts the authorities in `pem`, and only those, instead of the system's.
+    ///
+    /// # Errors
+    /// If `pem` holds no certificate, or one that cannot be an authority's.
+    #[cfg(feature = "tls")]
+    pub fn certificate_authorities(mut self, pem: &[u8]) -> Result<Self, Problem> {
+        self.http = self.http.certificate_authorities(pem)?;
+        Ok(self)
+    }
+
+    /// Accepts any certificate. A kubelet without serving certificates of the cluster's authority signs its own. Whoever
+    /// takes its place then receives the token, so ask only an address of this host that way.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn insecure(mut self) -> Self {
+        self.http = self.http.unverified();
+        self
+    }
+
+    /// Changes each pod as soon as it comes, before it is compared or given out.
+    #[must_use]
+    pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
+        self.http = self.http.transform(transform);
+        self
+    }
+
+    /// Sets the time between the end of one request and the next. Zero counts as a millisecond.
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.http = self.http.period(period);
+        self
+    }
+
+    /// Sets the time that an answer may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.http = self.http.timeout(timeout);
+        self
+    }
+}
+
+/// The pods that a kubelet runs, as a stream that never ends.
+///
+/// The first item comes with the first good answer. Later ones come when the pods have changed. Each is a
+/// [`SourceUpdate::Set`] of all the pods.
+///
+/// Nothing happens while nobody polls. The stream must be polled inside a tokio runtime with time and I/O enabled.
+#[must_use = "a stream does nothing unless polled"]
+pub struct KubeletSource {
+    updates: BoxStream<'static, SourceUpdate<Pod>>,
+    status: watch::Receiver<SourceStatus>,
+}
+
+impl KubeletSource {
+    /// The pods of that kubelet.
+    ///
+    /// # Errors
+    /// If the URL is an `https` one, no authorities are given and those of the system cannot be read.
+    pub fn new(config: KubeletConfig) -> Result<Self, Problem> {
+        let (updates, status) = Asking::new(Source::Kubelet, config.http, config.token, decode)?.updates();
+        Ok(Self { updates, status })
+    }
+
+    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<SourceStatus> {
+        self.status.clone()
+    }
+}
+
+impl Stream for KubeletSource {
+    type Item = SourceUpdate<Pod>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.updates.poll_next_unpin(context)
+    }
+}
+
+impl fmt::Debug for KubeletSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeletSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct PodList {
+    kind: String,
+    /// `null` for none.
+    items: Option<Vec<Pod>>,
+}
+
+/// The pods of a list, ordered: the kubelet lists them in an order that changes.
+fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
+    let problem = |kind, field: Option<&str>, message: String| {
+        (Vec::new(), vec![Problem::new(kind, "kubelet", None, field.map(str::to_owned), message)])
+    };
+    let list: PodList = match serde_json::from_slice(body) {
+        Ok(list) => list,
+        // Only the place: the words could hold a part of the body.
+        Err(error) => {
+            let message =
+                format!("the answer is no list of pods (line {}, column {})", error.line(), error.column());
+            return problem(ProblemKind::Syntax, None, message);
+        }
+    };
+    if list.kind != "PodList" {
+        let kind = crate::text::shorten(&list.kind);
+        return problem(
+            ProblemKind::Syntax,
+            Some("kind"),
+            format!("the answer is a {kind:?}, not a PodList"),
+        );
+    }
+    let mut pods = list.items.unwrap_or_default();
+    if let Some(mirror) = pods.iter().find(|pod| is_mirror_pod(*pod)) {
+        let shorten = crate::text::shorten;
+        let (namespace, name) = (shorten(mirror.namespace()), shorten(mirror.name()));
+        let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
+        let field = "metadata.annotations[kubernetes.io/config.mirror]";
+        return problem(ProblemKind::Invalid, Some(field), message);
+    }
+    pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
+    (pods, Vec::new())
+}
