@@ -89,6 +89,26 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_MANIFEST_URL_CA", value_name = "FILE")]
     pub(super) manifest_url_ca: Option<PathBuf>,
 
+    /// The kubelet of this node, to ask for its pods: `https://127.0.0.1:10250`.
+    #[arg(long, env = "POD_INDEX_KUBELET", value_name = "URL")]
+    pub(super) kubelet: Option<String>,
+
+    /// The token to send to the kubelet [default: that of the service account, if there is one].
+    #[arg(long, env = "POD_INDEX_KUBELET_TOKEN_FILE", value_name = "FILE")]
+    pub(super) kubelet_token_file: Option<PathBuf>,
+
+    /// The authorities to trust with the kubelet, in PEM, instead of those that the system trusts.
+    #[arg(long, env = "POD_INDEX_KUBELET_CA", value_name = "FILE")]
+    pub(super) kubelet_ca: Option<PathBuf>,
+
+    /// Accept any certificate of the kubelet. Whoever takes its place receives the token.
+    #[arg(long, env = "POD_INDEX_KUBELET_INSECURE_SKIP_TLS_VERIFY")]
+    pub(super) kubelet_insecure_skip_tls_verify: bool,
+
+    /// How often to ask the kubelet [default: 20s].
+    #[arg(long, env = "POD_INDEX_KUBELET_CHECK_FREQUENCY", value_name = "DURATION")]
+    pub(super) kubelet_check_frequency: Option<GoDuration>,
+
     /// How often to look at the manifests in any case; file events are heeded at once [default: 20s].
     #[arg(long, env = "POD_INDEX_FILE_CHECK_FREQUENCY", value_name = "DURATION")]
     pub(super) file_check_frequency: Option<GoDuration>,

@@ -27,6 +27,8 @@ struct Line {
     status: watch::Receiver<SourceStatus>,
     /// The pods of it that the merge passed over.
     passed_over: Vec<Problem>,
+    /// The mirror pods of it from which no static pod is derived.
+    refused_claims: Vec<Problem>,
     indexed: bool,
 }
 
@@ -41,7 +43,13 @@ impl Readiness {
         let mut lines = self.lock();
         match lines.iter_mut().find(|line| line.source == source) {
             Some(line) => line.status = status,
-            None => lines.push(Line { source, status, passed_over: Vec::new(), indexed: false }),
+            None => lines.push(Line {
+                source,
+                status,
+                passed_over: Vec::new(),
+                refused_claims: Vec::new(),
+                indexed: false,
+            }),
         }
         self.judge(&lines);
     }
@@ -67,6 +75,16 @@ impl Readiness {
             before.extend_from_slice(&new);
             before.split_off(before.len().saturating_sub(PASSED_OVER))
         };
+        new
+    }
+
+    /// From which mirror pods of the API server no static pod is derived, and why. Returns what is new.
+    pub(super) fn refused_claims(&self, problems: Vec<Problem>) -> Vec<Problem> {
+        let mut lines = self.lock();
+        let Some(line) = lines.iter_mut().find(|line| line.source == Source::Api) else { return problems };
+        let known: HashSet<_> = line.refused_claims.iter().collect();
+        let new = problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        line.refused_claims = problems;
         new
     }
 
@@ -116,6 +134,7 @@ impl Readiness {
             let mut status = line.status.borrow().clone();
             status.seen = line.indexed;
             status.problems.extend_from_slice(&line.passed_over);
+            status.problems.extend_from_slice(&line.refused_claims);
             status
         };
         self.lock().iter().map(status).collect()

@@ -80,9 +80,15 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     }
     let (checkpoints, restored) = checkpoints::open(&settings)?.unzip();
     let sources = source_tasks::configured(&settings);
-    let (mut writer_thread, reports) =
-        WriterThread::start(writer, restored, &sources, Arc::clone(&readiness), metrics.ours())
-            .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
+    let (mut writer_thread, reports) = WriterThread::start(
+        writer,
+        restored,
+        &sources,
+        settings.derive(),
+        Arc::clone(&readiness),
+        metrics.ours(),
+    )
+    .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
     let api_requests = ApiRequests::register(metrics.ours());
     let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));

@@ -21,6 +21,7 @@ use super::writer_thread::Report;
 use pod_index_kubelet::sources::api_server::{ApiServer, connect_as};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
+use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// How long a source that panicked stays down.
@@ -30,8 +31,9 @@ const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 pub(super) fn configured(settings: &Settings) -> Vec<Source> {
     let file = settings.file.as_ref().map(|_| Source::File);
     let http = settings.http.as_ref().map(|_| Source::Http);
+    let kubelet = settings.kubelet.as_ref().map(|_| Source::Kubelet);
     let api = settings.api.as_ref().map(|_| Source::Api);
-    file.into_iter().chain(http).chain(api).collect()
+    [file, http, kubelet, api].into_iter().flatten().collect()
 }
 
 /// The sources that run.
@@ -107,6 +109,15 @@ impl SourceTasks {
                 let source = HttpSource::new(config.clone(), node.clone())?;
                 let status = source.status();
                 readiness.join(Source::Http, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        if let Some(config) = settings.kubelet.clone().map(|config| config.transform(transform)) {
+            let readiness = Arc::clone(&self.readiness);
+            prepared.push(keep_running(Source::Kubelet, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = KubeletSource::new(config.clone())?;
+                let status = source.status();
+                readiness.join(Source::Kubelet, status.clone());
                 Ok((source, status))
             })?);
         }

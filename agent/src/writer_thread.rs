@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, iter};
 
-use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
+use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select};
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
@@ -18,6 +18,7 @@ use super::metrics::Writing;
 use super::readiness::Readiness;
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
+use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{Merge, Source, SourceUpdate};
 
 /// How many reports may wait. A source that is faster than the writer waits: its own list is the better queue.
@@ -50,10 +51,11 @@ impl WriterThread {
         writer: Writer<Pod>,
         restored: Option<Restored>,
         sources: &[Source],
+        derive: Derive,
         readiness: Arc<Readiness>,
         metrics: &mut Registry,
     ) -> io::Result<(Self, Sender<Report>)> {
-        let merge = Merge::new(sources.iter().copied());
+        let merge = Merge::new(sources.iter().copied()).derive_static_pods(derive);
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics, reports.clone());
         let (stop, stopped) = bounded(1);
@@ -96,25 +98,31 @@ impl Work {
     fn until(mut self, stop: &Receiver<()>, reports: &Receiver<Report>) {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
+            let expiry = self.merge.next_deadline().map_or_else(never, at);
             select! {
                 recv(reports) -> report => match report {
                     Ok(report) => self.publish(iter::once(report).chain(reports.try_iter()).take(WAITING)),
                     Err(_) => return,
                 },
                 recv(stop) -> _ => return,
+                recv(expiry) -> _ => self.publish(iter::empty()),
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
             self.counts.retired(self.writer.retired_snapshots());
         }
     }
 
-    /// Applies the reports in one publication, and only then tells of it.
+    /// Applies the reports, and what is due by now, in one publication, and only then tells of it.
     fn publish(&mut self, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
         let mut batch = Vec::new();
         let mut sources = Vec::new();
         let mut sound = Vec::new();
         let mut events = Events::default();
+        let expired = self.merge.expire(started);
+        events.note(Source::Api, &expired);
+        let mut claims_changed = expired.claims_changed;
+        batch.extend(expired.into_operations());
         for Report { source, update, sound: is_sound } in reports {
             if is_sound && !sound.contains(&source) {
                 sound.push(source);
@@ -125,6 +133,7 @@ impl Work {
             // Nobody but a checkpoint says that a pod is of one.
             merged.pods_mut().for_each(checkpoint::unmark);
             events.note(source, &merged);
+            claims_changed |= merged.claims_changed;
             for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
                 let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
                 tracing::warn!(source, path, field, "{}", problem.message());
@@ -132,6 +141,12 @@ impl Work {
             batch.extend(merged.into_operations());
             if whole {
                 sources.push(source);
+            }
+        }
+        if claims_changed {
+            for problem in self.readiness.refused_claims(self.merge.refused_claims().cloned().collect()) {
+                let (source, field) = (Source::Api.as_str(), problem.field());
+                tracing::warn!(source, field, "{}", problem.message());
             }
         }
         let operations = batch.len();

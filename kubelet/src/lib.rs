@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`sources`] | manifests from a directory or a URL, pods from the API server, and the merge of all of them |
+//! | [`sources`] | manifests from a directory or a URL, pods from the kubelet or the API server, and the merge of all of them |
 //! | `api_client` | the client of the API server: few connections, and an end to every silence |
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |

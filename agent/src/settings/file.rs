@@ -26,6 +26,11 @@ pub(super) struct ConfigFile {
     #[serde(rename = "staticPodURLHeader")]
     pub(super) static_pod_url_header: BTreeMap<String, Vec<String>>,
     pub(super) manifest_url_ca: Option<PathBuf>,
+    pub(super) kubelet: Option<String>,
+    pub(super) kubelet_token_file: Option<PathBuf>,
+    pub(super) kubelet_ca: Option<PathBuf>,
+    pub(super) kubelet_insecure_skip_tls_verify: bool,
+    pub(super) kubelet_check_frequency: Option<GoDuration>,
     pub(super) file_check_frequency: Option<GoDuration>,
     pub(super) http_check_frequency: Option<GoDuration>,
     pub(super) kubeconfig: Option<PathBuf>,
@@ -105,6 +110,8 @@ impl ConfigFile {
             let paths = [
                 &mut config.static_pod_path,
                 &mut config.manifest_url_ca,
+                &mut config.kubelet_token_file,
+                &mut config.kubelet_ca,
                 &mut config.kubeconfig,
                 &mut config.checkpoint_dir,
                 &mut config.tls_cert_file,

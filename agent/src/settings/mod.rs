@@ -25,6 +25,8 @@ use super::tls::{Tls, TlsFiles};
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::references::Strategy;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
+use pod_index_kubelet::sources::kubelet::{KubeletConfig, KubeletSource};
+use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::file::ConfigFile;
@@ -32,6 +34,9 @@ use self::selection::Selection;
 
 /// How often the file and http sources look, unless told otherwise. Zero means this too, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
+
+/// Where Kubernetes puts the token of a pod's service account.
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// Where the agent serves, unless told otherwise.
 pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -49,6 +54,7 @@ pub(super) struct Settings {
     pub(super) node: NodeName,
     pub(super) file: Option<FileSettings>,
     pub(super) http: Option<HttpConfig>,
+    pub(super) kubelet: Option<KubeletConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) mirrors: Management,
     /// Whether literal values of environment variables are left out.
@@ -175,6 +181,15 @@ impl Settings {
         let ca = args.manifest_url_ca.or(config.manifest_url_ca);
         let http =
             url.as_deref().map(|url| http(url, &headers, ca.as_deref(), http_period, &node)).transpose()?;
+        let kubelet_url = args.kubelet.or(config.kubelet).filter(|url| !url.is_empty());
+        let kubelet_period = period(args.kubelet_check_frequency, config.kubelet_check_frequency);
+        let kubelet = KubeletArgs {
+            token: args.kubelet_token_file.or(config.kubelet_token_file),
+            ca: args.kubelet_ca.or(config.kubelet_ca),
+            insecure: args.kubelet_insecure_skip_tls_verify || config.kubelet_insecure_skip_tls_verify,
+            period: kubelet_period,
+        };
+        let kubelet = kubelet_url.as_deref().map(|url| kubelet.config(url)).transpose()?;
         let selection = Selection::new(
             args.namespace.or(config.namespace),
             args.pod_selector.or(config.pod_selector),
@@ -185,9 +200,9 @@ impl Settings {
         let all_nodes = args.all_nodes || config.all_nodes;
         let managed_fields = args.keep_managed_fields || config.keep_managed_fields;
         let api = api(is_asked_for, ApiSettings { kubeconfig, all_nodes, selection, managed_fields })?;
-        if file.is_none() && http.is_none() && api.is_none() {
-            let message =
-                "no pods to read: give --pod-manifest-path, --manifest-url, --kubeconfig or --api-server";
+        if file.is_none() && http.is_none() && kubelet.is_none() && api.is_none() {
+            let message = "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or \
+                           --api-server";
             return Err(Failure::Usage(message.to_owned()));
         }
         access::makes_sense(&access, tls.as_ref(), api.is_some())?;
@@ -232,6 +247,9 @@ impl Settings {
             let headers = headers.len();
             summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
         }
+        if let Some(url) = kubelet_url {
+            summary.push(["kubelet".to_owned(), format!("{url} every {kubelet_period:?}")]);
+        }
         summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
         let redact_env = args.redact_env || config.redact_env;
         if redact_env {
@@ -255,6 +273,7 @@ impl Settings {
             node,
             file,
             http,
+            kubelet,
             api,
             mirrors,
             redact_env,
@@ -276,6 +295,15 @@ impl Settings {
             log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
             summary,
         })
+    }
+
+    /// Which static pods are derived from mirror pods. Whoever manages the mirror pods of this node has its static pods.
+    pub(super) fn derive(&self) -> Derive {
+        let own = self.node.clone();
+        match self.mirrors {
+            Management::Off => Derive::AllNodes { own },
+            Management::Careful | Management::Forced => Derive::OtherNodes { own },
+        }
     }
 
     /// The first setting that differs in `new` and that cannot change while the agent runs.
@@ -437,6 +465,41 @@ fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) 
         (true, true, true) => return Ok(()),
     };
     Err(Failure::Usage(format!("--manage-mirror-pods needs {missing}")))
+}
+
+/// How to ask the kubelet.
+struct KubeletArgs {
+    token: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    insecure: bool,
+    period: Duration,
+}
+
+impl KubeletArgs {
+    /// The kubelet as a source, and that one can be made of it.
+    fn config(self, url: &str) -> Result<KubeletConfig, Failure> {
+        let wrong = |problem: Problem| Failure::Usage(problem.to_string());
+        let mut config = KubeletConfig::new(url).map_err(wrong)?.period(self.period);
+        if self.insecure && self.ca.is_some() {
+            let message = "--kubelet-ca is of no use with --kubelet-insecure-skip-tls-verify";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        if self.insecure {
+            config = config.insecure();
+        }
+        if let Some(ca) = self.ca {
+            let wrong = |error: &dyn Display| Failure::Usage(format!("kubeletCa {}: {error}", ca.display()));
+            let pem = std::fs::read(&ca).map_err(|error| wrong(&error))?;
+            config = config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))?;
+        }
+        let service_account =
+            || Path::new(SERVICE_ACCOUNT_TOKEN).exists().then(|| SERVICE_ACCOUNT_TOKEN.into());
+        if let Some(token) = self.token.or_else(service_account) {
+            config = config.token_file(&token);
+        }
+        drop(KubeletSource::new(config.clone()).map_err(wrong)?);
+        Ok(config)
+    }
 }
 
 /// The http source, and that one can be made of it.

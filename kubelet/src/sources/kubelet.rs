@@ -188,6 +188,8 @@ fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
         let field = "metadata.annotations[kubernetes.io/config.mirror]";
         return problem(ProblemKind::Invalid, Some(field), message);
     }
+    // They tell who wrote which field of the API server's object.
+    pods.iter_mut().for_each(|pod| pod.metadata.managed_fields = None);
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
     (pods, Vec::new())
 }

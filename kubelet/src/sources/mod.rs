@@ -1,4 +1,4 @@
-//! Where pods come from: a manifest directory, a URL, the API server; and the merge of what they say.
+//! Where pods come from: a manifest directory, a URL, the kubelet, the API server; and the merge of what they say.
 //!
 //! This module knows manifests, files, HTTP and the kubelet's rules for them. It must not know of the index's insides
 //! or of the agent: each source is usable alone, as a stream of [`SourceUpdate`]s that an embedder drives into a
@@ -7,9 +7,10 @@
 //! Data flows one way:
 //!
 //! ```text
-//! file ─┐
-//! http ─┼─> SourceUpdate ─> merge ─> operations in the kubelet's order ─> Writer
-//! api  ─┘
+//! file    ─┐
+//! http    ─┤
+//! kubelet ─┼─> SourceUpdate ─> merge ─> operations in the kubelet's order ─> Writer
+//! api     ─┘
 //! ```
 //!
 //! # From sources to an index

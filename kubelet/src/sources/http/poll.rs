@@ -50,7 +50,18 @@ impl Asking {
         let status = StatusWriter::new(source, &*config.url);
         let decode = Arc::new(decode);
         let hasher = RandomState::new();
-        Ok(Self { source, config, token, decode, fetcher, status, asked: false, hasher, last: None, said: None })
+        Ok(Self {
+            source,
+            config,
+            token,
+            decode,
+            fetcher,
+            status,
+            asked: false,
+            hasher,
+            last: None,
+            said: None,
+        })
     }
 
     /// The updates, without end, and how the source is doing.
@@ -81,7 +92,9 @@ impl Asking {
                     (is_first.then(Vec::new), vec![problem])
                 }
                 Ok(body) => match &self.last {
-                    Some((last, problems)) if *last == self.hasher.hash_one(&body) => (None, problems.clone()),
+                    Some((last, problems)) if *last == self.hasher.hash_one(&body) => {
+                        (None, problems.clone())
+                    }
                     _ => self.decode(body).await?,
                 },
             };

@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, PodUid, is_mirror_pod};
 
+use super::UNCONFIRMED_ANNOTATION;
+
 /// What a mirror pod says about its static pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaticPodClaim {
@@ -80,6 +82,8 @@ pub(in crate::sources) fn derived(mirror: &Pod) -> Pod {
     let meta = &mut pod.metadata;
     if let Some(annotations) = &mut meta.annotations {
         meta.uid = annotations.remove(CONFIG_MIRROR_ANNOTATION);
+        // Only the merge says that.
+        annotations.remove(UNCONFIRMED_ANNOTATION);
     }
     meta.owner_references = None;
     meta.managed_fields = None;

@@ -22,7 +22,7 @@ pub use claim::{Refusal, StaticPodClaim};
 pub(super) use claim::{claim_of, derived, set_uid};
 pub(super) use claims::{Claimed, Claims, Unconfirmed};
 
-use pod_index::PodMeta;
+use pod_index::{PodMeta, is_static_pod};
 
 use super::NodeName;
 
@@ -32,10 +32,10 @@ pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(
 /// Marks a derived pod whose mirror pod is gone, for at most [`UNCONFIRMED_FOR`].
 pub const UNCONFIRMED_ANNOTATION: &str = "pod-index/unconfirmed";
 
-/// Whether the pod was derived from a mirror pod that is gone. True of any pod with [`UNCONFIRMED_ANNOTATION`].
+/// Whether the pod was derived from a mirror pod that is gone: a static pod with [`UNCONFIRMED_ANNOTATION`].
 #[must_use]
 pub fn is_unconfirmed<P: PodMeta + ?Sized>(pod: &P) -> bool {
-    pod.annotation(UNCONFIRMED_ANNOTATION).is_some()
+    is_static_pod(pod) && pod.annotation(UNCONFIRMED_ANNOTATION).is_some()
 }
 
 /// Which static pods a [`Merge`](super::Merge) derives from mirror pods.
