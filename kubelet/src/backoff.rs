@@ -25,6 +25,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    #[must_use]
     pub fn new(least: Duration, most: Duration) -> Self {
         // Longer ones could not be added to a moment.
         let (least, most) = (least.min(FOREVER), most.min(FOREVER));
@@ -32,6 +33,7 @@ impl Backoff {
     }
 
     /// After so long without a failure, the next one counts as the first.
+    #[must_use]
     pub fn forget_after(mut self, forget: Duration) -> Self {
         self.forget = forget;
         self
@@ -43,6 +45,7 @@ impl Backoff {
     }
 
     /// The wait that a failure at `now` is answered with.
+    #[must_use]
     pub fn wait(&mut self, now: Instant) -> Duration {
         // A success in between is not enough: a server that lists and cannot watch would be listed without a pause.
         if self.last.is_some_and(|last| now.saturating_duration_since(last) > self.forget) {

@@ -15,6 +15,7 @@ use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme
 pub type Connector = HttpsConnector<HttpConnector>;
 
 /// ring, by name: an embedder may have several crypto providers in the tree and none installed.
+#[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -25,6 +26,7 @@ pub fn client_config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rus
 }
 
 /// Connections for HTTP/1.1. With `name`, every server must have a certificate for that name instead of the URL's host.
+#[must_use]
 pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Connector {
     let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
     match name {

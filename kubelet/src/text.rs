@@ -26,6 +26,7 @@ pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
 /// As `causes`, of an error of kube's. What the API server says is for people; kube's account of it, which says it twice and
 /// then shows the whole object, is not.
 #[cfg(feature = "api-server")]
+#[must_use]
 pub fn api_causes(error: &(dyn Error + 'static)) -> String {
     joined(error, |error| {
         if let Some(error) = error.downcast_ref::<kube::client::AuthError>() {

@@ -6,6 +6,7 @@ const LONGEST_LABEL: usize = 63;
 const LONGEST_SUBDOMAIN: usize = 253;
 
 /// A DNS-1123 label: a namespace, a container, a volume.
+#[must_use]
 pub fn dns_label(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("must not be empty"),
@@ -18,6 +19,7 @@ pub fn dns_label(name: &str) -> Option<&'static str> {
 }
 
 /// A DNS-1123 subdomain: a pod.
+#[must_use]
 pub fn dns_subdomain(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("must not be empty"),
@@ -30,6 +32,7 @@ pub fn dns_subdomain(name: &str) -> Option<&'static str> {
 }
 
 /// A key of labels or annotations: an optional subdomain, `/`, and a name.
+#[must_use]
 pub fn qualified_name(key: &str) -> Option<&'static str> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -49,6 +52,7 @@ pub fn qualified_name(key: &str) -> Option<&'static str> {
 }
 
 /// A value of a label; it may be empty.
+#[must_use]
 pub fn label_value(value: &str) -> Option<&'static str> {
     match value {
         "" => None,
