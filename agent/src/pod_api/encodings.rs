@@ -42,13 +42,12 @@ impl Encodings {
             return bytes.clone();
         }
         let of_form = encoded.iter().find(|((known, _), _)| *known == form);
-        let bytes = match of_form {
+        let bytes = if let Some(((_, other), bytes)) = of_form {
             // The same object in an event of another kind: what differs is the word.
-            Some(((_, other), bytes)) => kind.line(&bytes[other.head().len()..]),
-            None => {
-                self.made.fetch_add(1, Ordering::Relaxed);
-                line(object, form, kind, false)
-            }
+            kind.line(&bytes[other.head().len()..])
+        } else {
+            self.made.fetch_add(1, Ordering::Relaxed);
+            line(object, form, kind, false)
         };
         encoded.push(((form, kind), bytes.clone()));
         drop(encoded);

@@ -34,11 +34,11 @@ pub(super) fn touched(
         };
         names.extend(pods.into_iter().flatten().map(|pod| (pod.namespace(), pod.name())));
     }
-    let named = |(namespace, name): (&str, &str)| {
+    let visible = |(namespace, name): (&str, &str)| {
         let key = format!("{namespace}/{name}").into();
         (key, object(now, namespace, name, shown).cloned())
     };
-    names.into_iter().map(named).collect()
+    names.into_iter().map(visible).collect()
 }
 
 /// The object that is shown under this name.
@@ -48,7 +48,7 @@ fn object<'a>(
     name: &str,
     shown: StaticPods,
 ) -> Option<&'a Arc<Pod>> {
-    let mirror = || snapshot.mirror_pod_by_full_name(&format!("{name}_{namespace}"));
+    let mirror = || snapshot.mirror_pod_by_full_name(format!("{name}_{namespace}"));
     match snapshot.pod_by_name(namespace, name) {
         Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => mirror().or(Some(pod)),
         Some(pod) => Some(pod),

@@ -5,6 +5,8 @@
 //! ```
 //! Server and clients are in one process and share its cores. Each change is a publication of its own.
 
+#![allow(clippy::cast_precision_loss, reason = "what is printed is rounded")]
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

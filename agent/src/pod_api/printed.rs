@@ -268,6 +268,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "a table of cases")]
     fn each_state_of_a_pod_is_shown_as_the_api_server_shows_it() {
         let pod = |spec: Value, status: Value| json!({ "metadata": { "name": "web", "creationTimestamp": "2026-01-01T23:00:00Z" }, "spec": spec, "status": status });
         let two = json!({ "containers": [{ "name": "a" }, { "name": "b" }], "nodeName": "node-1" });

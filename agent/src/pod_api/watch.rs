@@ -107,6 +107,7 @@ impl Drop for Watching {
     }
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct Watch {
     watcher: Watcher,
     history: Arc<History>,

@@ -25,7 +25,7 @@ async fn a_watch_without_a_version_begins_with_what_is_there_and_goes_on_with_wh
         assert!(events.iter().all(|event| event["type"] == "ADDED" && event["object"]["kind"] == "Pod"));
         world.server.put("pods", &pod("shop", "a", &json!({ "query": query.len().to_string() })));
         let event = watch.next().unwrap();
-        assert_eq!(told(&[event.clone()]), [("MODIFIED", "a")]);
+        assert_eq!(told(std::slice::from_ref(&event)), [("MODIFIED", "a")]);
         assert!(version(&event["object"]) > versions[1]);
     }
 }
