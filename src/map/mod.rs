@@ -100,7 +100,7 @@ impl<P> Value for Arc<P> {
 #[inline]
 pub(crate) fn tag(hash: u64, first: NonZero<u8>, count: u8) -> NonZero<u8> {
     #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
-    let nth = ((hash & 0xff) * u64::from(count) >> 8) as u8;
+    let nth = (((hash & 0xff) * u64::from(count)) >> 8) as u8;
     first.saturating_add(nth)
 }
 

@@ -215,6 +215,7 @@ impl<T> Array<T> {
     }
 
     /// The binary logarithm of the length.
+    #[expect(clippy::cast_possible_truncation, reason = "less than 64")]
     #[inline]
     pub(super) fn bits(&self) -> u32 {
         (TAG - tag(self.at)) as u32
@@ -287,6 +288,7 @@ impl<T> Array<T> {
         children
     }
 
+    #[cfg_attr(not(any(loom, shuttle)), expect(clippy::unused_self, reason = "only the models look"))]
     #[inline]
     fn check(&self) {
         #[cfg(any(loom, shuttle))]
@@ -459,7 +461,8 @@ impl<'a, E> Page<'a, E> {
     pub(super) fn flags(self, index: usize) -> u8 {
         assert!(index < self.len());
         // SAFETY: an entry has a stamp.
-        unsafe { (self.stamp(index).read() % (1 << FLAG_BITS)) as u8 }
+        let [flags, ..] = unsafe { self.stamp(index).read() }.to_le_bytes();
+        flags
     }
 
     fn foot(self) -> NonNull<PageFoot> {
@@ -664,6 +667,7 @@ impl<P> Memory<P> {
     }
 
     /// Frees what was born in the draft, which is not published.
+    #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
     pub(super) fn abandon<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
         let mut older = DeadList::default();
         // What is older the published version still has, so that list is dropped, which does nothing.
@@ -674,6 +678,7 @@ impl<P> Memory<P> {
     }
 
     /// The tree dies.
+    #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
     pub(super) fn retire_tree<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
         let Self { generation, pool, dead, unpublished, .. } = self;
         let mut sweep = Sweep { first: *generation, pool, older: dead, freed: unpublished };
@@ -923,8 +928,12 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
         let ((pod, text), record) = ManuallyDrop::into_inner(slot.entry).into_parts();
         let born = slot.stamp >> FLAG_BITS;
         sweep.pod(born, pod);
-        text.into_iter().for_each(|text| sweep.text(born, text));
-        record.into_iter().for_each(|record| sweep.record(record));
+        if let Some(text) = text {
+            sweep.text(born, text);
+        }
+        if let Some(record) = record {
+            sweep.record(record);
+        }
     }
     if let Some(next) = next {
         // SAFETY: the caller's.

@@ -127,7 +127,9 @@ mod tests {
         for lines in [1, 7, 32, SIZE_CLASSES - 1] {
             let count = MAX_CACHED_BYTES / (lines * size_of::<Line>()) + 10;
             let nodes: Vec<_> = (0..count).map(|_| pool.take(lines)).collect();
-            nodes.into_iter().for_each(|node| pool.put(node));
+            for node in nodes {
+                pool.put(node);
+            }
             let bytes = kept(&pool);
             assert_eq!(bytes, pool.bytes);
             assert!(bytes <= MAX_CACHED_BYTES);

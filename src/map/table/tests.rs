@@ -86,7 +86,9 @@ impl Version {
         let known = self.table.locate_text(hash, &key.to_string(), "of a test").map(|(place, _)| place);
         // SAFETY: the table is that of the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
-        known.into_iter().for_each(|place| table.remove(place));
+        if let Some(place) = known {
+            table.remove(place);
+        }
     }
 
     /// All that is in the map is in the table, and nothing else.
