@@ -38,6 +38,7 @@ pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Con
 }
 
 /// A client that accepts any certificate. The connection is encrypted, but anybody may be at its other end.
+#[must_use]
 pub fn unverified(builder: ConfigBuilder<ClientConfig, WantsVerifier>) -> ClientConfig {
     let verifier = Arc::new(Unverified(provider()));
     builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()

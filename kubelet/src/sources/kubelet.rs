@@ -189,7 +189,9 @@ fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
         return problem(ProblemKind::Invalid, Some(field), message);
     }
     // They tell who wrote which field of the API server's object.
-    pods.iter_mut().for_each(|pod| pod.metadata.managed_fields = None);
+    for pod in &mut pods {
+        pod.metadata.managed_fields = None;
+    }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
     (pods, Vec::new())
 }
