@@ -407,6 +407,8 @@ fn any_text_is_the_first_identity_in_the_documented_order_that_it_can_be() {
         ("  shop/web-0\n", name("shop", "web-0")),
         ("a_b_c", uid("a_b_c")),
         ("_b", uid("_b")),
+        ("a:b_c", uid("a:b_c")),
+        ("a:b/c", Err(ParseIdentityError::Unknown)),
         ("", Err(ParseIdentityError::Empty)),
         (" \n\t", Err(ParseIdentityError::Empty)),
         ("a\0b", Err(ParseIdentityError::Nul)),

@@ -128,9 +128,7 @@ impl<'a> Identity<'a> {
             return Some(Self::ContainerId(id));
         }
         if let Some((namespace, name)) = text.split_once('/') {
-            let is_part =
-                |part: &str| !part.is_empty() && !part.contains(['/', '_', ':']) && is_printed(part);
-            return (is_part(namespace) && is_part(name)).then_some(Self::Name { namespace, name });
+            return Self::name(namespace, name);
         }
         if let Some(cgroup) = Cgroup::from_path(text) {
             return Some(Self::Cgroup(cgroup));
@@ -144,10 +142,16 @@ impl<'a> Identity<'a> {
         if !is_printed(text) {
             return None;
         }
-        if let Some((name, namespace)) = id::split(text) {
-            return Some(Self::Name { namespace, name });
+        if let Some(found) = id::split(text).and_then(|(name, namespace)| Self::name(namespace, name)) {
+            return Some(found);
         }
         (text.len() <= LONGEST_UID).then(|| Self::Uid(text.into()))
+    }
+
+    /// A pod's name, unless it holds what no name in Kubernetes does.
+    fn name(namespace: &'a str, name: &'a str) -> Option<Self> {
+        let is_part = |part: &str| !part.is_empty() && !part.contains(['/', '_', ':']) && is_printed(part);
+        (is_part(namespace) && is_part(name)).then_some(Self::Name { namespace, name })
     }
 }
 
