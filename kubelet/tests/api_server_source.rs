@@ -570,12 +570,13 @@ async fn a_node_may_follow_its_own_pods() {
 #[tokio::test]
 async fn metadata_alone_makes_an_index_too() {
     let (server, _whole) = followed().await;
+    server.put("pods", &pod("goes", "n1"));
     let mut metadata = Followed::new(source(&server).node(&NodeName::new("n1")).metadata(), |pod| {
         Some((pod.uid().to_owned(), pod.0.metadata.resource_version.clone()))
     });
-    metadata.until("three pods", |snapshot| snapshot.pods().len() == 3).await;
+    metadata.until("four pods", |snapshot| snapshot.pods().len() == 4).await;
     server.put("pods", &changed("stays-0", 2));
-    server.remove("pods", "a", "stays-1");
+    server.remove("pods", "a", "goes");
     let left = truth(&server, of_n1);
     metadata
         .until("the truth", |snapshot| {
