@@ -1,4 +1,4 @@
-//! How many requests go to the API server, and what comes of them.
+//! Counts requests to the API server and their outcomes.
 
 use hyper::{Method, Request, StatusCode};
 use kube::Client;
@@ -13,15 +13,15 @@ const REFUSED: &str = "refused";
 const SERVER_ERROR: &str = "server_error";
 const NO_ANSWER: &str = "no_answer";
 
-/// The counts of requests; clones are the same counts.
+/// The request counters. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(super) struct ApiRequests(Family<[(&'static str, &'static str); 2], Counter>);
 
 impl ApiRequests {
-    /// Nothing counted so far.
+    /// All counts are zero.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let counts = Family::<[_; 2], _>::default();
-        // Every agent makes these, and a rate needs a first value.
+        // Every agent makes these requests. A rate needs an initial value.
         for verb in ["list", "watch"] {
             for outcome in [OK, REFUSED, SERVER_ERROR, NO_ANSWER] {
                 drop(counts.get_or_create(&[("verb", verb), ("outcome", outcome)]));
@@ -31,7 +31,7 @@ impl ApiRequests {
         Self(counts)
     }
 
-    /// The same client, its requests counted.
+    /// The same client, with its requests counted.
     pub(super) fn counted(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         let Self(counts) = self.clone();
@@ -58,7 +58,7 @@ fn outcome(status: StatusCode) -> &'static str {
     }
 }
 
-/// The verb of the API, as RBAC has it.
+/// The API verb, as in RBAC.
 fn verb<B>(request: &Request<B>) -> &'static str {
     let uri = request.uri();
     let is_watch = || uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
@@ -77,7 +77,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
 /// Whether the path ends in the name of one object.
 fn is_named(path: &str) -> bool {
     let mut segments = path.trim_matches('/').split('/');
-    // The group, but for the core's, and the version.
+    // Skip the group, which the core group lacks, and the version.
     let skipped = if segments.next() == Some("api") { 1 } else { 2 };
     let within: Vec<_> = segments.skip(skipped).collect();
     matches!(*within, ["namespaces", _, _, _] | [_, _])

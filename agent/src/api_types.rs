@@ -1,4 +1,4 @@
-//! What the agent answers besides pods, as it goes over the wire: written by the server, read by the client.
+//! The agent's own response types: written by the server, read by the client.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,23 +13,23 @@ use pod_index::PodMeta;
 use pod_index_kubelet::mirror::{MirrorFailure, MirrorState, MirrorStatus, Planned, WaitsFor};
 use pod_index_kubelet::sources::SourceStatus;
 
-/// The answer of `/translate/{uid}`.
+/// The response of `/translate/{uid}`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Translation {
-    /// What was asked.
+    /// The UID in the request.
     pub(super) uid: String,
     /// The UID under which the node knows the pod.
     #[serde(rename = "podUID")]
     pub(super) pod_uid: String,
-    /// Whether `uid` is a mirror pod's.
+    /// Whether `uid` is a mirror pod's UID.
     pub(super) is_mirror_pod: bool,
-    /// The pod with `podUID`, if the index has it.
+    /// The pod with `podUID`, if it is in the index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pod: Option<PodName>,
 }
 
-/// Which pod.
+/// Identifies a pod.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct PodName {
     pub(super) namespace: String,
@@ -42,19 +42,19 @@ impl PodName {
     }
 }
 
-/// What a `Table` tells of each pod.
+/// The columns of a `Table`.
 pub(super) const TABLE_COLUMNS: [&str; 7] = ["Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node"];
 
 /// One pod, as a row of a `Table`.
 #[derive(Debug, Serialize)]
 pub(super) struct TableRow<'a> {
     cells: [&'a str; 7],
-    /// Nothing: whoever wants the pod itself asks for it.
+    /// Always empty: clients that need the pod request it.
     object: (),
 }
 
 impl<'a> TableRow<'a> {
-    /// What there is to tell of this pod.
+    /// The cells of this pod.
     pub(super) fn of(pod: &'a Pod) -> Self {
         let [namespace, name, uid, source, kind, phase] = table::row(pod);
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
@@ -62,27 +62,27 @@ impl<'a> TableRow<'a> {
     }
 }
 
-/// The answer of `/sources`.
+/// The response of `/sources`.
 #[derive(Debug, Serialize)]
 #[allow(clippy::struct_field_names, reason = "the list goes by the name of its path, as Kubernetes' do")]
 pub(super) struct Sources {
-    /// The node whose pods these are.
+    /// The node whose pods are served.
     pub(super) node: String,
-    /// Whether the pods of every source have reached the index.
+    /// Whether the pods of every source are in the index.
     pub(super) ready: bool,
     pub(super) sources: Vec<SourceLine>,
 }
 
-/// How one source is doing.
+/// The state of one source.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SourceLine {
     #[serde(flatten)]
     status: SourceStatus,
-    /// In place of the status's own, as Kubernetes writes times.
+    /// Replaces the status's own field, in Kubernetes' time format.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_check: Option<Time>,
-    /// How long ago the source's place was last heard.
+    /// Time since the source last responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds_since_heard: Option<u64>,
 }
@@ -95,28 +95,28 @@ impl From<SourceStatus> for SourceLine {
     }
 }
 
-/// The answer of `/mirrors`.
+/// The response of `/mirrors`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MirrorPods {
-    /// Whether this agent keeps them.
+    /// Whether this agent manages mirror pods.
     pub(super) managed: bool,
-    /// Why it has not begun to, or would not notice a kubelet that comes.
+    /// Why it has not started to, or why it would not notice a new kubelet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
-    /// How often pods and mirrors have been compared.
+    /// How often pods and mirrors were compared.
     pub(super) passes: u64,
     pub(super) created: u64,
     pub(super) deleted: u64,
-    /// How many attempts to create or delete one have failed.
+    /// Failed attempts to create or delete a mirror pod.
     pub(super) failed: u64,
-    /// Every static pod.
+    /// All static pods.
     pub(super) pods: Vec<MirrorLine>,
-    /// Every mirror pod of this node without a static pod.
+    /// Mirror pods of this node with no matching static pod.
     pub(super) orphans: Vec<MirrorLine>,
 }
 
-/// A static pod and its mirror, or one of them.
+/// A static pod and its mirror, or one of the two.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MirrorLine {
@@ -126,26 +126,26 @@ pub(super) struct MirrorLine {
     pod_uid: Option<String>,
     #[serde(rename = "mirrorUID", skip_serializing_if = "Option::is_none")]
     mirror_uid: Option<String>,
-    /// How they stand to each other, as far as the agent has a say in it.
+    /// The state of the pair, as far as this agent manages it.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<MirrorState>,
-    /// What has to happen before this agent does anything about it.
+    /// What this agent waits for before it acts.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<Waiting>,
-    /// When it is tried again.
+    /// Time of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_try: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<MirrorProblem>,
 }
 
-/// What has to happen before anything is done about mirror pods.
+/// What has to happen before the agent changes mirror pods.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Waiting {
-    /// Every source has to be read: a static pod may be in it.
+    /// Every source has to be read: any of them may have a static pod.
     Sources,
-    /// It has to be clear that no kubelet runs on the node.
+    /// The agent has to confirm that no kubelet runs on the node.
     KubeletCheck,
     #[serde(untagged)]
     Mirror(WaitsFor),
@@ -161,7 +161,7 @@ struct MirrorProblem {
 }
 
 impl MirrorLine {
-    /// A pair that somebody else keeps. Whether it is as that one wants it cannot be said: a kubelet's hashes are its own.
+    /// A pair that another process manages. Its sync state is unknown, because the kubelet computes its own hashes.
     pub(super) fn pair(planned: &Planned) -> Self {
         let uid = |pod: &Arc<Pod>| pod.uid().to_owned();
         Self {
@@ -176,7 +176,7 @@ impl MirrorLine {
         }
     }
 
-    /// A pair as it stands, and what the last look had to say about it; before the first look, what that one waits for.
+    /// A pair, with the result of the last comparison. Before the first one, with what that waits for.
     pub(super) fn managed(
         planned: &Planned,
         known: Option<&MirrorStatus>,
@@ -203,7 +203,7 @@ impl MirrorLine {
     }
 }
 
-/// A time to the second.
+/// A time, truncated to seconds.
 fn time(time: SystemTime) -> Option<Time> {
     let since_epoch = time.duration_since(UNIX_EPOCH).ok()?;
     Timestamp::from_second(i64::try_from(since_epoch.as_secs()).ok()?).ok().map(Time)

@@ -1,4 +1,4 @@
-//! `--check`: whether the agent would run with these settings, and whether all that they name is there.
+//! `--check`: whether the agent would run with these settings, and whether the files and servers they name exist.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,13 +16,13 @@ use super::exit::Failure;
 use super::settings::{FileSettings, Settings};
 use super::{format, source_tasks};
 
-/// How long the API server may take to answer.
+/// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Prints the settings and the verdict on them. With `online`, the API server and the URL are asked as well.
+/// Prints the settings and the verdict. With `online`, also queries the API server and the URL.
 ///
-/// What would keep the agent from running is told as it is when it runs. It would run without its manifests, and find them
-/// as soon as they are there, and with checkpoints that it cannot write; but whoever asks wants to hear of it.
+/// An error that would stop the agent is reported in the same words. Missing manifests or an unwritable checkpoint
+/// directory would not stop the agent; they are reported as well.
 pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
     format::print(&settings.summary())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -57,7 +57,7 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
     format::print(&format!("Not tried: {} (--check-online tries it).\n", untried.join("; ")))
 }
 
-/// The client of the API server, if there is one, with credentials that are good by the clock of this machine.
+/// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
 async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     let client = source_tasks::client(settings).await?;
     if let Some(api) = &settings.api {
@@ -67,7 +67,7 @@ async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     Ok(client)
 }
 
-/// Whether the API server and the URL give what the agent would ask them for.
+/// Whether the API server and the URL return what the agent needs.
 async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Failure> {
     if let (Some(api), Some(client)) = (&settings.api, client) {
         let pods = source_tasks::pods_of(api, client, &settings.node).patience(PATIENCE);
@@ -95,8 +95,8 @@ fn readable(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.is_dir() { fs::read_dir(path).map(drop) } else { File::open(path).map(drop) }
 }
 
-/// Whether checkpoints can be kept in this directory, which need not be there yet. It is left as it was, and an agent that
-/// uses it is not disturbed.
+/// Whether checkpoints can be kept in this directory, which need not exist yet. Leaves the directory unchanged and does
+/// not disturb an agent that uses it.
 fn keeps(path: &Path) -> Result<(), Failure> {
     let name = format!(".pod-index-check-{}", process::id());
     if path.is_dir() {
@@ -109,7 +109,7 @@ fn keeps(path: &Path) -> Result<(), Failure> {
             )))
         });
     }
-    // Relative paths end in nothing, which stands for where the agent is started.
+    // The last parent of a relative path is empty: the working directory.
     let there = path.ancestors().find(|path| path.exists() || path.as_os_str().is_empty());
     let trial = there.unwrap_or(path).join(name);
     let made = fs::create_dir(&trial).and_then(|()| fs::remove_dir(&trial));

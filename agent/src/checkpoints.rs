@@ -1,4 +1,4 @@
-//! The pods of the last run, and those of this one for the next, if the agent was given a directory for them.
+//! Restores the pods of the last run and saves those of this run, if a directory is configured.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::{Checkpointing, Checkpoints, Restored};
 use pod_index_kubelet::sources::Source;
 
-/// The directory, opened and read; `None` if none was named. A bad file in it keeps nobody from working.
+/// The directory, opened and read. `None` if none is configured. Skips bad files.
 pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)>, Failure> {
     let Some((path, which)) = &settings.checkpoints else { return Ok(None) };
     let opened = Checkpoints::open(path, *which);
@@ -27,34 +27,34 @@ pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     Ok(Some((checkpoints, restored)))
 }
 
-/// Keeps the checkpoints from now on. The restored pods must be in the index.
+/// Starts saving checkpoints. The restored pods must be in the index.
 pub(super) fn keep(checkpoints: Checkpoints, reader: &Reader<Pod>) -> Result<Checkpointing, Failure> {
     let checkpointing = checkpoints.keep(reader.clone());
     checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))
 }
 
-/// Writes the index as it is now to disk, within `patience`.
+/// Writes the index to disk, within `patience`.
 pub(super) fn finish(checkpointing: Checkpointing, patience: Duration) {
     if let Err(late) = tokio::task::block_in_place(|| checkpointing.finish(patience)) {
         tracing::error!("leaving although the last checkpoints are not written: {late}");
     }
 }
 
-/// The restored pods that no source has told of yet.
+/// The restored pods that no source has confirmed yet.
 pub(super) struct Unclaimed {
-    /// Those that were left when somebody looked last, and their UIDs.
+    /// Those left after the last update, with their UIDs.
     pods: Restored,
     uids: HashSet<PodUid>,
-    /// The configured sources that were not heard yet. With the last of them, all pods have been claimed or let go.
+    /// Configured sources not heard yet. The last one to report decides every remaining restored pod.
     unheard: BTreeSet<Source>,
-    /// Those that were. What they did not name has been let go.
+    /// Sources already heard. Restored pods that they did not name are removed.
     heard: BTreeSet<Source>,
-    /// How many pods there are.
+    /// The number of restored pods left.
     left: Gauge,
 }
 
 impl Unclaimed {
-    /// All of them, and how many that is among the metrics.
+    /// All restored pods. Registers their number as a metric.
     pub(super) fn register(metrics: &mut Registry, pods: Restored, sources: &[Source]) -> Self {
         let left = Gauge::default();
         left.set(number(pods.pods.len()));
@@ -64,12 +64,13 @@ impl Unclaimed {
         Self { pods, uids, unheard: sources.iter().copied().collect(), heard: BTreeSet::new(), left }
     }
 
-    /// What puts all of them into the index.
+    /// The operations that put all of them into the index.
     pub(super) fn operations(&self) -> impl Iterator<Item = Operation<Pod>> {
         self.pods.operations()
     }
 
-    /// Whether these may leave fewer of them. While one source is silent, the others change other pods.
+    /// Whether these operations may reduce the number of restored pods. While one source is silent, the others change
+    /// other pods.
     pub(super) fn are_concerned(&self, operations: &[Operation<Pod>]) -> bool {
         operations.iter().any(|operation| match operation {
             Operation::Set(_) => true,
@@ -78,8 +79,8 @@ impl Unclaimed {
         })
     }
 
-    /// The pods that are gone, now that these sources were heard: theirs and, with the last source, those of sources that
-    /// are not configured any more.
+    /// The restored pods to remove after these sources reported: their own and, with the last source, those of sources
+    /// that are no longer configured.
     pub(super) fn without(&mut self, sound: &[Source], snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
         let news: Vec<_> = sound.iter().copied().filter(|source| self.heard.insert(*source)).collect();
         for source in &news {
@@ -91,15 +92,15 @@ impl Unclaimed {
         news.iter().flat_map(|source| self.pods.unclaimed_from(source.as_str(), snapshot)).collect()
     }
 
-    /// Whether every source was heard.
+    /// Whether every source has reported.
     pub(super) fn is_over(&self) -> bool {
         self.unheard.is_empty()
     }
 
-    /// Forgets those that were claimed or let go, and counts the others.
+    /// Drops those that a source claimed or that were removed, and counts the rest.
     pub(super) fn count(&mut self, snapshot: &Snapshot<Pod>) {
         self.uids = self.pods.unclaimed(snapshot).into_iter().collect();
-        // What was claimed once does not come back: what counts is the very object.
+        // Compares the object itself: a claimed pod never becomes a restored pod again.
         self.pods.pods.retain(|pod| self.uids.contains(&PodUid::from(pod.uid())));
         self.left.set(number(self.uids.len()));
     }
@@ -132,7 +133,7 @@ mod tests {
         let mut unclaimed =
             Unclaimed::register(&mut Registry::default(), restored, &[Source::File, Source::Api]);
         let _ = writer.apply(unclaimed.operations());
-        // As the writer's thread does it.
+        // As in the writer thread.
         let mut left = |operations: Vec<Operation<Pod>>, sound: &[Source]| {
             let concerned = unclaimed.are_concerned(&operations);
             let _ = writer.apply(operations);
@@ -146,7 +147,7 @@ mod tests {
         let update = |uid: &str| Operation::Update(pod(uid, "file"));
         assert_eq!(left(vec![update("other"), Operation::Remove(PodUid::from("x"))], &[]), (false, 5, false));
         assert_eq!(left(vec![update("f1")], &[]), (true, 4, false));
-        // One that is refused claims nothing.
+        // A rejected pod claims nothing.
         let nameless = Operation::Update(Arc::new(Pod {
             metadata: ObjectMeta { uid: Some("a1".to_owned()), ..ObjectMeta::default() },
             ..Pod::default()
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(left(vec![], &[Source::File]), (false, 3, false));
         assert_eq!(left(vec![update("f1"), update("f2")], &[Source::File]), (false, 3, false));
         assert_eq!(left(vec![Operation::Remove(PodUid::from("a2"))], &[Source::File]), (true, 2, false));
-        // With the last source, what is of none that is configured goes as well.
+        // The last source also removes pods whose source is not configured.
         assert_eq!(left(vec![], &[Source::Api]), (false, 0, true));
         assert_eq!(reader.load().pods().len(), 3);
     }

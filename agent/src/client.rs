@@ -1,4 +1,4 @@
-//! A client of a running agent, with TLS or without.
+//! A client of a running agent, with or without TLS.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ pub(super) struct Server {
     client: Client<Connector, Empty<Bytes>>,
 }
 
-/// A good answer.
+/// A successful response.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) bytes: Bytes,
@@ -48,13 +48,13 @@ impl Server {
         Ok(Self { address, scheme, client })
     }
 
-    /// What is at `path`.
+    /// The body at `path`.
     pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Body, Failure> {
         let unchanged = || Failure::Unable(format!("{} says that {path} has not changed", self.address));
         self.get_unless_known(path, headers).await?.ok_or_else(unchanged)
     }
 
-    /// What is at `path`, as JSON.
+    /// The body at `path`, parsed as JSON.
     pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.get(path, &[]).await?;
         serde_json::from_slice(&body.bytes).map_err(|error| {
@@ -62,7 +62,7 @@ impl Server {
         })
     }
 
-    /// What is at `path`. `None` if the headers name the version that is there.
+    /// The response at `path`. `None` if it is not modified (304).
     pub(super) async fn get_unless_known(
         &self,
         path: &str,
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    /// The agent's reason for an answer other than 200.
+    /// The agent's reason for a response other than 200.
     fn refusal(&self, code: StatusCode, body: &[u8]) -> Failure {
         let message = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
         match (code, message) {
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// The innermost error has the reason. The ones around it say "client error (Connect)".
+    /// The innermost error has the reason. The outer ones only say "client error (Connect)".
     fn unreachable(&self, error: &(dyn Error + 'static)) -> Failure {
         let mut innermost = error;
         while let Some(source) = innermost.source() {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// A duration that was read as Go's `time.ParseDuration` reads it, negative ones excepted.
+/// A duration as parsed by Go's `time.ParseDuration`. Negative ones are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GoDuration(pub(crate) Duration);
 
-/// The most digits in a row. More could be a number of hours that `std` has no duration for.
+/// Maximum number of consecutive digits. With more, the hours could overflow `std`'s duration.
 const MOST_DIGITS: usize = 15;
-/// The longest text: of two such numbers.
+/// Maximum length of the text: two such numbers.
 const LONGEST: usize = 40;
-/// The longest duration that Go has, some 292 years.
+/// Go's longest duration, about 292 years.
 const LONGEST_DURATION: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 
 impl FromStr for GoDuration {
@@ -23,7 +23,7 @@ impl FromStr for GoDuration {
     fn from_str(text: &str) -> Result<Self, BadDuration> {
         let is_bounded = text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() <= MOST_DIGITS);
         let has_digits = text.contains(|c: char| c.is_ascii_digit());
-        // kube takes a text without a number for zero, and panics at numbers that are too large.
+        // kube parses text without a number as zero and panics on numbers that are too large.
         if !has_digits || text.len() > LONGEST || !is_bounded {
             return Err(BadDuration);
         }
@@ -37,7 +37,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// Not a duration.
+/// The text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadDuration;
 

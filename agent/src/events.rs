@@ -1,6 +1,6 @@
-//! A log line at `debug` for each pod that came, changed or went.
+//! Logs a line at `debug` for each pod that was added, changed or removed.
 //!
-//! Said once it is true: after the publication that readers see it in.
+//! A change is logged after its publication, when readers can see it.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use tracing::{Level, debug, enabled};
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::{Merged, Source};
 
-/// What is to be said once the batch is published.
+/// Lines to log after the batch is published.
 #[derive(Debug, Default)]
 pub(super) struct Events(Vec<(&'static str, Source, Arc<Pod>)>);
 
 impl Events {
-    /// Takes down what one source brought about.
+    /// Records the changes of one source.
     pub(super) fn note(&mut self, source: Source, merged: &Merged<Pod>) {
         if !enabled!(Level::DEBUG) {
             return;
@@ -31,7 +31,7 @@ impl Events {
         }
     }
 
-    /// Says it.
+    /// Logs the recorded changes.
     pub(super) fn tell(self, generation: u64) {
         for (event, source, pod) in self.0 {
             let (source, namespace, name, uid) = (source.as_str(), pod.namespace(), pod.name(), pod.uid());

@@ -1,4 +1,4 @@
-//! How the process ends, and what it says then.
+//! Exit codes and the final error message.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -8,23 +8,23 @@ use super::table::harmless;
 /// Why a command did not end with 0. The variants are the exit codes of [`agent`](super).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The answer is no. What there is to say may have been said already.
+    /// The answer is no. The reason may have been printed already.
     No(Option<String>),
-    /// What the user gave is wrong.
+    /// Invalid input of the user.
     Usage(String),
-    /// The work cannot be done.
+    /// The command failed.
     Unable(String),
-    /// A kubelet keeps the mirror pods of this node.
+    /// A kubelet manages the mirror pods of this node.
     Kubelet(String),
 }
 
 impl Failure {
-    /// The work cannot be done: `what` failed with `error`.
+    /// The command failed: `what` failed with `error`.
     pub(super) fn unable(what: impl Display, error: impl Display) -> Self {
         Self::Unable(format!("{what}: {error}"))
     }
 
-    /// What there is to say, if it has not been said already.
+    /// The message, unless it was printed already.
     pub(super) fn message(&self) -> Option<&str> {
         match self {
             Self::No(message) => message.as_deref(),
@@ -33,11 +33,11 @@ impl Failure {
     }
 }
 
-/// Says what there is to say, on standard error, and gives the exit code.
+/// Prints the message on standard error and returns the exit code.
 pub(super) fn code(done: Result<(), Failure>) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
     if let Some(message) = failure.message() {
-        // It may quote whoever was asked.
+        // The message may quote a server's response.
         let lines: Vec<_> = message.lines().map(harmless).collect();
         eprintln!("pod-index: {}", lines.join("\n"));
     }

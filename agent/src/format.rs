@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::cli::Output;
 use super::exit::Failure;
 
-/// Prints an answer; `table` is what a person sees.
+/// Prints a response. `table` is the human-readable form.
 pub(super) fn answer<T: Serialize>(
     output: Output,
     value: &T,
@@ -23,7 +23,7 @@ pub(super) fn answer<T: Serialize>(
     print(&text)
 }
 
-/// Prints. Whoever has read enough may close the pipe.
+/// Prints to standard output. A closed pipe is not an error.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! Lists in request headers, such as those of `Accept` (RFC 9110, sections 5.6 and 12.4.2).
+//! Lists in request headers, for example `Accept` (RFC 9110, sections 5.6 and 12.4.2).
 
 use axum::http::{HeaderMap, HeaderName};
 
@@ -9,7 +9,7 @@ pub(crate) struct Element<'a> {
     parameters: &'a str,
 }
 
-/// The elements of every header of that name, in order. A header that is no text has none.
+/// The elements of all headers with that name, in order. Skips headers that are not text.
 pub(crate) fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Element<'_>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(|element| {
@@ -26,7 +26,7 @@ impl<'a> Element<'a> {
         Some(value.trim())
     }
 
-    /// How much the client wants it: more than 0, at most 1, and 1 without `q`. `None` if it refuses it.
+    /// The quality: more than 0, at most 1, and 1 without `q`. `None` if the client refuses the element.
     pub(crate) fn quality(&self) -> Option<f32> {
         self.parameter("q").unwrap_or("1").parse().ok().filter(|quality| *quality > 0.0)
     }

@@ -1,6 +1,7 @@
-//! The node agent: pods from their sources, into the index, out by HTTP and on the terminal. The binary `pod-index`.
+//! The node agent, binary `pod-index`: reads pods from their sources into the index and serves them over HTTP and on
+//! the terminal.
 //!
-//! This module ties the others together, and is the only one that may. It must not know how any of them does its work.
+//! This module connects the others; no other module may. It must not know how any of them works.
 //!
 //! ```text
 //! file ─┐                                                               ┌─> HTTP
@@ -11,18 +12,18 @@
 //! # Signals
 //! | signal | what it does |
 //! |---|---|
-//! | SIGTERM, Ctrl-C | the first: no new connections, requests under way end, at most 7 s, and the last checkpoints are written, 12 s after the signal at most; the second: ends at once |
-//! | SIGHUP | the configuration file and the TLS files are read anew and the sources follow, all of it or nothing; not with `--once` |
+//! | SIGTERM, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal; the second: ends at once |
+//! | SIGHUP | reloads the configuration file and the TLS files and updates the sources; on an error nothing changes; not with `--once` |
 //!
 //! # Exit codes
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done; also after a first SIGTERM or Ctrl-C |
-//! | 1 | the answer is no: nothing found; with `--once`, a manifest that cannot be used; with `--check`, no manifests there |
+//! | 0 | success; also after a first SIGTERM or Ctrl-C |
+//! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, no manifests |
 //! | 2 | the command line or the configuration is wrong |
-//! | 3 | the work cannot be done: an address in use, no agent that answers; with `--once`, a source that says nothing |
-//! | 4 | asked to keep the mirror pods of a node on which a kubelet runs |
-//! | 130, 143 | a second Ctrl-C or SIGTERM, which waits for nothing |
+//! | 3 | the command failed: an address in use, no agent answers; with `--once`, a source does not respond |
+//! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
+//! | 130, 143 | a second Ctrl-C or SIGTERM: ends at once |
 
 mod access;
 mod api_requests;
@@ -61,7 +62,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Runs the agent, or asks a running one, as the command line says; returns what the process should exit with.
+/// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();

@@ -1,7 +1,7 @@
-//! Log lines on standard error; standard output is for answers.
+//! Log lines on standard error. Standard output is for results.
 //!
-//! Whoever logs waits for nobody: lines go through a bounded queue to a thread that writes them. While standard error takes
-//! none, the queue fills, and what no longer fits is dropped and counted.
+//! Logging never blocks: lines go through a bounded queue to a thread that writes them. If standard error blocks, the
+//! queue fills; further lines are dropped and counted.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use super::cli::{LogFormat, LogLevel};
 
-/// How many lines may wait to be written: some two megabytes.
+/// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;
 
-/// Decides what is logged while the agent runs.
+/// Sets the log level while the agent runs.
 #[derive(Clone, Debug)]
 pub(super) struct Log {
     filter: reload::Handle<Targets, Registry>,
     level: Arc<Mutex<LogLevel>>,
     dropped: ErrorCounter,
-    /// Writes what waits when it is dropped.
+    /// Writes the queued lines when dropped.
     writer: Arc<Mutex<Option<WorkerGuard>>>,
 }
 
@@ -43,39 +43,40 @@ impl Log {
             LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
         };
-        // Fails if somebody else has started logging, who then has the say.
+        // Fails if a logger is already installed. That one stays.
         let _ = registry().with(filter).with(lines).try_init();
         let writer = Arc::new(Mutex::new(Some(writer)));
         Self { filter: handle, level: Arc::new(Mutex::new(level)), dropped, writer }
     }
 
-    /// The lines that were dropped because standard error did not take them.
+    /// The number of lines dropped because the queue was full.
     pub(super) fn dropped_lines(&self) -> u64 {
         self.dropped.dropped_lines() as u64
     }
 
-    /// Writes the lines that wait, for a second at most. What is logged later is lost.
+    /// Writes the queued lines, for at most a second. Lines logged later are lost.
     pub(super) fn finish(&self) {
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// The least severe level that is logged.
+    /// The minimum level that is logged.
     pub(super) fn level(&self) -> LogLevel {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs this level and more severe ones from now on.
+    /// Sets the minimum level.
     pub(super) fn set_level(&self, level: LogLevel) {
         let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
-        // Fails if nobody logs any more.
+        // Fails if the logger is gone.
         if self.filter.reload(filter(level)).is_ok() {
             *current = level;
         }
     }
 }
 
-/// The Kubernetes client logs each failed attempt, and the agent logs one line when the state changes; so the client's lines are
-/// for `debug`. Some of them hold whole answers, environment variables and Secrets included; those are for `trace`.
+/// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. The client's lines
+/// therefore appear at `debug`. Lines with whole responses, which include environment variables and Secrets, appear at
+/// `trace`.
 fn filter(level: LogLevel) -> Targets {
     let shown = level_filter(level);
     let at = |least: LevelFilter| if shown >= least { shown } else { LevelFilter::OFF };
@@ -83,7 +84,7 @@ fn filter(level: LogLevel) -> Targets {
         .with_default(shown)
         .with_target("kube_client", at(LevelFilter::DEBUG))
         .with_target("kube_runtime", at(LevelFilter::DEBUG))
-        // The module that decodes answers, and logs those that it cannot decode.
+        // The module that decodes responses and logs those that it cannot decode.
         .with_target("kube_client::client", at(LevelFilter::TRACE))
         .with_target("kube_client::client::builder", at(LevelFilter::DEBUG))
 }

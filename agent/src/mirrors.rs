@@ -1,6 +1,6 @@
-//! Keeps the node's mirror pods, if the agent was asked to, and says how they are doing in any case.
+//! Manages the node's mirror pods, if configured, and reports their state in any case.
 //!
-//! This file knows when to begin and when to give up. What a mirror should be, and how to make one, is `mirror`'s.
+//! This module decides when to start and when to stop. `pod_index_kubelet::mirror` decides what a mirror is and creates it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,39 +22,39 @@ use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
 use pod_index_kubelet::sources::NodeName;
 
-/// Between two looks for a kubelet while mirrors are kept.
+/// Interval between kubelet checks while mirror pods are managed.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
-/// Between two looks that fail.
+/// Shortest and longest pause after a failed kubelet check.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// How long mirrors are not looked after when that has panicked.
+/// Pause after the manager of mirror pods panicked.
 const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 
-/// Whether this agent keeps the node's mirror pods.
+/// Whether this agent manages the node's mirror pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Management {
-    /// Somebody else does: the kubelet.
+    /// No: the kubelet does.
     Off,
-    /// Unless a kubelet runs on the node.
+    /// Yes, unless a kubelet runs on the node.
     Careful,
-    /// Whatever runs there.
+    /// Yes, without checking for a kubelet.
     Forced,
 }
 
-/// The mirror pods of this node, and how far their keeping has come.
+/// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
 pub(super) struct MirrorKeeper {
     node: NodeName,
     management: Management,
     stage: Mutex<Stage>,
-    /// How often the node's lease could not be read.
+    /// Failed reads of the node's lease.
     unread_leases: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Stage {
-    /// What is known of the mirrors once they are kept. Before, it is not clear that no kubelet runs on the node.
+    /// The state of the mirrors, once they are managed. Before that, the agent has to rule out a kubelet on the node.
     keeping: Option<watch::Receiver<MirrorsStatus>>,
-    /// What is wrong with the look for a kubelet, or is to be waited for.
+    /// The error of the kubelet check, or what it waits for.
     problem: Option<String>,
 }
 
@@ -72,17 +72,17 @@ impl MirrorKeeper {
         self.management != Management::Off
     }
 
-    /// What the last look found; nothing before the first.
+    /// The result of the last comparison. Empty before the first.
     pub(super) fn status(&self) -> MirrorsStatus {
         self.lock().keeping.as_ref().map(|status| status.borrow().clone()).unwrap_or_default()
     }
 
-    /// How often the node's lease could not be read, so that a kubelet would have gone unnoticed.
+    /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
     pub(super) fn unread_leases(&self) -> u64 {
         self.unread_leases.load(Ordering::Relaxed)
     }
 
-    /// Keeps the mirrors, if it is asked to. Ends only because a kubelet runs on the node.
+    /// Manages the mirror pods, if configured. Returns only if a kubelet runs on the node.
     pub(super) async fn keep(
         &self,
         client: Option<Client>,
@@ -104,7 +104,7 @@ impl MirrorKeeper {
         }
     }
 
-    /// Fails if there is one, with its lease.
+    /// Fails if a kubelet runs on the node, naming its lease.
     async fn wait_until_there_is_no_kubelet(&self, watch: &mut KubeletWatch) -> Result<(), Box<Lease>> {
         let mut backoff = Backoff::new(WAITS.0, WAITS.1);
         loop {
@@ -124,7 +124,7 @@ impl MirrorKeeper {
         }
     }
 
-    /// Looks from time to time, for as long as nobody renews the lease. What cannot be asked now can be asked later.
+    /// Checks periodically until the node's lease is renewed. Errors are retried.
     async fn wait_for_a_kubelet(&self, watch: &mut KubeletWatch) -> Box<Lease> {
         loop {
             time::sleep(LOOK_AGAIN).await;
@@ -146,7 +146,7 @@ impl MirrorKeeper {
         format!("its lease in kube-node-lease cannot be read: {}", pod_index_kubelet::text::api_causes(error))
     }
 
-    /// Says it once, and shows it for as long as it is so.
+    /// Logs a problem once and shows it while it lasts.
     fn warn(&self, problem: String) {
         let mut stage = self.lock();
         if stage.problem.as_ref() != Some(&problem) {
@@ -155,13 +155,13 @@ impl MirrorKeeper {
         }
     }
 
-    /// On a task of its own, so that a panic takes nothing else along, and is got over.
+    /// Runs in its own task, so that a panic affects nothing else and the task can restart.
     async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, readiness: &Readiness) -> Failure {
         let node = self.node.as_str();
         loop {
             let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
             self.lock().keeping = Some(mirrors.status());
-            // Aborts its task when it is dropped.
+            // Aborts its task when dropped.
             let mut task = JoinSet::new();
             task.spawn(mirrors.run(reader.clone(), readiness.seen()));
             if let Some(Err(error)) = task.join_next().await {
@@ -183,7 +183,7 @@ impl MirrorKeeper {
         ))
     }
 
-    /// Every static pod and every orphaned mirror as `snapshot` has them, and what is being done about them.
+    /// All static pods and all orphaned mirrors in `snapshot`, with their state.
     pub(super) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> MirrorPods {
         let managed = self.is_asked_to_keep();
         let (keeps, problem) = {
@@ -191,7 +191,7 @@ impl MirrorKeeper {
             (stage.keeping.is_some(), stage.problem.clone())
         };
         let status = self.status();
-        // What everything waits for before anything is done.
+        // The condition that blocks every action.
         let all_wait = match (ready, keeps) {
             _ if status.passes > 0 => None,
             (false, _) => Some(Waiting::Sources),
@@ -203,7 +203,7 @@ impl MirrorKeeper {
             if !managed {
                 return MirrorLine::pair(&planned);
             }
-            // What is known of another state is no news of this one.
+            // A result for another state is outdated.
             let known = known.get(planned.full_name.as_str()).filter(|known| known.state == planned.state);
             MirrorLine::managed(&planned, known.copied(), all_wait)
         });

@@ -1,4 +1,4 @@
-//! Asks a running agent, and prints what it says.
+//! Queries a running agent and prints the response.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::client::Server;
 use super::exit::Failure;
 use super::{format, settings, table, top};
 
-/// How long the whole conversation may take.
+/// Timeout of the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What needs no escaping in a path, by RFC 3986.
+/// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Asks one question.
+/// Makes one query.
 pub(super) fn ask(
     query: &Query,
     server: &ServerArgs,
@@ -52,7 +52,7 @@ fn escaped(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
 }
 
-/// GETs `path` and reads the answer.
+/// GETs `path` and reads the response.
 fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

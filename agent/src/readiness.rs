@@ -1,4 +1,4 @@
-//! How each source is doing, and whether the agent is ready: whether the pods of all of them have reached the index.
+//! The state of each source, and readiness: the agent is ready once the pods of all sources are in the index.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceStatus};
 
-/// How many pods that were passed over are remembered of a source that never says which pods it has in all.
+/// Maximum number of remembered conflicts for a source that never reports a full set.
 const PASSED_OVER: usize = 100;
 
 /// The configured sources.
 #[derive(Debug)]
 pub(super) struct Readiness {
     lines: Mutex<Vec<Line>>,
-    /// Changes under the lock of `lines` alone.
+    /// Changes only under the lock of `lines`.
     ready: watch::Sender<bool>,
-    /// Every source that the agent began with has been heard of.
+    /// Every source configured at the start has reported.
     merged: AtomicBool,
 }
 
@@ -25,20 +25,20 @@ pub(super) struct Readiness {
 struct Line {
     source: Source,
     status: watch::Receiver<SourceStatus>,
-    /// The pods of it that the merge passed over.
+    /// Its pods that the merge passed over.
     passed_over: Vec<Problem>,
-    /// The mirror pods of it from which no static pod is derived.
+    /// Its mirror pods from which no static pod is derived.
     refused_claims: Vec<Problem>,
     indexed: bool,
 }
 
 impl Readiness {
-    /// None of the sources that will [`join`](Self::join) is in the index yet.
+    /// No source that will [`join`](Self::join) is in the index yet.
     pub(super) fn new() -> Self {
         Self { lines: Mutex::default(), ready: watch::Sender::new(false), merged: AtomicBool::new(false) }
     }
 
-    /// A source of which the agent waits to hear, and is not ready before. One that was started again takes its old place.
+    /// Adds a source that the agent waits for before it is ready. A restarted source takes its old place.
     pub(super) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
         let mut lines = self.lock();
         match lines.iter_mut().find(|line| line.source == source) {
@@ -54,15 +54,15 @@ impl Readiness {
         self.judge(&lines);
     }
 
-    /// A source that is no longer configured, and for which nobody waits any more.
+    /// Removes a source that is no longer configured. The agent no longer waits for it.
     pub(super) fn leave(&self, source: Source) {
         let mut lines = self.lock();
         lines.retain(|line| line.source != source);
         self.judge(&lines);
     }
 
-    /// Why the merge passed pods of this source over; what is said of a whole set takes the place of what was said
-    /// before. Returns what is new.
+    /// Records why the merge passed over pods of this source. The problems of a whole set replace the earlier ones.
+    /// Returns the new ones.
     pub(super) fn passed_over(&self, source: Source, whole: bool, problems: Vec<Problem>) -> Vec<Problem> {
         let mut lines = self.lock();
         let Some(line) = lines.iter_mut().find(|line| line.source == source) else { return problems };
@@ -78,7 +78,7 @@ impl Readiness {
         new
     }
 
-    /// From which mirror pods of the API server no static pod is derived, and why. Returns what is new.
+    /// Records from which mirror pods of the API server no static pod is derived, and why. Returns the new ones.
     pub(super) fn refused_claims(&self, problems: Vec<Problem>) -> Vec<Problem> {
         let mut lines = self.lock();
         let Some(line) = lines.iter_mut().find(|line| line.source == Source::Api) else { return problems };
@@ -88,7 +88,7 @@ impl Readiness {
         new
     }
 
-    /// What these sources said has been published.
+    /// The reports of these sources have been published.
     pub(super) fn indexed(&self, sources: impl IntoIterator<Item = Source>) {
         let mut lines = self.lock();
         for source in sources {
@@ -97,7 +97,7 @@ impl Readiness {
         self.judge(&lines);
     }
 
-    /// What every source said that the agent began with has been published.
+    /// The reports of all sources configured at the start have been published.
     pub(super) fn all_indexed(&self) {
         let lines = self.lock();
         self.merged.store(true, Ordering::Relaxed);
@@ -109,14 +109,12 @@ impl Readiness {
         *self.ready.borrow()
     }
 
-    /// Whether the first set of every source is in the index: for those who wait for it. It is not for a while if a source
-    /// is configured later.
+    /// Readiness, to wait for. It becomes `false` for a while if a source is configured later.
     pub(super) fn seen(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Whoever is told that the agent is not ready any more was told before a pod went for that reason: a source joins
-    /// before another one leaves.
+    /// Notified of "not ready" before the cause removes any pod: a new source joins before another one leaves.
     fn judge(&self, lines: &[Line]) {
         let ready = self.merged.load(Ordering::Relaxed) && lines.iter().all(|line| line.indexed);
         self.ready.send_if_modified(|before| std::mem::replace(before, ready) != ready);
@@ -124,11 +122,11 @@ impl Readiness {
 
     /// Waits until the first set of every source is in the index.
     pub(super) async fn ready(&self) {
-        // Fails only when the sender is gone, and that is in `self`.
+        // Fails only if the sender is gone, but `self` holds it.
         let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
     }
 
-    /// How the sources are doing now. `seen` is said of those whose pods are in the index.
+    /// The current state of the sources. `seen` applies to those whose pods are in the index.
     pub(super) fn sources(&self) -> Vec<SourceStatus> {
         let status = |line: &Line| {
             let mut status = line.status.borrow().clone();
@@ -140,7 +138,7 @@ impl Readiness {
         self.lock().iter().map(status).collect()
     }
 
-    /// What keeps the agent from being ready: each source that is not in the index, and what is wrong with it.
+    /// What keeps the agent from being ready: each source that is not in the index, and its problem.
     pub(super) fn missing(&self) -> Vec<String> {
         let describe = |status: SourceStatus| {
             let problem = status.problems.iter().find(|problem| is_grave(problem));
@@ -155,7 +153,7 @@ impl Readiness {
     }
 }
 
-/// Whether it may hide a pod, so that somebody ought to do something about it.
+/// Whether the problem may hide a pod and needs attention.
 pub(super) fn is_grave(problem: &Problem) -> bool {
     !matches!(problem.kind(), ProblemKind::Skipped | ProblemKind::Unhinted)
 }

@@ -1,4 +1,4 @@
-//! The Secrets and `ConfigMaps` of this node's pods, if the agent was asked to follow them: who follows what, and how many.
+//! The Secrets and `ConfigMaps` of this node's pods, if configured: which pods reference them, and their number.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) struct ReferenceManagers {
     config_maps: ConfigMapManager,
 }
 
-/// The answer of `/references`: numbers, and no names.
+/// The response of `/references`: numbers, without names.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Counts {
@@ -28,7 +28,7 @@ pub(super) struct Counts {
 }
 
 impl ReferenceManagers {
-    /// Follows what the pods of the index name, if that was asked for, on a task of its own.
+    /// Follows the objects that the indexed pods reference, if configured, in its own task.
     pub(super) fn start(settings: &Settings, client: Option<&Client>, reader: &Reader<Pod>) -> Option<Self> {
         if !settings.references {
             return None;
@@ -50,8 +50,8 @@ impl ReferenceManagers {
     }
 }
 
-/// Nobody asks the agent for an object: it is the pods' naming it that keeps a watch open, for as long as they do. By the
-/// other strategies nothing would ever be fetched.
+/// Nothing requests an object from the agent: a watch stays open while a pod references the object. The other
+/// strategies would never fetch anything.
 fn options() -> Options {
     Options::default().strategy(Strategy::Watch).idle(Duration::MAX)
 }

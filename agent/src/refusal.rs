@@ -9,7 +9,7 @@ pub(super) fn not_found(message: String) -> Response {
     refused(StatusCode::NOT_FOUND, "NotFound", message)
 }
 
-/// The answer to what cannot be done.
+/// An error response.
 pub(super) fn refused(code: StatusCode, reason: &str, message: String) -> Response {
     let status = Status {
         code: Some(code.as_u16().into()),

@@ -1,7 +1,7 @@
-//! SIGHUP: the configuration is read anew, and the sources follow it.
+//! SIGHUP: reloads the configuration and updates the sources.
 //!
-//! All of it is taken or nothing. What was configured before stands if the new one is wrong, and no pod that both of them
-//! name is missing for a moment.
+//! A reload is atomic: if the new configuration is wrong, the old one stays. A pod in both configurations stays visible
+//! throughout.
 
 use super::api_requests::ApiRequests;
 use super::exit::Failure;
@@ -11,10 +11,10 @@ use super::signals::Hangups;
 use super::source_tasks::{self, SourceTasks};
 use super::systemd;
 
-/// What it takes.
+/// What a reload needs.
 pub(super) struct Reload<'a> {
     pub(super) given: &'a Given,
-    /// As the agent was started; what is fixed since then is in here.
+    /// The settings at the start, including those that cannot change.
     pub(super) settings: &'a Settings,
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
@@ -23,7 +23,7 @@ pub(super) struct Reload<'a> {
 }
 
 impl Reload<'_> {
-    /// Reads it whenever the signal comes, and says what came of it.
+    /// Reloads on each signal and logs the result.
     pub(super) async fn whenever_asked(mut self) -> ! {
         loop {
             self.hangups.next().await;
@@ -47,7 +47,7 @@ impl Reload<'_> {
         let client = source_tasks::client(&settings).await?.map(|client| self.api_requests.counted(client));
         self.source_tasks.follow(&settings, client).await?;
         if let Some(tls) = &self.settings.tls {
-            // Not what was read above, which may be older than what is presented by now.
+            // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;
         }
         self.log.set_level(settings.log_level);

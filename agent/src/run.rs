@@ -31,12 +31,12 @@ use super::writer_thread::WriterThread;
 use super::{checkpoints, format, source_tasks, systemd, table};
 use pod_index::{PodMeta, Reader, Snapshot};
 
-/// How many threads there may be for what blocks: one for each source that reads or waits for the writer, one for each
-/// name that is looked up. With the others they stay below what the unit allows (`TasksMax`); what finds none free waits
-/// for one.
+/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
+/// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
+/// thread waits.
 const BLOCKING: usize = 16;
 
-/// Runs the agent to its end. `given` is what is resolved anew when the agent is told to.
+/// Runs the agent to its end. `given` is resolved again on a reload.
 pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
     let log = Log::start(settings.log_level, settings.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,7 +46,7 @@ pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
     let done = runtime.block_on(live(given, settings, log.clone()));
-    // A source may hang in a read of a file system that does not answer; it is not waited for.
+    // Do not wait for a source: it may hang in a read on an unresponsive file system.
     runtime.shutdown_background();
     log.finish();
     done
@@ -55,7 +55,7 @@ pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
 async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure> {
     let unheard = |error| Failure::unable("cannot listen for signals", error);
     let signals = Signals::new().map_err(unheard)?;
-    // Heeded before anybody is told that the agent serves; until then, and with `--once`, SIGHUP ends it.
+    // Handled before the agent announces that it serves. Until then, and with `--once`, SIGHUP ends the process.
     let serving = if settings.once {
         None
     } else {
@@ -144,7 +144,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     done
 }
 
-/// Prints once all sources were read.
+/// Prints the pods once all sources are read.
 async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<(), Failure> {
     let ready = timeout(settings.once_timeout.unwrap_or(Duration::MAX), app.readiness.ready());
     let ready = tokio::select! {
@@ -158,7 +158,7 @@ async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<()
     verdict(&app.readiness)
 }
 
-/// Serves until a signal comes, and prints once all sources were read.
+/// Serves until a signal arrives. Prints the pods once all sources are read.
 async fn serve(
     settings: &Settings,
     listeners: Listeners,
@@ -191,7 +191,7 @@ async fn serve(
         let pods = app.reader.load().pods().len();
         tracing::info!(pods, "ready: the pods of every source are in the index");
         systemd::status(&format!("ready, with {pods} pods at first"));
-        // For a person who has started it. Elsewhere standard output may be one stream with the log.
+        // For interactive use only. Elsewhere standard output may share a stream with the log.
         if io::stdout().is_terminal() {
             show(settings.output, &app.reader)?;
             if settings.output == Output::Table {
@@ -213,7 +213,7 @@ async fn serve(
     server.await.map_err(|error| Failure::unable("the server", error))
 }
 
-/// Says so if anybody who can reach the agent can ask it.
+/// Logs a warning if anyone who can reach the agent can query it.
 fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
     let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
     let clients_are_known = has_certificates || settings.access.tokens;
@@ -222,17 +222,17 @@ fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
     }
 }
 
-/// What `--once` ends with if it does not come to an end by itself.
+/// The error of `--once` after its timeout.
 fn late(settings: &Settings, readiness: &Readiness) -> Failure {
     let timeout = settings.once_timeout.unwrap_or_default();
     let missing = readiness.missing().join("; ");
     Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
 }
 
-/// Where the agent serves.
+/// The listening sockets.
 struct Listeners {
     main: TcpListener,
-    /// `/livez` and `/readyz` alone, if they have an address of their own.
+    /// Serves only `/livez` and `/readyz`, if a separate address is configured.
     health: Option<TcpListener>,
 }
 
@@ -252,7 +252,7 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
     listener.map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
 }
 
-/// Prints what is in the index.
+/// Prints the pods in the index.
 fn show(output: Output, reader: &Reader<Pod>) -> Result<(), Failure> {
     let snapshot = reader.snapshot();
     if output == Output::Table {
@@ -264,7 +264,7 @@ fn show(output: Output, reader: &Reader<Pod>) -> Result<(), Failure> {
     format::answer(output, &List { items, ..List::default() }, |_| String::new())
 }
 
-/// The table, and a line that counts.
+/// The table and a summary line.
 fn summary(snapshot: &Snapshot<Pod>) -> String {
     let (pods, mirrors) = (snapshot.pods(), snapshot.mirror_pods());
     let all = pods.iter().chain(mirrors.iter()).map(|pod| &**pod);
@@ -278,7 +278,7 @@ fn summary(snapshot: &Snapshot<Pod>) -> String {
     )
 }
 
-/// What `--once` ends with: whether every manifest could be used.
+/// The result of `--once`: whether every manifest was usable.
 fn verdict(readiness: &Readiness) -> Result<(), Failure> {
     let sources = readiness.sources();
     let unusable =

@@ -1,4 +1,4 @@
-//! Answers that stay good for a while.
+//! Caches answers for a limited time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many answers are kept: more clients than a node has. A hostile one may fill it; then everybody is asked about anew.
+/// Maximum number of cached answers: more clients than a node has. If a hostile client fills the cache, it is cleared.
 const LARGEST: usize = 512;
 
-/// Answers by what was asked.
+/// Cached answers, by question.
 #[derive(Debug)]
 pub(super) struct Cache<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
@@ -19,13 +19,13 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         Self(Mutex::default())
     }
 
-    /// The answer, if there is one that is still good.
+    /// The cached answer, unless it has expired.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.get(key).filter(|(_, until)| Instant::now() < *until).map(|(value, _)| value.clone())
     }
 
-    /// Keeps an answer for so long.
+    /// Caches an answer for `good_for`.
     pub(super) fn put(&self, key: K, value: V, good_for: Duration) {
         let now = Instant::now();
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);

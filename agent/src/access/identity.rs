@@ -1,4 +1,4 @@
-//! Who a client is, by its certificate.
+//! A client's identity, read from its certificate.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,21 +7,21 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-/// A client, as Kubernetes knows users.
+/// A client, in the terms of a Kubernetes user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
-    /// The name of the user; of a certificate, its common name.
+    /// The user name. From a certificate: its common name.
     pub(crate) name: String,
-    /// A certificate's alternative names: host names, addresses, URIs.
+    /// The certificate's alternative names: host names, addresses, URIs.
     pub(crate) alternative_names: Vec<String>,
-    /// The groups; of a certificate, its organizations.
+    /// The user's groups. From a certificate: its organizations.
     pub(crate) groups: Vec<String>,
     pub(crate) uid: String,
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Identity {
-    /// Whoever holds this certificate, in DER. `None` if it cannot be read.
+    /// The holder of this certificate (DER). `None` if it cannot be parsed.
     ///
     /// Kubelet: `CommonNameUserConversion` (`k8s.io/apiserver/pkg/authentication/request/x509`).
     pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
@@ -39,7 +39,7 @@ impl Identity {
         })
     }
 
-    /// The name, and the alternative ones. An empty name is none.
+    /// The name and the alternative names, without empty ones.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let names = std::iter::once(&self.name).chain(&self.alternative_names);
         names.map(String::as_str).filter(|name| !name.is_empty())

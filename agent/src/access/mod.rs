@@ -1,13 +1,13 @@
-//! Who may ask: by the name or a group in a client certificate or a token, or by what the API server says.
+//! Access control: by the name or group in a client certificate or token, or by asking the API server.
 //!
-//! | given | who is known | who of them is served |
+//! | flag | which clients are identified | which of them are served |
 //! |---|---|---|
-//! | `--client-ca-file` | who has a certificate of these authorities | all |
-//! | `--authentication-token-webhook` | who has a token that the API server knows | all |
-//! | `--allowed-client-names`, `--allowed-client-groups` | | those of these names and groups |
-//! | `--authorization-mode=Webhook` | | those whom the API server lets do the same with a kubelet |
+//! | `--client-ca-file` | those with a certificate from these authorities | all |
+//! | `--authentication-token-webhook` | those with a token that the API server accepts | all |
+//! | `--allowed-client-names`, `--allowed-client-groups` | | those with one of these names or groups |
+//! | `--authorization-mode=Webhook` | | those whom the API server allows the same request on a kubelet |
 //!
-//! With both of the last two, it is enough to be among the names or groups.
+//! If the last two are combined, either is enough.
 //!
 //! This module knows identities and decisions. It must not know what is served.
 //!
@@ -30,21 +30,21 @@ pub(crate) use self::identity::Identity;
 use self::webhook::Webhook;
 use crate::refusal::refused;
 
-/// Who may ask, as it was configured.
+/// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AccessSettings {
-    /// Names of clients.
+    /// Allowed client names.
     pub(crate) names: BTreeSet<String>,
-    /// Groups of clients.
+    /// Allowed client groups.
     pub(crate) groups: BTreeSet<String>,
-    /// Whether clients may present tokens of the API server.
+    /// Whether clients may present API server tokens.
     pub(crate) tokens: bool,
-    /// Whether the API server is asked what a client may do.
+    /// Whether the API server decides what a client may do.
     pub(crate) rights: bool,
 }
 
 impl AccessSettings {
-    /// Whether not everybody who has shaken hands may ask everything.
+    /// Whether a completed TLS handshake is not enough to be served.
     pub(crate) fn is_limited(&self) -> bool {
         *self != Self::default()
     }
@@ -61,19 +61,19 @@ pub(crate) struct Access {
     webhook: Option<Webhook>,
 }
 
-/// Whoever is at the other end of a connection, by its certificate.
+/// The peer of a connection, identified by its certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Certified(pub(crate) Option<Arc<Identity>>);
 
 impl Access {
-    /// `None` if everybody who has shaken hands may ask everything.
+    /// `None` if every client that completes the handshake may ask everything.
     pub(crate) fn new(settings: &AccessSettings, client: Option<&Client>, node: &str) -> Option<Arc<Self>> {
         let webhook = client.filter(|_| settings.tokens || settings.rights);
         let webhook = webhook.map(|client| Webhook::new(client.clone(), node));
         settings.is_limited().then(|| Arc::new(Self { settings: settings.clone(), webhook }))
     }
 
-    /// Whether the request may be answered.
+    /// Whether the request is allowed.
     async fn admit(&self, request: &Asked<'_>) -> Result<(), (StatusCode, &'static str, String)> {
         let known = match (request.certified, request.token()) {
             (Some(identity), _) => Some(identity.clone()),
@@ -109,7 +109,7 @@ impl Access {
     }
 }
 
-/// What is asked, and by whom.
+/// A request and the client that made it.
 struct Asked<'a> {
     certified: Option<&'a Identity>,
     headers: &'a HeaderMap,
@@ -136,7 +136,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Of `nodes`; one of them is enough. A kubelet asks for `nodes/proxy` where it has nothing finer, and so does this.
+    /// The subresources of `nodes`; access to one of them is enough. Like the kubelet, falls back to `nodes/proxy`.
     ///
     /// Kubelet: `nodeAuthorizerAttributesGetter` (`pkg/kubelet/server/auth.go`).
     fn subresources(&self) -> &'static [&'static str] {
@@ -155,7 +155,7 @@ impl Asked<'_> {
     }
 }
 
-/// Answers nobody who may not ask.
+/// Middleware that rejects requests without access.
 pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let certified = request.extensions().get::<Certified>().and_then(|Certified(identity)| identity.clone());
     let asked = Asked {

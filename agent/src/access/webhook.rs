@@ -1,4 +1,4 @@
-//! Asks the API server who a token belongs to, and what a client may do, as a kubelet does; and remembers it for as long.
+//! Asks the API server who owns a token and what a client may do. Caches the answers for as long as a kubelet does.
 //!
 //! Kubelet: `BuildAuth` (`cmd/kubelet/app/auth.go`), with its defaults.
 
@@ -23,20 +23,20 @@ const TOKEN_TTL: Duration = Duration::from_secs(120);
 const AUTHORIZED_TTL: Duration = Duration::from_secs(300);
 /// Kubelet: `authorization.webhook.cacheUnauthorizedTTL`.
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
-/// How long the API server may take.
+/// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is asked of a client's rights.
+/// The access to review.
 type Right = (Identity, &'static str, &'static str);
 
-/// The API server as the judge of clients.
+/// Authenticates and authorizes clients through the API server.
 pub(super) struct Webhook {
     client: Client,
     node: String,
-    /// Whose a token is; `None`: nobody's.
+    /// The owner of a token. `None`: the API server does not accept the token.
     tokens: Cache<String, Option<Identity>>,
     rights: Cache<Right, bool>,
-    /// Whether the API server did not answer when it was asked last.
+    /// Whether the last request to the API server failed.
     fails: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Webhook {
         }
     }
 
-    /// Whose token it is; `None` if it is nobody's, or if that cannot be found out.
+    /// The owner of the token. `None` if the API server rejects the token or does not answer.
     pub(super) async fn identify(&self, token: &str) -> Option<Identity> {
         if let Some(known) = self.tokens.get(&token.to_owned()) {
             return known;
@@ -65,7 +65,7 @@ impl Webhook {
         identity
     }
 
-    /// Whether the client may do this with a kubelet's own API; not if that cannot be found out.
+    /// Whether the client may make this request to a kubelet. `false` if the API server does not answer.
     pub(super) async fn may(
         &self,
         identity: &Identity,
@@ -102,7 +102,7 @@ impl Webhook {
         allowed
     }
 
-    /// The review with the API server's answer. No answer is not remembered.
+    /// The review, completed by the API server. Failures are not cached.
     async fn asked<K>(&self, review: &K) -> Option<K>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
@@ -130,7 +130,7 @@ impl Webhook {
     }
 }
 
-/// Without tokens.
+/// Prints no tokens.
 impl std::fmt::Debug for Webhook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Webhook").field("node", &self.node).finish_non_exhaustive()

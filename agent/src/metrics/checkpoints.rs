@@ -1,4 +1,4 @@
-//! How the checkpoints are doing, where this agent keeps them.
+//! Checkpoint metrics, if this agent keeps checkpoints.
 
 use std::fmt;
 use std::time::UNIX_EPOCH;
@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::{counter, gauge, number};
 use pod_index_kubelet::checkpoint::CheckpointStatus;
 
-/// Tells how they are doing when it is asked.
+/// Collects the state of the checkpoints on each scrape.
 pub(super) struct Checkpoints(pub(super) Box<dyn Fn() -> CheckpointStatus + Send + Sync>);
 
 impl fmt::Debug for Checkpoints {

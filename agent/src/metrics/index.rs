@@ -1,4 +1,4 @@
-//! How many pods there are, of which kind.
+//! The number of pods, by kind.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::{gauge, gauges, number};
 use pod_index::Reader;
 
-/// What the kubelet tells of its pod manager, in its words and meanings.
+/// The kubelet's pod manager metrics, with the kubelet's names and meanings.
 ///
 /// Kubelet: `DesiredPodCount`, `MirrorPodCount`, `ManagedEphemeralContainers` (`pkg/kubelet/metrics/metrics.go`).
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Collector for KubeletsOwn {
             &mut encoder,
             "desired_pods",
             "The number of pods the node is being instructed to run. static is true if the pod is not from the API server.",
-            // That the one is empty and not "false" is the kubelet's way.
+            // Like the kubelet: empty, not "false".
             [([("static", "")], number(others)), ([("static", "true")], number(of_files))],
         )?;
         let mirrors = snapshot.mirror_pods().len();
@@ -38,7 +38,7 @@ impl Collector for KubeletsOwn {
     }
 }
 
-/// What the kubelet does not tell.
+/// Metrics that the kubelet lacks.
 #[derive(Debug)]
 pub(super) struct Index(pub(super) Reader<Pod>);
 

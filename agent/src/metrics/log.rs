@@ -1,4 +1,4 @@
-//! Whether the log is whole.
+//! The number of dropped log lines.
 
 use std::fmt;
 

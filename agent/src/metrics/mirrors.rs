@@ -1,4 +1,4 @@
-//! How the node's mirror pods are doing, where this agent keeps them.
+//! Mirror pod metrics, if this agent manages mirror pods.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::mirrors::MirrorKeeper;
 use pod_index::Reader;
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, plan};
 
-/// The states, and how a label spells them.
+/// The states and their label values.
 const STATES: [(MirrorState, &str); 6] = [
     (MirrorState::InSync, "in_sync"),
     (MirrorState::Missing, "missing"),

@@ -1,9 +1,9 @@
-//! What `/metrics` says. Nobody counts pods for it: they are counted when it is asked, in one snapshot.
+//! The metrics at `/metrics`. Pods are counted on each scrape, in one snapshot.
 //!
-//! A part of the agent that has something to tell registers it in [`Metrics::ours`] before the agent serves: either
-//! numbers that it keeps up to date, or a [`Collector`](prometheus_client::collector::Collector) that looks when asked.
+//! A module registers its metrics in [`Metrics::ours`] before the agent serves: either values that it keeps up to date,
+//! or a [`Collector`](prometheus_client::collector::Collector) that reads them on each scrape.
 //!
-//! This module knows names and numbers. It must not change what it looks at.
+//! This module knows names and values. It must not change what it measures.
 
 mod checkpoints;
 mod index;
@@ -45,15 +45,15 @@ use super::tls::Tls;
 use pod_index::Reader;
 use pod_index_kubelet::checkpoint::Checkpointing;
 
-/// The type of [`Metrics::text`].
+/// The content type of [`Metrics::text`].
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything there is to tell.
+/// All metrics.
 #[derive(Debug, Default)]
 pub(super) struct Metrics(Registry);
 
 impl Metrics {
-    /// What every agent tells: of its index, of its sources, of its process.
+    /// The metrics of every agent: its index, its sources, its process.
     pub(super) fn new(reader: &Reader<Pod>, readiness: &Arc<Readiness>) -> Self {
         let mut metrics = Self::default();
         metrics.0.register_collector(Box::new(Process));
@@ -63,58 +63,58 @@ impl Metrics {
         metrics
     }
 
-    /// The same under the kubelet's own names, where the kubelet has it too. On a node with a kubelet whoever adds both
-    /// up would count every pod twice.
+    /// The same values under the kubelet's own names, where it has them. On a node with a kubelet, a sum over both
+    /// would count every pod twice.
     pub(super) fn as_the_kubelet(&mut self, reader: &Reader<Pod>) {
         let kubelet = self.0.sub_registry_with_prefix("kubelet");
         kubelet.register_collector(Box::new(KubeletsOwn(reader.clone())));
     }
 
-    /// What comes of keeping the node's mirror pods, if that is done.
+    /// Mirror pod metrics, if the agent manages mirror pods.
     pub(super) fn mirrors(&mut self, mirrors: &Arc<MirrorKeeper>, reader: &Reader<Pod>) {
         if mirrors.is_asked_to_keep() {
             self.ours().register_collector(Box::new(Mirrors(Arc::clone(mirrors), reader.clone())));
         }
     }
 
-    /// What comes of keeping pods on disk, if that is done.
+    /// Checkpoint metrics, if the agent keeps checkpoints.
     pub(super) fn checkpoints(&mut self, checkpointing: &Checkpointing) {
         self.ours().register_collector(Box::new(Checkpoints(Box::new(checkpointing.observer()))));
     }
 
-    /// What comes of following what the pods name, if that is done.
+    /// Metrics of followed Secrets and `ConfigMaps`, if the agent follows them.
     pub(super) fn references(&mut self, references: &super::reference_managers::ReferenceManagers) {
         self.ours().register_collector(Box::new(References(references.clone())));
     }
 
-    /// Whether the certificate is as it should be, where the agent speaks TLS.
+    /// Certificate metrics, if the agent serves over TLS.
     pub(super) fn tls(&mut self, tls: &Arc<Tls>) {
         self.ours().register_collector(Box::new(Certificate(Arc::clone(tls))));
     }
 
-    /// What comes of the watches of pods.
+    /// Metrics of pod watches.
     pub(super) fn watches(&mut self, pods: &PodApi) {
         self.ours().register_collector(Box::new(Watches(pods.clone())));
     }
 
-    /// How many lines the log lacks.
+    /// The number of dropped log lines.
     pub(super) fn log(&mut self, log: &Log) {
         self.ours().register_collector(Box::new(LogLines(log.clone())));
     }
 
-    /// How many connections are open; whoever serves them counts.
+    /// The number of open connections. The server updates it.
     pub(super) fn connections(&mut self) -> Gauge {
         let connections = Gauge::default();
         self.ours().register("http_connections", "Open connections of clients", connections.clone());
         connections
     }
 
-    /// Where a part registers what it has to tell: each name there is prefixed with `pod_index_`.
+    /// The registry for the agent's own metrics. It prefixes each name with `pod_index_`.
     pub(super) fn ours(&mut self) -> &mut Registry {
         self.0.sub_registry_with_prefix("pod_index")
     }
 
-    /// All of it, in the text form of `OpenMetrics`.
+    /// All metrics, in the `OpenMetrics` text format.
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.0)?;
@@ -122,7 +122,7 @@ impl Metrics {
     }
 }
 
-/// One number that goes up and down.
+/// A gauge.
 fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -133,7 +133,7 @@ fn gauge(
     ConstGauge::new(value).encode(encoder)
 }
 
-/// Several of them, told apart by their labels.
+/// A gauge with labels.
 fn gauges<V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -144,13 +144,13 @@ fn gauges<V: EncodeGaugeValue>(
     series.into_iter().try_for_each(|(labels, value)| encoder.encode_family(&labels)?.encode_gauge(&value))
 }
 
-/// One number that only goes up. The name is written with `_total` behind it.
+/// A counter. `_total` is appended to the name.
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(value).encode(encoder)
 }
 
-/// Several numbers that only go up, told apart by their labels. The name is written with `_total` behind it.
+/// A counter with labels. `_total` is appended to the name.
 fn counters(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -162,7 +162,7 @@ fn counters(
     series.try_for_each(|(labels, value)| ConstCounter::new(value).encode(encoder.encode_family(&labels)?))
 }
 
-/// A count of things in memory, as gauges have it.
+/// Converts a number of objects in memory to a gauge value.
 pub(super) fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

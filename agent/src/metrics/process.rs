@@ -1,4 +1,4 @@
-//! What Prometheus expects to hear of every process, and which program it is.
+//! Standard process metrics of Prometheus, and the program's version.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{gauge, gauges, number};
 
-/// This process, as `/proc` has it. What cannot be read there is left out.
+/// This process, read from `/proc`. Omits values that cannot be read there.
 #[derive(Debug)]
 pub(super) struct Process;
 
@@ -26,7 +26,7 @@ impl Collector for Process {
             gauge(&mut encoder, "process_resident_memory_bytes", help, bytes)?;
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            // One of them is the directory itself.
+            // One of the entries is the directory's own descriptor.
             let open = number(open.count().saturating_sub(1));
             gauge(&mut encoder, "process_open_fds", "Number of open file descriptors.", open)?;
         }
@@ -54,14 +54,14 @@ fn resident_memory() -> Option<i64> {
     line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
 }
 
-/// As `getrlimit` would say it. `None` where there is no limit, which no kernel allows.
+/// The limit as `getrlimit` returns it. `None` if unlimited, which no kernel allows.
 fn most_descriptors() -> Option<i64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// `USER_HZ`, which Linux promises to programs whatever the kernel's own clock does.
+/// `USER_HZ`: constant in Linux' interface, whatever the kernel's own clock rate.
 const TICKS: f64 = 100.0;
 
 fn cpu_seconds() -> Option<f64> {
@@ -69,10 +69,10 @@ fn cpu_seconds() -> Option<f64> {
     Some((fields.next()? + fields.next()?) / TICKS)
 }
 
-/// Once: a clock that is set does not move it.
+/// Computed once: setting the clock does not change it.
 static START: LazyLock<Option<f64>> = LazyLock::new(start_time);
 
-/// Not by `/proc/stat`, which a sandbox hides.
+/// Not from `/proc/stat`, which sandboxes hide.
 fn start_time() -> Option<f64> {
     let up = clock_gettime(ClockId::Boottime);
     let up = Duration::new(up.tv_sec.try_into().ok()?, up.tv_nsec.try_into().ok()?).as_secs_f64();
@@ -81,7 +81,7 @@ fn start_time() -> Option<f64> {
     Some(now - age)
 }
 
-/// The numbers in `/proc/self/stat`, so many fields after the program's name, which may hold anything.
+/// The numbers in `/proc/self/stat`, `skipped` fields after the program's name, which may contain anything.
 fn stat_fields(skipped: usize) -> Option<impl Iterator<Item = f64>> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

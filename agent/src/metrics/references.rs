@@ -1,4 +1,4 @@
-//! How many Secrets and `ConfigMaps` are followed, where this agent does that: numbers, and no names.
+//! Numbers of followed Secrets and `ConfigMaps`, without names.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How the sources are doing: what `/sources` says, as numbers.
+//! Source metrics: the content of `/sources` as numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Whether the certificate that the agent presents is the one that it was given, and until when it is good.
+//! Whether the served certificate matches the configured files, and when it expires.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How many watches of pods there are, and what comes of them.
+//! Metrics of pod watches.
 
 use std::fmt;
 

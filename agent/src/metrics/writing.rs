@@ -1,4 +1,4 @@
-//! What the writer thread counts while it works.
+//! Metrics that the writer thread updates.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{gauge, number};
 
-/// One pod takes some ten microseconds, a hundred thousand of them a few seconds.
+/// One pod takes about ten microseconds, a hundred thousand of them a few seconds.
 const SECONDS: [f64; 18] = [
     10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3,
     500e-3, 1.0, 2.5, 10.0,
 ];
 
-/// The writer thread's counts; the clones are the same counts.
+/// The writer thread's counters. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Writing {
     publications: Counter,
@@ -30,7 +30,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Nothing counted so far. `channel` leads to the writer thread.
+    /// All counts are zero. `channel` leads to the writer thread.
     pub(crate) fn register<T: fmt::Debug + Send + 'static>(
         registry: &mut Registry,
         channel: Sender<T>,
@@ -62,7 +62,7 @@ impl Writing {
         counts
     }
 
-    /// A batch is done.
+    /// Records a finished batch.
     pub(crate) fn applied(&self, operations: usize, refused: usize, published: bool, took: Duration) {
         self.publications.inc_by(u64::from(published));
         self.refused.inc_by(refused as u64);
@@ -72,13 +72,13 @@ impl Writing {
         self.duration.observe(took.as_secs_f64());
     }
 
-    /// So many replaced snapshots are still held.
+    /// Records how many replaced snapshots are still held.
     pub(crate) fn retired(&self, snapshots: usize) {
         self.retired.set(number(snapshots));
     }
 }
 
-/// How full the channel to the writer thread is.
+/// The fill level of the channel to the writer thread.
 #[derive(Debug)]
 struct Channel<T>(Sender<T>);
 

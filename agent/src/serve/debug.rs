@@ -1,4 +1,4 @@
-//! What an operator may change and look into from outside, if the agent was started to allow it.
+//! Changing the log level at run time, if enabled.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::cli::LogLevel;
 use crate::log::Log;
 use crate::refusal::refused;
 
-/// The longest body, in bytes, that can say something.
+/// Maximum size of the body, in bytes.
 const LONGEST: usize = 64;
-/// How long it may take.
+/// Timeout for the body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn router(log: Log) -> Router {

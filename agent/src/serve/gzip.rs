@@ -1,4 +1,4 @@
-//! A body squeezed while it is written, for clients that asked for it.
+//! Compresses a body while it is written, if the client accepts gzip.
 
 use std::io::Write;
 
@@ -9,25 +9,26 @@ use hyper::header::ACCEPT_ENCODING;
 
 use crate::headers::elements;
 
-/// How much is gathered before it is sent.
+/// Bytes to collect before sending.
 const CHUNK: usize = 16 * 1024;
 
-/// Whether the client takes gzip.
+/// Whether the client accepts gzip.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     elements(headers, ACCEPT_ENCODING)
         .any(|coding| coding.value.eq_ignore_ascii_case("gzip") && coding.quality().is_some())
 }
 
-/// The same parts, squeezed. Little is held back: a few dozen kilobytes.
+/// The same parts, compressed. Buffers a few dozen kilobytes.
 pub(crate) struct Gzip<I> {
     parts: I,
-    /// None once the end is written.
+    /// `None` after the end is written.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl<I: Iterator<Item = Vec<u8>>> Gzip<I> {
     pub(crate) fn new(parts: I) -> Self {
-        // What pods repeat, even the quickest finds; the others take several times as long for a tenth less.
+        // The fastest level finds what repeats between pods. Higher levels take several times as long to save another
+        // tenth.
         Self { parts, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
     }
 }

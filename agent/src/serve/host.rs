@@ -1,9 +1,8 @@
-//! Which name a client may call the agent by where it serves on loopback, without TLS: an address, `localhost`, or a name
-//! without a dot.
+//! Checks the `Host` header on loopback without TLS: an address, `localhost`, or a name without a dot.
 //!
-//! A page in a browser may ask for nothing but what has its own name. Whoever owns that name can have it lead to 127.0.0.1
-//! from one moment to the next, and the page would read what the agent serves to its own machine. The name tells: it is in
-//! `Host`, and it is a name of the public tree, with a dot in it.
+//! Prevents DNS rebinding: the owner of a public name can point it at 127.0.0.1 at any time, and a page from that name
+//! could then read the agent's responses in a browser on this machine. Such a request has the public name, with a dot,
+//! in `Host`.
 
 use std::net::IpAddr;
 
@@ -15,7 +14,7 @@ use axum::response::Response;
 
 use crate::refusal::refused;
 
-/// Turns away those who were led here by somebody else's name.
+/// Rejects requests made under a public name.
 pub(super) fn checked(router: Router) -> Router {
     router.layer(middleware::from_fn(check))
 }
@@ -33,7 +32,7 @@ async fn check(request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether `host`, perhaps with a port, can be no name of the public tree.
+/// Whether `host`, with or without a port, cannot be a public name.
 fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! How many requests clients make, what they are answered and how long that takes.
+//! Counts client requests by outcome and measures their duration.
 
 use std::time::Instant;
 
@@ -10,16 +10,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// From a look-up to the first part of a long list.
+/// From a lookup to the first part of a long list.
 const SECONDS: [f64; 10] = [100e-6, 250e-6, 1e-3, 2.5e-3, 10e-3, 25e-3, 100e-3, 250e-3, 1.0, 10.0];
 
-/// What stands for every path that nothing is served at: a client must not be able to make up label values.
+/// The label for unknown paths. Clients must not be able to create label values.
 const OTHER: &str = "other";
 
 /// The label of a path.
 type Path = [(&'static str, String); 1];
 
-/// The counts of requests; clones are the same counts.
+/// The request metrics. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     answered: Family<[(&'static str, String); 2], Counter>,
@@ -27,7 +27,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Nothing counted so far.
+    /// All counts are zero.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let requests = Self {
             answered: Family::default(),

@@ -1,16 +1,16 @@
-//! The HTTP server, so bounded that a slow or hostile client harms nobody but itself.
+//! The HTTP server. Its limits keep a slow or hostile client from affecting others.
 //!
-//! | bound | against |
+//! | limit | against |
 //! |---|---|
-//! | connections; a new one ends the oldest | clients that open and hold |
-//! | time for the handshake, where the agent speaks TLS | clients that open and do not shake hands |
+//! | connections; a new one closes the oldest | clients that open connections and hold them |
+//! | time for the TLS handshake | clients that connect and do not complete it |
 //! | time for a request's head, idle time between requests included | slow headers |
 //! | size and number of headers | long URLs, many headers |
-//! | time without a byte taken, and a least rate | clients that ask and do not read, or hardly |
-//! | time for all to end, at the end | all of the above, at shutdown |
-//! | the name it is called by, on loopback | pages of others, in a browser on this machine |
+//! | time without progress, and a minimum rate | clients that read responses slowly or not at all |
+//! | time for open requests at shutdown | all of the above, at shutdown |
+//! | the `Host` name, on loopback | DNS rebinding by a page in a browser on this machine |
 //!
-//! This module knows connections. What is answered is [`routes`]'.
+//! This module knows connections. [`routes`] defines the responses.
 
 mod debug;
 pub(super) mod gzip;
@@ -60,31 +60,31 @@ use super::shutdown::DRAIN;
 use super::tls::{self, Tls};
 use pod_index::Reader;
 
-/// How many connections are served at once.
+/// Maximum number of open connections.
 const CONNECTIONS: usize = 256;
-/// How long a client may take to shake hands.
+/// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a request's head may take, from the end of the request before.
+/// Timeout of a request's head, from the end of the previous request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How large it may be; hyper's least is 8 KiB.
+/// Maximum size of the head; hyper's minimum is 8 KiB.
 const HEAD_BYTES: usize = 16 * 1024;
-/// How many headers it may have.
+/// Maximum number of headers.
 const HEADERS: usize = 64;
-/// How slowly a client may take its answer. Half a minute is for what a socket's buffer, of some megabytes, hides of one that
-/// takes it steadily: it has to be a third empty before it takes more.
+/// The slowest accepted reader. The half minute covers the socket's buffer of several megabytes, which hides steady
+/// progress: it accepts more only when a third of it is empty.
 const SLOWNESS: Bounds =
     Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
-/// How long to wait when a connection cannot be accepted, for instance for want of a file descriptor.
+/// Pause after a failed accept, for example if no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The answer to plain HTTP where TLS is spoken.
+/// The response to plain HTTP on a TLS port.
 const SPEAK_TLS: &str = concat!(
     "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n",
     r#"{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"#,
     r#""message":"this port speaks TLS: ask by https, or by pod-index with --certificate-authority"}"#,
 );
 
-/// What the handlers answer from.
+/// The state that handlers use.
 #[derive(Clone, Debug)]
 pub(super) struct App {
     pub(super) reader: Reader<Pod>,
@@ -95,13 +95,13 @@ pub(super) struct App {
     pub(super) references: Option<ReferenceManagers>,
     pub(super) tags: Tags,
     pub(super) pods: PodApi,
-    /// What clients may change, if they may.
+    /// What clients may change, if enabled.
     pub(super) debug: Option<Log>,
-    /// How many connections are open.
+    /// The number of open connections.
     pub(super) connections: Gauge,
-    /// How many requests there were.
+    /// The request metrics.
     pub(super) requests: Requests,
-    /// Who may ask; `None`: whoever has shaken hands.
+    /// Access control. `None`: every client that completes the handshake.
     pub(super) access: Option<Arc<Access>>,
 }
 
@@ -111,8 +111,7 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// Serves until `stop` becomes true, and then until the requests under way are answered.
-/// Without `tls` it speaks plain HTTP, as it does on the socket.
+/// Serves until `stop` becomes true, then finishes open requests. Speaks plain HTTP without `tls`, and on the socket.
 pub(super) async fn serve(
     listener: TcpListener,
     socket: Option<Socket>,
@@ -126,7 +125,7 @@ pub(super) async fn serve(
     let (access, requests) = (app.access.clone(), app.requests.clone());
     let router = routes::router(app);
     let counted = |router: Router| router.layer(from_fn_with_state(requests.clone(), measured));
-    // Who may write to the socket may ask; no page in a browser gets to it.
+    // The socket's permissions control access, and browser pages cannot reach it.
     let on_socket = counted(router.clone());
     let on_port = match access {
         Some(access) => counted(router.layer(from_fn_with_state(access, guarded))),
@@ -134,11 +133,11 @@ pub(super) async fn serve(
     };
     let on_port = if is_private { host::checked(on_port) } else { on_port };
     let socket = socket.map(|socket| (socket, on_socket));
-    // Watches would not end by themselves.
+    // Watches do not end by themselves.
     accept(listener, on_port, socket, tls, connections, stop, || pods.close()).await;
 }
 
-/// Serves `/livez` and `/readyz` to whoever asks, until `stop` becomes true.
+/// Serves `/livez` and `/readyz` without access control, until `stop` becomes true.
 pub(super) async fn serve_health(
     listener: TcpListener,
     readiness: Arc<Readiness>,
@@ -147,8 +146,8 @@ pub(super) async fn serve_health(
     accept(listener, health::router(readiness), None, None, Gauge::default(), stop, || {}).await;
 }
 
-/// Accepts connections on the port, and on the socket if there is one, until `stop` becomes true, and then waits until the requests
-/// under way are answered. `connections` counts those that are open.
+/// Accepts connections on the port, and on the socket if there is one, until `stop` becomes true. Then waits for open
+/// requests. `connections` counts the open connections.
 async fn accept(
     listener: TcpListener,
     on_port: Router,
@@ -210,14 +209,14 @@ async fn accept_on(socket: Option<&(Socket, Router)>) -> io::Result<(UnixStream,
     }
 }
 
-/// A connection, and whether its client has shaken hands, where the agent speaks TLS.
+/// A connection, and whether its TLS handshake is complete.
 struct Connection {
     task: AbortHandle,
     is_greeted: Arc<AtomicBool>,
     peer: Arc<Peer>,
 }
 
-/// What answers the requests of one connection.
+/// Handles the requests of one connection.
 #[derive(Clone)]
 struct Service {
     router: Router,
@@ -225,7 +224,7 @@ struct Service {
     certified: Certified,
 }
 
-/// A connection that is open as long as this is there; one that is ended goes with its task.
+/// Keeps a connection counted as open until dropped. Aborting its task drops it.
 struct Counted(Gauge);
 
 impl Counted {
@@ -241,8 +240,9 @@ impl Drop for Counted {
     }
 }
 
-/// Ends the oldest connection if there are too many, of those first that have not shaken hands. Honest ones are short, so the
-/// oldest is hardly one of them. Watches are long, and have limits of their own: they do not count.
+/// If there are too many connections, closes the oldest, first among those that have not completed the handshake.
+/// Normal requests are short, so the oldest is likely idle or hostile. Watches do not count: they are long and have
+/// their own limits.
 fn make_room(oldest_first: &mut VecDeque<Connection>) {
     oldest_first.retain(|connection| !connection.task.is_finished());
     let is_short = |connection: &Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
@@ -257,7 +257,7 @@ fn make_room(oldest_first: &mut VecDeque<Connection>) {
     }
 }
 
-/// Serves one connection to its end, by TLS if that is what the agent speaks.
+/// Serves one connection to its end, with TLS if configured.
 async fn meet(
     stream: Stream,
     tls: Option<Arc<Tls>>,
@@ -277,7 +277,7 @@ async fn meet(
     let greeting = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&tls, stream));
     let greeted = tokio::select! {
         greeted = greeting => greeted,
-        // Nothing has been asked yet.
+        // No request has been made yet.
         () = stopped(stop.clone()) => return,
     };
     match greeted {
@@ -294,7 +294,7 @@ async fn meet(
     }
 }
 
-/// Shakes hands; `None` if the client does not know that it should.
+/// Performs the handshake. `None` if the client speaks plain HTTP.
 async fn greet(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<StallGuard<TcpStream>>>> {
     let speaks_tls = tls::speaks_tls(&stream).await?;
     let stream = StallGuard::new(stream, SLOWNESS);
@@ -304,7 +304,7 @@ async fn greet(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<Stal
     tls.accept(stream).await.map(Some)
 }
 
-/// Serves what a connection asks.
+/// Serves the requests of a connection.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: Service,
@@ -336,8 +336,8 @@ async fn converse(
     }
 }
 
-/// Waits until the agent is to leave.
+/// Waits until the agent shuts down.
 async fn stopped(mut stop: watch::Receiver<bool>) {
-    // Fails when the sender is gone, and then the agent has left already.
+    // Fails if the sender is gone: the agent has shut down already.
     let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -1,6 +1,6 @@
-//! A list of pods written out pod by pod: however many there are, a few dozen kilobytes are in memory as JSON.
+//! A list of pods, serialized pod by pod. Memory use is a few dozen kilobytes of JSON for any number of pods.
 //!
-//! Either whole, as a `PodList`, or as a `Table`: what a person wants to see of each, in a hundredth of the bytes.
+//! The form is a `PodList` or a `Table`, which has the columns people read in a hundredth of the bytes.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,20 +15,20 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::api_types::{TABLE_COLUMNS, TableRow};
 use crate::headers::{Element, elements};
 
-/// How much is written before it is sent.
+/// Bytes to write before sending.
 const CHUNK: usize = 32 * 1024;
 
-/// What is told of each pod.
+/// The form of each pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// All of it.
+    /// The whole pod.
     Whole,
-    /// A row, as the API server's `Table` with `includeObject=None`.
+    /// A row of a `Table`, as the API server sends it with `includeObject=None`.
     Table,
 }
 
 impl Form {
-    /// What the client asks for: a table by the media type that `kubectl get` uses, everything else is whole.
+    /// The form that the client asks for: a table for the media type of `kubectl get`, otherwise whole pods.
     pub(super) fn asked(headers: &HeaderMap) -> Self {
         let is_table = |range: Element<'_>| {
             let has = |name, value| {
@@ -79,13 +79,13 @@ enum State {
 }
 
 impl PodList {
-    /// These pods of this generation. Their snapshot is not held on to.
+    /// Lists these pods of this generation. Does not hold their snapshot.
     pub(super) fn new<'a>(form: Form, generation: u64, pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Self {
         let pods: Vec<_> = pods.into_iter().cloned().collect();
         Self { pods: pods.into_iter(), form, generation, state: State::Head }
     }
 
-    /// How many pods are left.
+    /// The number of pods left.
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }
@@ -112,7 +112,7 @@ impl Iterator for PodList {
             }
             match self.form.write(&mut chunk, &pod) {
                 Ok(()) => self.state = State::Rest,
-                // Nothing in a pod can fail to become JSON; if something did, the others are still worth having.
+                // Serializing a pod does not fail. If it did, the other pods would still be sent.
                 Err(_) => chunk.truncate(before),
             }
         }
@@ -120,11 +120,11 @@ impl Iterator for PodList {
     }
 }
 
-/// A body made of parts, none of which fails to come. After each, others have their turn: a client that takes parts as fast
-/// as they are made would otherwise keep the thread, and whoever else is served on it waiting, to the last of them.
+/// A body made of parts, which never fail. Yields after each part: a client that reads as fast as parts are made would
+/// otherwise block its thread, and the other clients on it, until the last part.
 pub(crate) struct Parts<I> {
     parts: I,
-    /// The others have had their turn.
+    /// Whether it has yielded since the last part.
     rested: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who asks what, and what is answered. Errors are `v1` `Status` objects, as the API server's.
+//! Paths and their handlers. Errors are `v1` `Status` objects, like the API server's.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::metrics::CONTENT_TYPE;
 use crate::pod_api::{self, Peer};
 use crate::refusal::not_found;
 
-/// How many pods a list has that is worth squeezing.
+/// Minimum number of pods in a compressed list.
 const LARGE: usize = 64;
 
 pub(super) fn router(app: App) -> Router {
@@ -44,7 +44,7 @@ pub(super) fn router(app: App) -> Router {
         .merge(page::router())
 }
 
-/// All pods, mirrors excluded, as the kubelet's `/pods`; with a parameter of the pod API, as that.
+/// All pods except mirrors, like the kubelet's `/pods`. With a parameter of the pod API, a pod API request.
 async fn pods(
     State(app): State<App>,
     Extension(peer): Extension<Arc<Peer>>,
@@ -58,18 +58,18 @@ async fn pods(
     list(&app.tags, snapshot.generation(), &headers, snapshot.pods())
 }
 
-/// Every static pod and its mirror, whether they are in sync, and why not; the mirrors that have no static pod.
+/// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
 async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
     Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
 }
 
-/// All mirror pods themselves.
+/// The mirror pods themselves.
 async fn mirror_pods(State(app): State<App>, headers: HeaderMap) -> Response {
     let snapshot = app.reader.load();
     list(&app.tags, snapshot.generation(), &headers, snapshot.mirror_pods())
 }
 
-/// A list, in the form that the client asks for, unless it has that already.
+/// A list in the form that the client asks for. 304 if the client has it already.
 fn list<'a>(
     tags: &Tags,
     generation: u64,
@@ -91,7 +91,7 @@ fn list<'a>(
     (common, json, Body::new(Parts::new(list))).into_response()
 }
 
-/// A pod by its UID or by its full name.
+/// A pod by its UID or full name.
 async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
     let snapshot = app.reader.load();
     if let Some(pod) = snapshot.pod_by_uid(&*key).or_else(|| snapshot.pod_by_full_name(&key)) {
@@ -113,7 +113,7 @@ async fn pod_by_name(State(app): State<App>, Path((namespace, name)): Path<(Stri
     }
 }
 
-/// What a UID translates to. Every UID translates to something, at the least to itself.
+/// The translation of a UID. A UID that is not a mirror's translates to itself.
 async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Translation> {
     let snapshot = app.reader.load();
     let pod_uid = snapshot.translate_pod_uid(&*uid);
@@ -122,7 +122,7 @@ async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Tran
     Json(Translation { pod_uid: pod_uid.to_string(), uid, is_mirror_pod, pod })
 }
 
-/// How many Secrets and `ConfigMaps` the pods name, and how many watches that takes.
+/// Numbers of referenced Secrets and `ConfigMaps` and of their watches.
 async fn references(State(app): State<App>) -> Response {
     match &app.references {
         Some(references) => Json(references.counts()).into_response(),
@@ -138,7 +138,7 @@ async fn sources(State(app): State<App>) -> Json<Sources> {
     Json(Sources { node: app.mirrors.node().to_string(), ready: app.readiness.is_ready(), sources })
 }
 
-/// Ready once every configured source was seen; until then the body names those that were not, and why.
+/// Ready once every configured source was read. Until then, the body names the missing ones and why.
 async fn readyz(State(app): State<App>) -> Response {
     let missing = app.readiness.missing();
     if missing.is_empty() {

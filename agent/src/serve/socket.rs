@@ -1,4 +1,4 @@
-//! A Unix socket to serve on: whoever may write to it may ask.
+//! A Unix socket to serve on. Write permission on it grants access.
 
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -45,7 +45,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A socket that is served on. It is removed in the end.
+/// The listening socket. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: UnixListener,
@@ -53,7 +53,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Makes the socket. One that an agent left behind is replaced; one that is served on, and any other file, is not.
+    /// Creates the socket. Replaces one that a dead agent left behind, but no socket in use and no other file.
     pub(crate) fn bind(path: &Path, mode: Mode) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
@@ -64,7 +64,7 @@ impl Socket {
             }
             _ => {}
         }
-        // Nobody can connect before the permissions are right: it gets its name after them.
+        // Rename after setting permissions: nobody can connect before they are right.
         let beside = beside(path);
         let _ = fs::remove_file(&beside);
         let listener = UnixListener::bind(&beside)?;
@@ -77,7 +77,7 @@ impl Socket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// The next connection, and whose it is.
+    /// The next connection and its peer.
     pub(super) async fn accept(&self) -> io::Result<(UnixStream, String)> {
         let (stream, _) = self.listener.accept().await?;
         let client =
@@ -86,7 +86,7 @@ impl Socket {
     }
 }
 
-/// A name in the same directory, of this process alone.
+/// A name in the same directory, unique to this process.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! A connection that is given up when its peer takes nothing for too long, or too little.
+//! Closes a connection whose peer reads too slowly or not at all.
 
 use std::io;
 use std::pin::Pin;
@@ -8,26 +8,26 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How slow a peer may be.
+/// The slowest accepted peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// How long it may take no byte.
+    /// Maximum time without a byte read.
     pub(super) stall: Duration,
-    /// How many bytes a second it has to take as long as there are any.
+    /// Minimum bytes per second while there are bytes to send.
     pub(super) rate: u32,
-    /// How far it may be behind that.
+    /// How far the peer may fall behind that rate.
     pub(super) credit: Duration,
 }
 
-/// Fails a write whose peer is slower than the bounds allow. Only the time counts in which there is something to write and
-/// the peer does not take it. Reads are passed through.
+/// Fails a write whose peer is slower than the limits. Counts only the time during which a write is pending. Reads pass
+/// through.
 ///
-/// Waiting uses the credit up, and each byte that is taken gives back as much of it as the least rate has it take.
+/// Waiting uses up credit. Each byte read restores the time that the minimum rate grants it.
 pub(super) struct StallGuard<S> {
     stream: S,
     bounds: Bounds,
     credit: Duration,
-    /// `None` if it does not wait; `deadline` means nothing then.
+    /// `None` if no write is pending; `deadline` is then meaningless.
     waiting_since: Option<Instant>,
     deadline: Pin<Box<Sleep>>,
 }
@@ -38,7 +38,7 @@ impl<S> StallGuard<S> {
         Self { stream, bounds, credit: bounds.credit, waiting_since: None, deadline }
     }
 
-    /// Lets `written` through, so many bytes of it, and fails it once it has been pending for too long.
+    /// Passes on `written`, the result of a write of `bytes`. Fails the write if it was pending for too long.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -110,14 +110,14 @@ mod tests {
 
     const RATE: usize = 1024;
 
-    /// The two ends of a connection that holds so many bytes.
+    /// The two ends of a connection with a buffer of this many bytes.
     fn guarded(bytes: usize) -> (StallGuard<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(bytes);
         let (stall, credit) = (Duration::from_secs(10), Duration::from_secs(30));
         (StallGuard::new(ours, Bounds { stall, rate: u32::try_from(RATE).unwrap(), credit }), theirs)
     }
 
-    /// Takes so many bytes every so often, to the end; how many it were.
+    /// Reads this many bytes per interval to the end. Returns the total.
     async fn take(mut stream: DuplexStream, bytes: usize, every: Duration) -> usize {
         let (mut all, mut buf) = (0, vec![0; bytes]);
         loop {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// After how many seconds the writer gives up.
+    /// The seconds until the writer gives up.
     async fn given_up(guarded: &mut StallGuard<DuplexStream>, bytes: usize) -> u64 {
         let started = Instant::now();
         let error = guarded.write_all(&vec![0; bytes]).await.unwrap_err();
@@ -154,7 +154,7 @@ mod tests {
     async fn a_peer_that_takes_half_of_what_it_should_is_given_up_once_its_credit_is_used_up() {
         let (mut guarded, theirs) = guarded(RATE);
         tokio::spawn(take(theirs, RATE, Duration::from_secs(2)));
-        // Half of each second is lost.
+        // The first half of each second is idle.
         let seconds = given_up(&mut guarded, 1000 * RATE).await;
         assert!((58..=62).contains(&seconds), "{seconds} s");
     }

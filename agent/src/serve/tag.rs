@@ -1,4 +1,4 @@
-//! `ETag`s: the generation of the index that an answer is of, so that whoever has it need not fetch it again.
+//! `ETag`s: the generation of the index behind a response, so that clients need not fetch it again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use hyper::header::IF_NONE_MATCH;
 use super::pod_list::Form;
 use crate::headers::elements;
 
-/// Makes the tags of one run of the agent. Generations begin anew with each.
+/// Makes the tags of one run of the agent. Each run counts generations from the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Tags(u128);
 
@@ -17,14 +17,14 @@ impl Tags {
         Self(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
     }
 
-    /// Weak, as squeezed and unsqueezed answers bear the same; what is told otherwise bears another.
+    /// Weak, because compressed and uncompressed responses share a tag. Other forms have their own tags.
     pub(super) fn tag(&self, generation: u64, form: Form) -> String {
         let form = if form == Form::Table { "-table" } else { "" };
         format!("W/\"{:x}-{generation}{form}\"", self.0)
     }
 }
 
-/// Whether the client says that it has what bears this tag.
+/// Whether the client already has the response with this tag.
 pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let tag = tag.trim_start_matches("W/");
     elements(headers, IF_NONE_MATCH)

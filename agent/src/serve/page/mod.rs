@@ -1,8 +1,8 @@
-//! The page at `/`: the agent's answers as a person likes to see them, fetched anew each second by the browser.
+//! The page at `/`: shows the agent's responses, refreshed by the browser each second.
 //!
-//! The files are in the binary. They hold no data: what the page shows it asks of the other paths, as any client does.
-//! What it may do is told to the browser: its own scripts, its own style, its own agent, and nothing else. No text can
-//! become markup, not even by mistake: the browser refuses to make any of a string.
+//! The files are in the binary and contain no data: the page queries the other paths like any client. The content
+//! security policy allows only its own scripts, its own style and this agent. Trusted Types keep the browser from
+//! parsing any string as markup.
 
 use axum::Router;
 use axum::http::{HeaderName, header};
@@ -17,7 +17,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// The path, the type and the text of each.
+/// The path, the content type and the text of each file.
 const FILES: [(&str, &str, &str); 7] = [
     ("/", HTML, include_str!("index.html")),
     ("/ui/page.css", CSS, include_str!("page.css")),
@@ -37,7 +37,7 @@ pub(super) fn router() -> Router {
 fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
     let headers: [(HeaderName, &str); 6] = [
         (header::CONTENT_TYPE, kind),
-        // They belong together, and to this version of the agent.
+        // The files belong together, and to this version of the agent.
         (header::CACHE_CONTROL, "no-store"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
