@@ -1,32 +1,31 @@
-//! How long the agent may take to leave: one budget for all that happens then, which ends before whoever started the agent
-//! kills it.
+//! The time limits of a shutdown. One budget covers all of it and ends before the supervisor kills the agent.
 //!
-//! | part | at most |
+//! | step | limit |
 //! |---|---|
-//! | requests under way | [`DRAIN`] |
-//! | the last checkpoints | what is left of [`BUDGET`] |
-//! | the last log lines | a second after it |
+//! | open requests | [`DRAIN`] |
+//! | the last checkpoints | the rest of [`BUDGET`] |
+//! | the last log lines | one second after it |
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// From the signal to the last checkpoint. The `DaemonSet`'s grace is 15 s, the unit's 20 s.
+/// From the signal to the last checkpoint. The `DaemonSet`'s grace period is 15 s, the unit's 20 s.
 pub(super) const BUDGET: Duration = Duration::from_secs(12);
 
-/// How long requests under way may take to end. The rest is for checkpoints.
+/// Time limit for open requests. The rest is for checkpoints.
 pub(super) const DRAIN: Duration = Duration::from_secs(7);
 
-/// Measures the time since the agent began to leave.
+/// Measures the time since the shutdown began.
 #[derive(Debug, Default)]
 pub(super) struct Leaving(OnceLock<Instant>);
 
 impl Leaving {
-    /// The agent begins to leave now, unless it has already.
+    /// Begins the shutdown, unless it has begun.
     pub(super) fn begin(&self) {
         self.0.get_or_init(Instant::now);
     }
 
-    /// What is left of the budget; all of it before the agent begins to leave.
+    /// The rest of the budget. All of it before the shutdown begins.
     pub(super) fn left(&self) -> Duration {
         self.0.get().map_or(BUDGET, |began| BUDGET.saturating_sub(began.elapsed()))
     }
@@ -47,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_agent_has_left_before_systemd_or_a_kubelet_kills_it() {
-        // The last log lines take a second at most; the rest is for a slow machine.
+        // The last log lines take at most a second. The other second is for a slow machine.
         let needed = BUDGET + Duration::from_secs(2);
         for grace in [seconds(UNIT, "TimeoutStopSec="), seconds(DAEMONSET, "terminationGracePeriodSeconds:")]
         {

@@ -1,4 +1,4 @@
-//! SIGTERM and Ctrl-C: the first asks, the second insists. SIGHUP: the configuration is to be read anew.
+//! SIGTERM and Ctrl-C: the first shuts down gracefully, the second at once. SIGHUP: reloads the configuration.
 
 use std::io;
 
@@ -13,12 +13,12 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on, these signals no longer end the process by themselves.
+    /// From now on, these signals do not end the process by themselves.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for one; its name and its number.
+    /// Waits for a signal. Returns its name and its number.
     pub(super) async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.terminate.recv() => ("SIGTERM", SignalKind::terminate().as_raw_value()),
@@ -26,7 +26,7 @@ impl Signals {
         }
     }
 
-    /// Waits for another one and ends the process at once, as the shell reports it for an unhandled signal.
+    /// Waits for another signal, then ends the process at once with the exit code of an unhandled signal.
     pub(super) async fn insist(mut self, log: Log) -> ! {
         let (name, number) = self.next().await;
         tracing::warn!(signal = name, "second signal, leaving at once");
@@ -35,16 +35,16 @@ impl Signals {
     }
 }
 
-/// The signal that has the configuration read anew.
+/// The reload signal.
 pub(super) struct Hangups(Signal);
 
 impl Hangups {
-    /// From now on, the signal no longer ends the process.
+    /// From now on, the signal does not end the process.
     pub(super) fn new() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    /// Waits for one. Several that come before the next wait are one.
+    /// Waits for the signal. Signals that arrive before the next wait count as one.
     pub(super) async fn next(&mut self) {
         self.0.recv().await;
     }

@@ -1,6 +1,6 @@
-//! Runs the configured sources, each as a task of its own, and passes on what they say.
+//! Runs each configured source as a task and forwards its updates.
 //!
-//! No source may take the agent down: one that panics is logged and started again.
+//! A source must not take the agent down: one that panics is logged and restarted.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
 
-/// How long a source that panicked stays down.
+/// Pause before a source restarts after a panic.
 const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 
-/// The sources that `settings` names.
+/// The sources named in `settings`.
 pub(super) fn configured(settings: &Settings) -> Vec<Source> {
     let file = settings.file.as_ref().map(|_| Source::File);
     let http = settings.http.as_ref().map(|_| Source::Http);
@@ -36,7 +36,7 @@ pub(super) fn configured(settings: &Settings) -> Vec<Source> {
     [file, http, kubelet, api].into_iter().flatten().collect()
 }
 
-/// The sources that run.
+/// The running sources.
 #[derive(Debug)]
 pub(super) struct SourceTasks {
     readiness: Arc<Readiness>,
@@ -59,27 +59,27 @@ struct Prepared {
 }
 
 impl SourceTasks {
-    /// None so far; what they will say goes to `reports`.
+    /// No sources yet. Their updates will go to `reports`.
     pub(super) fn new(readiness: &Arc<Readiness>, reports: Sender<Report>) -> Self {
         Self { readiness: Arc::clone(readiness), reports, running: Vec::new() }
     }
 
-    /// Runs every source that `settings` names, and none other. A source that runs already is started anew; what it said
-    /// before stands until it has spoken again. The pods of one that is no longer named go.
+    /// Runs exactly the sources named in `settings`. A source that already runs is restarted; its pods stay until it
+    /// reports again. The pods of a source that is no longer named are removed.
     ///
-    /// If it fails, all is as it was.
+    /// On an error, nothing changes.
     pub(super) async fn follow(
         &mut self,
         settings: &Settings,
         client: Option<Client>,
     ) -> Result<(), Failure> {
         let prepared = self.prepare(settings, client)?;
-        // One after the other: else the last words of the old might come after the first of the new.
+        // Stop each source first: the old one's last update must not follow the new one's first.
         for Running { source, stop, task } in self.running.drain(..) {
             stop.send_replace(true);
             let _ = task.await;
             if prepared.iter().all(|prepared| prepared.source != source) {
-                // Whoever wants it no longer means it.
+                // The source is not configured any more: its pods go.
                 let update = Some(SourceUpdate::Set(Vec::new()));
                 let report = Report { source, update, sound: true };
                 let _ = say(&self.reports, report);
@@ -92,7 +92,7 @@ impl SourceTasks {
 
     fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::new();
-        // Applied to each pod before it is kept.
+        // Applied to each pod before it is stored.
         let transform: fn(&mut Pod) = if settings.redact_env { redact_env } else { |_| {} };
         if let Some(FileSettings { path, period }) = settings.file.clone() {
             let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
@@ -135,7 +135,7 @@ impl SourceTasks {
     }
 }
 
-/// The pods of the API server that are meant.
+/// The selected pods of the API server.
 pub(super) fn pods_of(api: &ApiSettings, client: Client, node: &NodeName) -> ApiServer {
     let server = api.selection.of(ApiServer::new(client)).managed_fields(api.managed_fields);
     if api.all_nodes { server } else { server.node(node) }
@@ -147,7 +147,7 @@ impl Prepared {
     }
 }
 
-/// A client of the API server, if `settings` names one; it has not been spoken to yet.
+/// A client of the API server, if `settings` names one. It has not connected yet.
 pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
     let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
     let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
@@ -155,8 +155,8 @@ pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failur
     client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
 }
 
-/// To run the streams that `open` gives with their statuses, one after the other, until one ends by itself or it is told
-/// to stop. The first is opened now, another one `pause` after a panic.
+/// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is told to stop.
+/// Opens the first now, and another one `pause` after a panic.
 fn keep_running<S>(
     source: Source,
     reports: Sender<Report>,
@@ -189,8 +189,8 @@ where
     Ok(Prepared { source, stop, work: work.boxed() })
 }
 
-/// A source that runs goes on only when it is asked for its next update, so that its status is that of the update which
-/// it gave last, or of a look that brought none.
+/// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
+/// last update, or to a check without changes.
 async fn pass_on(
     source: Source,
     mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
@@ -221,9 +221,8 @@ async fn pass_on(
     }
 }
 
-/// Waits while the writer is behind, and with it the source, which then has fewer and newer things to say. Another thread
-/// takes over meanwhile, so that there would be one for each change if it were not asked first whether there is anything
-/// to wait for.
+/// Blocks while the channel is full, and the source with it, which then reports fewer and newer changes.
+/// `block_in_place` moves the worker's other tasks to another thread; trying first avoids that for most reports.
 fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     match reports.try_send(report) {
         Ok(()) => Ok(()),
@@ -232,14 +231,14 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     }
 }
 
-/// Whether the source has said what its pods are, and nothing hides a pod from it. A list of the API server is whole or none;
-/// that its watch broke since is no reason to doubt it.
+/// Whether the source has reported all its pods and no problem hides one. An API server's list is complete even if its
+/// watch broke later.
 fn is_sound(status: &SourceStatus) -> bool {
     let is_whole = || !status.problems.iter().any(readiness::is_grave);
     status.seen && (status.source == Source::Api || is_whole())
 }
 
-/// Waits until a source is told to stop, which it is as well when nobody is left who could.
+/// Waits until the source is told to stop, or until the sender is gone.
 async fn told(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -253,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// To wait takes another thread, and this runtime has none: it would panic.
+    /// Blocking needs another worker thread. This runtime has none, so it would panic.
     #[tokio::test]
     async fn a_report_for_which_there_is_room_takes_no_other_thread() {
         let (reports, received) = bounded(1);

@@ -1,36 +1,36 @@
-//! What systemd wants to hear of a service of `Type=notify`: `sd_notify(3)` without its library.
+//! Notifies systemd for `Type=notify`: `sd_notify(3)` without its library.
 //!
-//! Nothing is said, and nothing fails, where nobody listens.
+//! Does nothing if no one listens. Errors are ignored.
 
 use std::env;
 use std::os::unix::net::UnixDatagram;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The agent serves; that is when whatever comes after it in the boot may start. That it knows all pods takes longer, and
-/// as long as an API server may take: `/readyz` tells.
+/// The agent serves, so units ordered after it may start. It may not know all pods yet, since that can depend on an API
+/// server; `/readyz` reports it.
 pub(super) fn serving() {
     notify("READY=1\nSTATUS=waiting for the pods of every source");
 }
 
-/// One line on how things are, for `systemctl status`.
+/// A one-line status for `systemctl status`.
 pub(super) fn status(status: &str) {
     notify(&format!("STATUS={status}"));
 }
 
-/// The configuration is about to be read anew; [`serving`] or [`status`] follows.
+/// The configuration is about to be reloaded; [`serving`] or [`status`] follows.
 pub(super) fn reloading() {
-    // `Type=notify-reload` wants to know since when, by its clock.
+    // `Type=notify-reload` needs the time, by systemd's clock.
     let now = clock_gettime(ClockId::Monotonic);
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
 }
 
-/// It is again as it is to be.
+/// The reload is done.
 pub(super) fn reloaded() {
     notify("READY=1");
 }
 
-/// The agent is about to leave.
+/// The agent is shutting down.
 pub(super) fn stopping() {
     notify("STOPPING=1");
 }
@@ -51,7 +51,7 @@ fn notify(message: &str) {
     }
 }
 
-/// The rest of a name that begins with `@`.
+/// The rest of an abstract socket's name, which begins with `@`.
 fn abstract_name(path: &std::ffi::OsStr) -> Option<&[u8]> {
     use std::os::unix::ffi::OsStrExt;
     path.as_bytes().strip_prefix(b"@")

@@ -1,4 +1,4 @@
-//! Pods as a table that a person likes to read.
+//! Prints pods as a table.
 
 use std::fmt::Write;
 
@@ -6,20 +6,20 @@ use k8s_openapi::api::core::v1::Pod;
 
 use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, is_mirror_pod, is_static_pod};
 
-/// A line for each pod, by namespace and name, under headings.
+/// A header and a line for each pod, sorted by namespace and name.
 pub(super) fn pods<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
     let mut pods: Vec<&Pod> = pods.into_iter().collect();
     pods.sort_unstable_by_key(|pod| (pod.namespace(), pod.name(), pod.uid()));
     table(["NAMESPACE", "NAME", "UID", "SOURCE", "KIND", "PHASE"], pods.into_iter().map(row))
 }
 
-/// What a person wants to see of a pod: namespace, name, UID, source, kind and phase.
+/// The columns of a pod: namespace, name, UID, source, kind and phase.
 pub(super) fn row(pod: &Pod) -> [&str; 6] {
     [
         pod.namespace(),
         pod.name(),
         pod.uid(),
-        // A pod of the API server carries the annotation only once a kubelet has seen it.
+        // Pods from the API server have the annotation only after a kubelet has seen them.
         pod.annotation(CONFIG_SOURCE_ANNOTATION).unwrap_or(pod_index::API_SERVER_SOURCE),
         kind(pod),
         phase(pod),
@@ -67,18 +67,18 @@ pub(super) fn table<'a, const N: usize>(
     text
 }
 
-/// A cell as it may be printed; an empty one is seen to be empty.
+/// A cell, safe to print. An empty one is shown as such.
 fn printable(cell: &str) -> String {
     if cell.is_empty() { "-".to_owned() } else { harmless(cell) }
 }
 
-/// The same text without anything that could drive a terminal or deceive who reads it: control characters, what turns the
-/// direction of writing, what cannot be seen.
+/// The text without characters that could control a terminal or mislead a reader: control characters, bidirectional
+/// controls, invisible characters.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Unicode's format characters and line separators, as far as a terminal may heed them.
+/// Unicode's format characters and line separators that terminals may interpret.
 fn is_deceptive(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

@@ -1,6 +1,6 @@
-//! The one writer thread: drains what is waiting, merges it, publishes once, frees what readers have let go of.
+//! The writer thread: drains the queue, merges the reports, publishes once, frees snapshots that readers have released.
 //!
-//! This module knows the channel, the merge and the writer. It must not know what a source reads or who asks.
+//! This module knows the channel, the merge and the writer. It must not know what sources read or who queries.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,23 +21,23 @@ use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{Merge, Source, SourceUpdate};
 
-/// How many reports may wait. A source that is faster than the writer waits: its own list is the better queue.
+/// Maximum number of queued reports. A source faster than the writer waits: its own state is a better queue.
 const WAITING: usize = 64;
 
-/// How long the writer stays idle before it frees replaced snapshots that a reader had kept it from freeing.
+/// Idle time before the writer retries to free snapshots that a reader held.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a source has to say.
+/// A report of a source.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) source: Source,
-    /// `None` if it is as it was said last.
+    /// `None` if the pods have not changed.
     pub(super) update: Option<SourceUpdate<Pod>>,
-    /// Nothing was wrong when it looked last: what it did not name then is not there.
+    /// Whether the last check found no problem, so that a pod it did not name does not exist.
     pub(super) sound: bool,
 }
 
-/// The writer thread. Dropping it leaves the thread to itself; [`stop`](Self::stop) ends it.
+/// The writer thread. Dropping this detaches the thread; [`stop`](Self::stop) ends it.
 #[derive(Debug)]
 pub(super) struct WriterThread {
     stop: Sender<()>,
@@ -46,7 +46,7 @@ pub(super) struct WriterThread {
 }
 
 impl WriterThread {
-    /// Starts the thread; the sender is how it hears of pods. The restored pods are in the index when this returns.
+    /// Starts the thread. The sender carries reports to it. The restored pods are in the index when this returns.
     pub(super) fn start(
         writer: Writer<Pod>,
         restored: Option<Restored>,
@@ -64,33 +64,33 @@ impl WriterThread {
         let mut work = Work { writer, merge, readiness, counts, restored };
         work.restore();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
-            // Dropped, and thereby told, however the thread ends.
+            // Dropped when the thread ends for any reason, which notifies the waiter.
             let _end = end;
             work.until(&stopped, &received);
         })?;
         Ok((Self { stop, thread, ended }, reports))
     }
 
-    /// Waits until the thread has ended, which without [`stop`](Self::stop) only a bug can bring about.
+    /// Waits until the thread has ended. Without [`stop`](Self::stop), only a bug ends it.
     pub(super) async fn ended(&mut self) {
         let _ = (&mut self.ended).await;
     }
 
-    /// Ends the thread after the batch it is at, and waits for that.
+    /// Ends the thread after its current batch and waits for that.
     pub(super) fn stop(self) {
-        // A thread that has ended needs no telling.
+        // Fails if the thread has ended already.
         let _ = self.stop.send(());
         let _ = self.thread.join();
     }
 }
 
-/// What the thread works with.
+/// The thread's state.
 struct Work {
     writer: Writer<Pod>,
     merge: Merge<Pod>,
     readiness: Arc<Readiness>,
     counts: Writing,
-    /// The pods of the last run, until their sources were heard.
+    /// The restored pods, until their sources have reported.
     restored: Option<Unclaimed>,
 }
 
@@ -112,7 +112,7 @@ impl Work {
         }
     }
 
-    /// Applies the reports, and what is due by now, in one publication, and only then tells of it.
+    /// Publishes the reports and expired entries together, then notifies.
     fn publish(&mut self, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
         let mut batch = Vec::new();
@@ -130,7 +130,7 @@ impl Work {
             let Some(update) = update else { continue };
             let whole = matches!(update, SourceUpdate::Set(_));
             let mut merged = self.merge.update(source, update);
-            // Nobody but a checkpoint says that a pod is of one.
+            // Only a checkpoint may set the checkpoint mark.
             merged.pods_mut().for_each(checkpoint::unmark);
             events.note(source, &merged);
             claims_changed |= merged.claims_changed;
@@ -161,7 +161,7 @@ impl Work {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
         }
-        // First: who hears that a source is there must not find what it did not name.
+        // Remove these pods before announcing the source: a client must not find pods that the source did not name.
         self.let_go(&sound, concerned);
         self.readiness.indexed(sources);
         if self.merge.all_sources_seen() {
@@ -170,7 +170,7 @@ impl Work {
         events.tell(applied.generation);
     }
 
-    /// Publishes the pods of the last run, before any source has spoken.
+    /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
         let Some(restored) = &mut self.restored else { return };
         let applied = self.writer.apply(restored.operations());
@@ -180,8 +180,8 @@ impl Work {
         restored.count(self.writer.current());
     }
 
-    /// What was restored and its source does not name is gone: the source was heard. `concerned`: what was written before may
-    /// have left fewer of them.
+    /// Removes restored pods that a source did not name. `concerned`: whether the last batch may have reduced the
+    /// restored pods.
     fn let_go(&mut self, sound: &[Source], concerned: bool) {
         let Some(restored) = &mut self.restored else { return };
         let gone = restored.without(sound, self.writer.current());

@@ -1,14 +1,14 @@
-//! Which form of the answer a client asks for by `Accept`, by the API server's rules.
+//! The form of the response, from the `Accept` header, by the API server's rules.
 //!
-//! Clauses are tried by quality, then by how specific they are, then in their order. A clause that cannot be served is
-//! passed over: clients send `application/vnd.kubernetes.protobuf,application/json` and take JSON.
+//! Clauses are tried by quality, then by how specific they are, then in order. Clauses that cannot be served are
+//! skipped: clients send `application/vnd.kubernetes.protobuf,application/json` and get JSON.
 
 use axum::http::{HeaderMap, header};
 
 use super::status::Refusal;
 use crate::headers::{Element, elements};
 
-/// What is asked for decides which forms there are.
+/// What the client requests, which determines the available forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
@@ -16,18 +16,18 @@ pub(super) enum Verb {
     Watch,
 }
 
-/// The form of the answer.
+/// The form of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The pods themselves.
+    /// Whole pods.
     Object,
-    /// Their metadata: `PartialObjectMetadata`.
+    /// Metadata only: `PartialObjectMetadata`.
     Metadata,
-    /// A row for each: `Table`.
+    /// A row per pod: `Table`.
     Table,
 }
 
-/// The first form that the client takes and that there is.
+/// The first available form that the client accepts.
 pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusal> {
     let ranges = || elements(headers, header::ACCEPT);
     if ranges().all(|range| range.value.is_empty()) {
@@ -47,7 +47,7 @@ struct Clause<'a> {
 }
 
 impl<'a> Clause<'a> {
-    /// `None` if it is for another media type than JSON.
+    /// `None` for media types other than JSON.
     fn read(range: Element<'a>) -> Option<Self> {
         let specificity = match &*range.value.to_ascii_lowercase() {
             "application/json" => 2,

@@ -1,6 +1,6 @@
-//! Continue tokens: from which version and behind which pod a list goes on. The encoding is the API server's.
+//! Continue tokens: the version and the pod after which a list continues. The encoding is the API server's.
 //!
-//! A token is no secret and proves nothing: whoever makes one up gets what a list at that place gets.
+//! A token is not a secret and grants nothing: a made-up token continues a list at that place.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::status::Refusal;
 
 const FORMAT: &str = "meta.k8s.io/v1";
-/// Stands for the latest version, whatever it is.
+/// The latest version.
 const LATEST: i64 = -1;
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Continuation {
-    /// The version of the first page; `None` for the latest.
+    /// The version of the first page. `None`: the latest.
     pub(super) version: Option<u64>,
-    /// The key of the last pod of the page before.
+    /// The key of the last pod on the previous page.
     pub(super) after: String,
 }
 
@@ -37,7 +37,7 @@ impl Continuation {
         if token.v != FORMAT {
             return Err(bad("server does not recognize this encoded version"));
         }
-        // Behind a key is, in the API server's words, from that key with a zero byte behind it.
+        // Like the API server: the position after a key is the key with a zero byte appended.
         let after = token.start.strip_suffix('\0').filter(|key| !key.is_empty());
         let after = after.ok_or_else(|| bad("it names no pod"))?.to_owned();
         let version = match token.rv {
@@ -53,7 +53,7 @@ impl Continuation {
     pub(super) fn write(&self) -> String {
         let rv = self.version.map_or(LATEST, |version| i64::try_from(version).unwrap_or(i64::MAX));
         let token = Token { v: FORMAT.to_owned(), rv, start: format!("{}\0", self.after) };
-        // Strings and a number do become JSON.
+        // Serializing strings and a number does not fail.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 }

@@ -1,9 +1,9 @@
-//! What there is: versions, groups and resources, as clients ask for them before they ask for pods.
+//! Discovery: the versions, groups and resources that clients query before pods.
 
 use axum::Json;
 use serde_json::{Value, json};
 
-/// The version of Kubernetes whose types and rules these are.
+/// The Kubernetes version whose types and rules are served.
 const KUBERNETES: (&str, &str) = ("1", "36");
 
 /// `/api`.

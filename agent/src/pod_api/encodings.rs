@@ -1,4 +1,4 @@
-//! What pods have been encoded as: once for each form, however many watches send it, within a bound of memory.
+//! A bounded cache of encoded pods: each form is encoded once for all watches.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,12 @@ use hyper::body::Bytes;
 use super::object::Object;
 use super::shape::{Form, Kind};
 
-/// The encodings that are kept. When there are too many, those that were made first go; whoever needs one of them then
-/// makes it again.
+/// The cached encodings. Over the limit, the oldest are dropped, and encoded again on demand.
 #[derive(Debug)]
 pub(super) struct Encodings {
     budget: usize,
     kept: Mutex<Kept>,
-    /// How many were made.
+    /// The number of encodings made.
     made: AtomicU64,
 }
 
@@ -26,7 +25,7 @@ struct Kept {
 }
 
 impl Encodings {
-    /// Keeps as many bytes as that.
+    /// A cache of at most this many bytes.
     pub(super) fn new(budget: usize) -> Self {
         Self { budget, kept: Mutex::default(), made: AtomicU64::new(0) }
     }
@@ -35,7 +34,7 @@ impl Encodings {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// The event of this kind with this object, as a line. All who ask at once wait for the first, and share its bytes.
+    /// The event of this kind with this object, as a line. Concurrent callers wait for the first and share its bytes.
     pub(super) fn event(&self, object: &Arc<Object>, form: Form, kind: Kind) -> Bytes {
         let mut encoded = object.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, bytes)) = encoded.iter().find(|(key, _)| *key == (form, kind)) {
@@ -43,7 +42,7 @@ impl Encodings {
         }
         let of_form = encoded.iter().find(|((known, _), _)| *known == form);
         let bytes = if let Some(((_, other), bytes)) = of_form {
-            // The same object in an event of another kind: what differs is the word.
+            // The same object in an event of another kind: only the kind differs.
             kind.line(&bytes[other.head().len()..])
         } else {
             self.made.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +71,7 @@ impl Encodings {
     }
 }
 
-/// Encodes an event that nobody else is to have.
+/// Encodes an event that is not shared.
 pub(super) fn line(object: &Object, form: Form, kind: Kind, with_columns: bool) -> Bytes {
     let mut line = kind.head().to_vec();
     form.write_one(object, with_columns, &mut line);

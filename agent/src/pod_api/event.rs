@@ -1,4 +1,4 @@
-//! One change of the pods that the API shows, and what it is to a watch.
+//! A change of a pod in the API, and its effect on a watch.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use super::object::Object;
 use super::selection::{Marks, Selection};
 use super::shape::Kind;
 
-/// A change under one name.
+/// A change of the pod with this key.
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) version: u64,
     /// Namespace, slash, name.
     pub(super) key: Arc<str>,
-    /// The object that the event made.
+    /// The object after the event.
     pub(super) now: Option<Arc<Object>>,
-    /// The object before it.
+    /// The object before the event.
     pub(super) was: Option<Arc<Object>>,
-    /// The object before it, with the version of the event: what those are told for whom it is gone.
+    /// The object before the event, with the event's version: sent to watches that no longer select the pod.
     pub(super) gone: Option<Arc<Object>>,
-    /// Those of the object before and after.
+    /// The marks of the objects before and after the event.
     pub(super) marks: Marks,
 }
 
@@ -34,7 +34,8 @@ impl Event {
         Self { version, key, now, was, gone, marks }
     }
 
-    /// What it is to a watch of this selection: an object that comes into it is added, one that leaves it deleted.
+    /// The event as seen by a watch with this selection: an object that enters the selection is added, one that leaves
+    /// it deleted.
     pub(super) fn to(&self, selection: &Selection) -> Option<(Kind, &Arc<Object>)> {
         let selected = |object: &&Arc<Object>| selection.matches(&object.pod);
         match (self.was.as_ref().filter(selected), self.now.as_ref().filter(selected)) {

@@ -1,9 +1,10 @@
-//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and the fields that the API server selects pods by.
+//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and the pod fields that the API server
+//! supports.
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-/// Terms, all of which must hold.
+/// Terms, all of which must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(Vec<Term>);
 
@@ -45,7 +46,7 @@ impl Field {
         })
     }
 
-    /// The field of this pod; empty if it is absent.
+    /// The value of the field in this pod. Empty if absent.
     fn of(self, pod: &Pod) -> &str {
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();
@@ -61,7 +62,7 @@ impl Field {
                 Some(if is_host { "true" } else { "false" })
             }
             Self::Phase => status.and_then(|status| status.phase.as_deref()),
-            // As the API server: of several, the first.
+            // Like the API server: the first of several.
             Self::PodIp => status.and_then(|status| {
                 let first = status.pod_ips.as_ref().and_then(|ips| ips.first());
                 first.map_or(status.pod_ip.as_deref(), |ip| Some(&ip.ip))
@@ -73,7 +74,7 @@ impl Field {
 }
 
 impl Fields {
-    /// Reads a selector such as `status.phase!=Running,spec.nodeName=node-1`.
+    /// Parses a selector such as `status.phase!=Running,spec.nodeName=node-1`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let terms = split(text).into_iter().filter(|term| !term.is_empty());
         terms.map(|term| Term::parse(term, text)).collect::<Result<_, _>>().map(Self)
@@ -87,12 +88,12 @@ impl Fields {
         self.0.iter().all(|term| (term.field.of(pod) == term.value) == term.is_equal)
     }
 
-    /// The name that whatever is selected has.
+    /// The name that every selected pod has.
     pub(super) fn necessary_name(&self) -> Option<&str> {
         self.necessary(Field::Name)
     }
 
-    /// The namespace that whatever is selected is in.
+    /// The namespace that every selected pod is in.
     pub(super) fn necessary_namespace(&self) -> Option<&str> {
         self.necessary(Field::Namespace)
     }
@@ -120,7 +121,7 @@ impl Term {
     }
 }
 
-/// At commas that no backslash escapes.
+/// Splits at commas that are not escaped with a backslash.
 fn split(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut is_escaped) = (0, false);
@@ -139,7 +140,7 @@ fn split(text: &str) -> Vec<&str> {
     terms
 }
 
-/// A backslash stands before a backslash, a comma or an equals sign, and these stand nowhere else.
+/// Removes escapes. Backslashes, commas and equals signs must be escaped, and nothing else may be.
 fn unescaped(value: &str) -> Result<String, String> {
     let mut plain = String::with_capacity(value.len());
     let mut rest = value.chars();

@@ -1,4 +1,4 @@
-//! From the index to the history: which object is shown under each name that a publication touches.
+//! Applies index changes to the history: which object to show for each changed name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
 use serde::Deserialize;
 
-/// Which of a static pod's two objects is shown, if both are known.
+/// Which of a static pod's two objects to show if both are known.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StaticPods {
-    /// The node's, whose UID is in cgroups and log paths.
+    /// The node's object. Its UID is in cgroups and log paths.
     #[default]
     Node,
-    /// The API server's.
+    /// The API server's object: the mirror pod.
     Mirror,
 }
 
-/// What is shown from now on under each name that the changes touch.
+/// The objects to show for the names in the changes.
 pub(super) fn touched(
     changes: &[Change<'_, Pod>],
     now: &Snapshot<Pod>,
@@ -41,7 +41,7 @@ pub(super) fn touched(
     names.into_iter().map(visible).collect()
 }
 
-/// The object that is shown under this name.
+/// The object to show for this name.
 fn object<'a>(
     snapshot: &'a Snapshot<Pod>,
     namespace: &str,

@@ -1,12 +1,12 @@
-//! What the API shows now, the events that led there, and the watches that follow them; all of it under one lock.
+//! The current pods, the events that led to them, and the watches that follow, all under one lock.
 //!
-//! Each event has a version of its own. The first is the number of microseconds since 1970 when the agent started, and each
-//! is greater by one than the one before, so that
-//! - a client that was cut off in the middle of a publication goes on with the very next event;
-//! - versions of an earlier run are smaller than those of this one, unless the clock was set back between the two.
+//! Each event has its own version. The first version is the time of the agent's start in microseconds since 1970. Each
+//! later one is greater by one. Therefore,
+//! - a client that is disconnected in the middle of a publication resumes at the next event;
+//! - versions of an earlier run are smaller, unless the clock was set back in between.
 //!
-//! A watch holds its selection and its place in the history. A new event wakes those whose selection it touches; for the
-//! others, their place moves on.
+//! A watch has a selection and a position in the history. A new event wakes the watches whose selection it affects. The
+//! positions of the others advance.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -26,28 +26,28 @@ use super::selection::{Marks, Selection};
 use super::shape::Kind;
 use super::status::Refusal;
 
-/// How many changes are taken in, and how many events looked at, before others may have the lock.
+/// The number of changes or events to process before releasing the lock.
 const TURN: usize = 512;
 
-/// The pods that the API shows, by namespace, slash and name.
+/// The pods in the API, by namespace, slash and name.
 pub(super) type State = OrdMap<Arc<str>, Arc<Object>>;
 
-/// What bounds the memory that the history and the watches take.
+/// Limits on the memory of the history and the watches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// How many events are kept.
+    /// Maximum number of stored events.
     pub(super) events: usize,
-    /// How long an event is kept.
+    /// Maximum age of a stored event.
     pub(super) age: Duration,
-    /// How many bytes of encoded events are kept.
+    /// Maximum bytes of cached encodings.
     pub(super) encoded: usize,
-    /// How many watches there may be.
+    /// Maximum number of watches.
     pub(super) watches: usize,
-    /// How many of them one client may have.
+    /// Maximum number of watches per client.
     pub(super) watches_per_client: usize,
 }
 
-/// What has come of the watches so far.
+/// Counters of watches and events.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) events_sent: AtomicU64,
@@ -70,9 +70,9 @@ struct Inner {
     state: State,
     /// The version of the last event.
     version: u64,
-    /// Their versions are consecutive, and the last is `version`.
+    /// Versions are consecutive. The last is `version`.
     events: VecDeque<Kept>,
-    /// A watch keeps its number, and whoever comes later takes a free one.
+    /// A watch keeps its index. New watches reuse free ones.
     watches: Vec<Option<Place>>,
     is_closed: bool,
 }
@@ -83,41 +83,41 @@ struct Kept {
     since: Instant,
 }
 
-/// Where a watch is.
+/// The position of a watch.
 #[derive(Debug)]
 struct Place {
     client: Arc<str>,
     selection: Arc<Selection>,
     marks: Marks,
-    /// The version up to which the watch has been told.
+    /// The version that the watch has reached.
     version: u64,
     wake: Arc<Notify>,
 }
 
-/// From where a watch starts.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// Now.
+    /// The current version.
     Now,
-    /// Behind this version.
+    /// After this version.
     After(u64),
 }
 
-/// What there is for a watch.
+/// The next step of a watch.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// These events, and nothing else up to this version.
+    /// These events. There is nothing else up to this version.
     Events(Vec<(Kind, Arc<Object>)>, u64),
     /// Nothing up to this version, which is the latest.
     Nothing(u64),
-    /// What comes next is not kept any more.
+    /// The next event is no longer stored.
     TooOld(Refusal),
-    /// The agent is leaving.
+    /// The agent is shutting down.
     Closed,
 }
 
 impl History {
-    /// Nothing is shown, and nothing has happened, before this version.
+    /// An empty history that starts at this version.
     pub(super) fn new(version: u64, limits: Limits) -> Self {
         let inner = Inner {
             state: State::new(),
@@ -130,7 +130,7 @@ impl History {
         Self { limits, inner: Mutex::new(inner), encodings, counts: Counts::default() }
     }
 
-    /// Takes in what is shown under these names from now on.
+    /// Records the objects to show for these names.
     pub(super) fn show(&self, names: Vec<(Arc<str>, Option<Arc<Pod>>)>) {
         let mut names = names.into_iter().peekable();
         while names.peek().is_some() {
@@ -145,18 +145,18 @@ impl History {
         }
     }
 
-    /// Forgets events that are older than they may be.
+    /// Drops events past their maximum age.
     pub(super) fn age(&self) {
         self.lock().trim(&self.limits, Instant::now());
     }
 
-    /// What is shown, and its version.
+    /// The current pods and their version.
     pub(super) fn now(&self) -> (State, u64) {
         let inner = self.lock();
         (inner.state.clone(), inner.version)
     }
 
-    /// What was shown at this version, if every event since is kept.
+    /// The pods at this version, if every later event is still stored.
     pub(super) fn at(&self, version: u64) -> Option<State> {
         let (mut state, events): (_, Vec<_>) = {
             let inner = self.lock();
@@ -172,13 +172,13 @@ impl History {
         Some(state)
     }
 
-    /// How many events are kept, and how many watches there are.
+    /// The number of stored events and of watches.
     pub(super) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.events.len(), inner.places().count())
     }
 
-    /// Begins a watch. The outer error is for one that may not be, the inner for one that cannot start there.
+    /// Starts a watch. The outer error: too many watches. The inner one: it cannot start at that version.
     pub(super) fn watch(
         self: &Arc<Self>,
         selection: Selection,
@@ -207,7 +207,7 @@ impl History {
         }
         let (client, marks, wake) = (Arc::clone(client), selection.marks(), Arc::new(Notify::new()));
         let place = Place { client, selection: Arc::new(selection), marks, version, wake: Arc::clone(&wake) };
-        // There may be events behind the place already.
+        // There may be later events already.
         wake.notify_one();
         let id = inner.watches.iter().position(Option::is_none).unwrap_or(inner.watches.len());
         if id == inner.watches.len() {
@@ -218,20 +218,20 @@ impl History {
         Ok(Ok(Begun { watcher, state: inner.state.clone(), version }))
     }
 
-    /// Ends all watches, and lets none begin.
+    /// Ends all watches and rejects new ones.
     pub(super) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
         inner.places().for_each(|place| place.wake.notify_one());
     }
 
-    /// Why nothing can start from this version, if that is so.
+    /// Fails if this version does not exist yet.
     pub(super) fn check(&self, version: u64) -> Result<(), Refusal> {
         let inner = self.lock();
         if version > inner.version { Err(inner.expired(version)) } else { Ok(()) }
     }
 
-    /// The refusal of this version.
+    /// The error for this version.
     pub(super) fn expired(&self, version: u64) -> Refusal {
         self.lock().expired(version)
     }
@@ -246,7 +246,7 @@ impl Inner {
         self.watches.iter().flatten()
     }
 
-    /// Makes the events of one name.
+    /// Records the events of one name.
     fn change(&mut self, key: Arc<str>, pod: Option<Arc<Pod>>, now: Instant) {
         let was = self.state.get(&key).cloned();
         match (was, pod) {
@@ -271,12 +271,12 @@ impl Inner {
         self.events.push_back(Kept { event, since });
     }
 
-    /// Wakes the watches for which there is something behind version `before`, and moves the others on.
+    /// Wakes the watches that a version after `before` affects, and advances the others.
     fn wake(&mut self, before: u64) {
         let Some(first) = self.index_behind(before) else { return };
         let last = self.version;
         for place in self.watches.iter_mut().flatten() {
-            // One that has not come so far has been woken, and has not looked yet.
+            // A watch at an older version has been woken but has not run yet.
             if place.version != before {
                 continue;
             }
@@ -298,8 +298,8 @@ impl Inner {
         }
     }
 
-    /// The index of the first event behind `version`. `None` if it is not kept any more, or if there has been no such
-    /// version.
+    /// The index of the first event after `version`. `None` if that event is no longer stored or the version does not
+    /// exist yet.
     fn index_behind(&self, version: u64) -> Option<usize> {
         let behind = usize::try_from(self.version.checked_sub(version)?).ok()?;
         self.events.len().checked_sub(behind)
@@ -317,17 +317,17 @@ impl Inner {
     }
 }
 
-/// A watch as it begins.
+/// A started watch.
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) watcher: Watcher,
-    /// What is shown as it begins.
+    /// The pods at the start.
     pub(super) state: State,
-    /// Behind which version its events are.
+    /// The version after which its events begin.
     pub(super) version: u64,
 }
 
-/// A watch that is under way. Dropping it ends it.
+/// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Watcher {
     history: Arc<History>,
@@ -336,15 +336,15 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Waits until there may be something.
+    /// Waits until there may be events.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// What there is; the place moves on behind it.
+    /// The next step. Advances the position.
     pub(super) fn next(&self) -> Next {
         loop {
-            // The lock is taken anew for each turn: a watch that has much to catch up with keeps nobody else waiting.
+            // Lock once per turn: a watch that has much to catch up on must not block others.
             let mut inner = self.history.lock();
             let Inner { events, watches, version, is_closed, .. } = &mut *inner;
             let Some(place) = watches[self.id].as_mut().filter(|_| !*is_closed) else { return Next::Closed };
@@ -378,7 +378,7 @@ impl Drop for Watcher {
     }
 }
 
-/// The pods of a namespace, or of all, behind a key.
+/// The pods of a namespace, or of all namespaces, after a key.
 pub(super) fn range<'a>(
     state: &'a State,
     namespace: Option<&str>,

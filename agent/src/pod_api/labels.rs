@@ -1,10 +1,10 @@
-//! Label selectors: the grammar of apimachinery's `labels.Parse`, and what each requirement selects.
+//! Label selectors: the grammar of apimachinery's `labels.Parse`, and its matching.
 
 use std::collections::BTreeMap;
 
 use pod_index_kubelet::sources::manifest::names;
 
-/// Requirements, all of which must hold.
+/// Requirements, all of which must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Labels(Vec<Requirement>);
 
@@ -25,7 +25,7 @@ enum Operator {
 }
 
 impl Labels {
-    /// Reads a selector such as `app in (a, b), tier != test, !canary`.
+    /// Parses a selector such as `app in (a, b), tier != test, !canary`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
         let mut requirements = Vec::new();
@@ -59,7 +59,7 @@ impl Labels {
             .all(|requirement| requirement.holds(labels.and_then(|labels| labels.get(&requirement.key))))
     }
 
-    /// Labels, with their values, that whatever is selected has.
+    /// Label values that every selected pod has.
     pub(super) fn necessary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|requirement| match &requirement.operator {
             Operator::In(values) => match values.as_slice() {
@@ -116,7 +116,7 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
-/// Words and operators; white space ends a word.
+/// Words and operators. White space ends a word.
 fn tokens(mut text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     loop {
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One value, which may be missing: `app=`.
+    /// A single value, which may be empty: `app=`.
     fn value(&mut self) -> Result<String, String> {
         match self.peek() {
             Token::End | Token::Comma => Ok(String::new()),
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a, b)`; between two commas is the empty value.
+    /// `(a, b)`. An empty item is the empty value.
     fn values(&mut self) -> Result<Vec<String>, String> {
         match self.next() {
             Token::Open => {}

@@ -1,4 +1,4 @@
-//! Lists: which version is shown, which pods of it, and where the next page begins.
+//! Lists: the version, its selected pods, and where the next page begins.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::query::{Matching, Options, Version};
 use super::shape::Form;
 use super::status::Refusal;
 
-/// How much is written before it is sent.
+/// Bytes to write before sending.
 const CHUNK: usize = 32 * 1024;
 
 /// A page of pods.
@@ -18,15 +18,15 @@ pub(super) struct Page {
     objects: Vec<Arc<Object>>,
     version: u64,
     continuation: Option<String>,
-    /// How many pods are behind this page, where that is known.
+    /// The number of pods after this page, if known.
     remaining: Option<usize>,
 }
 
 impl Page {
-    /// The page that is asked for.
+    /// The requested page.
     pub(super) fn of(history: &History, options: &Options) -> Result<Self, Refusal> {
         let after = options.continuation.as_ref().map(|continuation| &*continuation.after);
-        // At version 0 the API server does not page.
+        // The API server does not page at version 0.
         let limit = options.limit.filter(|_| options.version != Version::Any || after.is_some());
         let (state, version) = shown(history, options, limit.is_some())?;
         let namespace = options.selection.namespace.as_deref();
@@ -50,7 +50,7 @@ impl Page {
         Ok(Self { objects, version, continuation, remaining })
     }
 
-    /// How many pods it has.
+    /// The number of pods on the page.
     pub(super) fn len(&self) -> usize {
         self.objects.len()
     }
@@ -82,7 +82,7 @@ impl Page {
     }
 }
 
-/// What is shown, and its version.
+/// The requested pods and their version.
 fn shown(history: &History, options: &Options, is_paged: bool) -> Result<(State, u64), Refusal> {
     if let Some(continuation) = &options.continuation {
         let Some(version) = continuation.version else { return Ok(history.now()) };
@@ -93,7 +93,7 @@ fn shown(history: &History, options: &Options, is_paged: bool) -> Result<(State,
     let Version::At(version) = options.version else { return Ok(history.now()) };
     let is_exact = match options.matching {
         Some(matching) => matching == Matching::Exact,
-        // A page of an unmentioned version could not be continued.
+        // A page at another version could not be continued.
         None => is_paged,
     };
     if is_exact {

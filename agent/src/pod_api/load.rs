@@ -1,9 +1,9 @@
-//! A measurement: from publication to the wire, with many watches, on as many cores as there are.
+//! A benchmark: the time from publication to the socket with many watches, on all cores.
 //!
 //! ```text
 //! cargo test --release -p pod-index-agent --all-features --lib pod_api::load -- --ignored --nocapture
 //! ```
-//! Server and clients are in one process and share its cores. Each change is a publication of its own.
+//! Server and clients share one process and its cores. Each change is a separate publication.
 
 #![allow(clippy::cast_precision_loss, reason = "what is printed is rounded")]
 
@@ -30,10 +30,10 @@ use crate::readiness::Readiness;
 use crate::serve::{App, Requests, Tags, serve};
 
 const PODS: usize = 10_000;
-/// Of so many groups each watch selects one: 1 of 100 pods.
+/// Each watch selects one of this many groups: 1 of 100 pods.
 const GROUPS: usize = 100;
 const SECONDS: u64 = 10;
-/// How the number of a change looks on the wire.
+/// The text before a change's number in an event.
 const MARK: &[u8] = br#""change":""#;
 
 /// About 4 kB of JSON.
@@ -61,10 +61,10 @@ struct World {
     address: SocketAddr,
     api: PodApi,
     reader: Reader<Pod>,
-    /// When each change was published, in microseconds from `start`.
+    /// The publication time of each change, in microseconds from `start`.
     published: Vec<AtomicU64>,
     start: Instant,
-    /// How long each event took to its client, in microseconds.
+    /// The time from publication to client for each event, in microseconds.
     latencies: Mutex<Vec<u64>>,
     received: AtomicU64,
     is_measuring: AtomicBool,
@@ -75,7 +75,7 @@ impl World {
         u64::try_from(self.start.elapsed().as_micros()).unwrap()
     }
 
-    /// Makes so many changes a second, each a publication. The first number of a change that is free.
+    /// Publishes changes at this rate. Returns the next free change number.
     fn change(&self, writer: &mut Writer<Pod>, from: u64, per_second: u64) -> u64 {
         let begun = Instant::now();
         let changes = SECONDS * per_second;
@@ -102,7 +102,7 @@ impl World {
         let mut kept = Vec::new();
         let mut buffer = Vec::with_capacity(64 * 1024);
         loop {
-            // No buffer while there is nothing: what idle clients hold would count as the agent's.
+            // Allocate the buffer only for data: the memory of idle clients would count as the agent's.
             stream.readable().await.unwrap();
             buffer.clear();
             match stream.read_buf(&mut buffer).await {
@@ -112,7 +112,7 @@ impl World {
             let now = self.micros();
             kept.extend_from_slice(&buffer);
             let mut done = 0;
-            // An event is complete when its line is.
+            // An event is complete at the end of its line.
             while let Some(end) = kept[done..].iter().position(|byte| *byte == b'\n') {
                 let line = &kept[done..=done + end];
                 done += end + 1;
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Looks pods up, not faster than 20,000 times a second; the p99.9 in nanoseconds.
+    /// Looks up pods, at most 20,000 times per second. Returns the p99.9 in nanoseconds.
     fn look_up(&self, stop: &AtomicBool) -> (usize, u128, u128) {
         let uids: Vec<String> = (0..PODS).map(|n| format!("00000000-0000-4000-8000-{n:012x}")).collect();
         let mut reader = self.reader.cached();
@@ -152,7 +152,7 @@ impl World {
         (latencies.len(), latencies[latencies.len() / 2], latencies[latencies.len() * 999 / 1000])
     }
 
-    /// Changes pods while look-ups run, and says what came of it.
+    /// Changes pods while lookups run, and prints the results.
     fn measure(&self, what: &str, writer: &mut Writer<Pod>, from: u64, per_second: u64) -> u64 {
         println!("{what}:");
         self.latencies.lock().unwrap().clear();

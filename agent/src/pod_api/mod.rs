@@ -1,11 +1,11 @@
-//! The pods of the node as the API server would show them: get, list and watch, for every client of Kubernetes. Read-only.
+//! The node's pods as a read-only Kubernetes API: get, list and watch for every Kubernetes client.
 //!
 //! ```text
 //! index ─> follow ─> history ─┬─> list  ─┐
 //!                             └─> watch ─┴─> write ─> HTTP
 //! ```
-//! One thread compares snapshots of the index and appends to the history; the writer of the index waits for nobody here.
-//! What differs from the API server is a page of the documents: `docs/pod-api.md`.
+//! One thread compares snapshots of the index and appends to the history. The index's writer never waits for it.
+//! `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
 mod continuation;
@@ -47,33 +47,33 @@ pub(crate) use self::routes::{collection_of_rows, router};
 use self::status::Refusal;
 use crate::readiness::Readiness;
 
-/// How many events are kept, and for how long. With pods of 20 KiB each, which is a lot, 4096 events hold 80 MiB; a node
-/// with a change a second holds 300 of them.
+/// Maximum number and age of stored events. With large pods of 20 KiB, 4096 events take 80 MiB. A node with one change
+/// per second stores 300 of them.
 const EVENTS: usize = 4096;
 const AGE: Duration = Duration::from_secs(5 * 60);
-/// How many bytes of encoded events are kept for watches that want them too.
+/// Maximum bytes of encodings shared between watches.
 const ENCODED: usize = 16 << 20;
-/// How often it is looked whether events are too old.
+/// Interval between checks of the events' age.
 const AGING: Duration = Duration::from_secs(10);
-/// How long a request waits until the history has come to the latest publication.
+/// How long a request waits for the history to reach the latest publication.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What can be set.
+/// The settings of the pod API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) static_pods: StaticPods,
-    /// How many watches there may be.
+    /// Maximum number of watches.
     pub(crate) watches: usize,
-    /// How many of them one client may have.
+    /// Maximum number of watches per client.
     pub(crate) watches_per_client: usize,
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// What its watches are counted by.
+    /// The key for counting its watches.
     pub(crate) client: Arc<str>,
-    /// Whether the connection serves a watch now.
+    /// Whether the connection currently serves a watch.
     pub(crate) is_watching: AtomicBool,
 }
 
@@ -83,37 +83,37 @@ impl Peer {
     }
 }
 
-/// Numbers of the pod API.
+/// Statistics of the pod API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
-    /// Watches that are open.
+    /// Open watches.
     pub(crate) watches: usize,
-    /// Events that are kept.
+    /// Stored events.
     pub(crate) events: usize,
-    /// Events that were sent, each as often as it was.
+    /// Events sent, counted once per watch.
     pub(crate) sent: u64,
-    /// Objects that were encoded for a watch.
+    /// Objects encoded for watches.
     pub(crate) encoded: u64,
-    /// Publications that made no events of their own, as a later one came first.
+    /// Publications merged into a later one, without events of their own.
     pub(crate) coalesced: u64,
-    /// Watches that ended because what they had to be told next was not kept.
+    /// Watches that ended because their next event was no longer stored.
     pub(crate) too_old: u64,
-    /// Watches that were too many.
+    /// Watches rejected because there were too many.
     pub(crate) refused: u64,
 }
 
-/// The pod API. Cloning shares it.
+/// The pod API. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct PodApi {
     history: Arc<History>,
-    /// The generation of the index to which the history has come.
+    /// The index generation that the history has reached.
     reached: channel::Receiver<u64>,
     reader: Reader<Pod>,
     readiness: Arc<Readiness>,
 }
 
 impl PodApi {
-    /// Follows the index on a thread of its own.
+    /// Starts a thread that follows the index.
     pub(crate) fn start(
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
@@ -147,7 +147,7 @@ impl PodApi {
         Ok(api)
     }
 
-    /// What has come of the watches so far.
+    /// Statistics of the pod API.
     pub(crate) fn figures(&self) -> Figures {
         let (events, watches) = self.history.sizes();
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -168,8 +168,8 @@ impl PodApi {
         self.history.close();
     }
 
-    /// Waits until what was published before the request can be seen. Before every source was read, nobody is told that a
-    /// pod is not there.
+    /// Waits until the history includes everything published before the request. Fails until every source was read, so
+    /// that no client sees a pod as missing.
     async fn current(&self) -> Result<(), Refusal> {
         if !self.readiness.is_ready() {
             let missing = self.readiness.missing().join("; ");

@@ -1,4 +1,4 @@
-//! A pod as the pod API shows it: with the agent's own version, and the API server's in an annotation.
+//! A pod in the pod API: with the agent's own version, and the API server's in an annotation.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,19 +9,19 @@ use serde::Serialize;
 
 use super::shape::{Form, Kind};
 
-/// Carries the version that the API server gave the object; `metadata.resourceVersion` is the agent's own.
+/// Holds the API server's version of the object. `metadata.resourceVersion` is the agent's own.
 pub(super) const API_SERVER_VERSION: &str = "pod-index/api-server-resource-version";
 
-/// A pod and the version of the event that made it so.
+/// A pod and the version of its last event.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) pod: Arc<Pod>,
     pub(super) version: u64,
-    /// What it has been encoded as; see [`Encodings`](super::encodings::Encodings).
+    /// Its cached encodings; see [`Encodings`](super::encodings::Encodings).
     pub(super) encoded: Mutex<Vec<((Form, Kind), Bytes)>>,
 }
 
-/// The pod as it goes over the wire.
+/// The pod as serialized.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Whole<'a> {
@@ -34,7 +34,7 @@ struct Whole<'a> {
     status: Option<&'a PodStatus>,
 }
 
-/// The pod without its specification and its status.
+/// The pod without spec and status.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Partial {

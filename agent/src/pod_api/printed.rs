@@ -1,4 +1,4 @@
-//! A pod as `kubectl get pods` shows it. The columns and what is in them are those of the API server's printer.
+//! A pod as printed by `kubectl get pods`. Columns and cells follow the API server's printer.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
 use serde_json::{Value, json};
 
-/// The name of each column, what it says, and its priority: those above 0 are for `-o wide`.
+/// Name, description and priority of each column. Priorities above 0 are for `-o wide`.
 pub(super) const COLUMNS: [(&str, &str, u8); 9] = [
     ("Name", "Name must be unique within a namespace.", 0),
     ("Ready", "The aggregate readiness state of this pod for accepting traffic.", 0),
@@ -27,7 +27,7 @@ pub(super) const COLUMNS: [(&str, &str, u8); 9] = [
     ("Readiness Gates", "If specified, all readiness gates will be evaluated for pod readiness.", 1),
 ];
 
-/// What a finished pod's row says besides.
+/// The condition in the row of a finished pod.
 pub(super) fn conditions(pod: &Pod) -> Vec<Value> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let (reason, message) = match phase {
@@ -71,7 +71,7 @@ struct Containers {
     last_restart: Option<Time>,
 }
 
-/// As `printPod` of the API server, branch by branch.
+/// The API server's `printPod`, branch by branch.
 fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
     let phase = status.phase.as_deref().unwrap_or_default();
     let mut reason =
@@ -183,7 +183,7 @@ fn terminated(container: &ContainerStatus) -> Option<&k8s_openapi::api::core::v1
     state(container)?.terminated.as_ref()
 }
 
-/// How a container has ended, in a word.
+/// The reason why a container ended.
 fn ended(container: &ContainerStatus) -> String {
     let Some(terminated) = terminated(container) else { return String::new() };
     match (terminated.reason.as_deref(), terminated.signal) {
@@ -205,7 +205,7 @@ fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
     format!("{}/{}", gates.iter().filter(is_open).count(), gates.len())
 }
 
-/// How long ago that was, as `duration.HumanDuration`.
+/// The age, as in `duration.HumanDuration`.
 fn since(time: Option<&Time>, now: Timestamp) -> String {
     let Some(Time(time)) = time else { return "<unknown>".to_owned() };
     human(now.as_second().saturating_sub(time.as_second()))

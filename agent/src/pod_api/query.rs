@@ -1,4 +1,4 @@
-//! The parameters of a request: `metav1.ListOptions` as the API server reads and checks them.
+//! Request parameters: `metav1.ListOptions`, parsed and validated like the API server.
 
 use super::continuation::Continuation;
 use super::fields::Fields;
@@ -7,7 +7,7 @@ use super::selection::Selection;
 use super::shape::Include;
 use super::status::Refusal;
 
-/// Which version a client wants to see.
+/// The requested version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// Absent: the latest.
@@ -24,24 +24,24 @@ pub(super) enum Matching {
     NotOlderThan,
 }
 
-/// What a request for many pods asks for.
+/// The options of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) watch: bool,
     pub(super) selection: Selection,
     pub(super) version: Version,
     pub(super) matching: Option<Matching>,
-    /// `None`: as many as there are.
+    /// `None`: no limit.
     pub(super) limit: Option<usize>,
     pub(super) continuation: Option<Continuation>,
     pub(super) send_initial_events: Option<bool>,
     pub(super) bookmarks: bool,
-    /// In seconds; zero is absent, less is over at once.
+    /// In seconds. Zero counts as absent; a negative value ends at once.
     pub(super) timeout: Option<i64>,
     pub(super) include: Include,
 }
 
-/// The parameters that make a request one for the pod API.
+/// The parameters that mark a request for the pod API.
 const PARAMETERS: [&str; 11] = [
     "watch",
     "labelSelector",
@@ -56,14 +56,14 @@ const PARAMETERS: [&str; 11] = [
     "includeObject",
 ];
 
-/// Whether any of `query` is for the pod API.
+/// Whether `query` has a parameter of the pod API.
 pub(crate) fn is_meant(query: Option<&str>) -> bool {
     let query = query.unwrap_or_default().as_bytes();
     form_urlencoded::parse(query).any(|(name, _)| PARAMETERS.contains(&&*name))
 }
 
 impl Options {
-    /// Reads a query. Of parameters that come twice, the first counts; those that are not known do not count.
+    /// Parses a query. The first of repeated parameters counts; unknown ones are ignored.
     pub(super) fn read(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
         let mut given: [Option<String>; PARAMETERS.len()] = Default::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -97,7 +97,7 @@ impl Options {
         Ok(options)
     }
 
-    /// As the API server's `ValidateListOptions`.
+    /// Follows the API server's `ValidateListOptions`.
     fn check(&self) -> Result<(), Refusal> {
         let forbidden = |field, why| Err(Refusal::invalid(field, why, true));
         if self.watch {
@@ -147,7 +147,7 @@ impl Options {
     }
 }
 
-/// As `Convert_Slice_string_To_bool`: everything but `false` and `0` is true.
+/// Follows `Convert_Slice_string_To_bool`: everything but `false` and `0` is true.
 fn truth(text: &str) -> bool {
     !(text == "0" || text.eq_ignore_ascii_case("false"))
 }
@@ -159,7 +159,7 @@ fn integer(name: &str, text: Option<String>) -> Result<Option<i64>, Refusal> {
     Ok(Some(number))
 }
 
-/// Reads `resourceVersion`.
+/// Parses `resourceVersion`.
 pub(super) fn version_of(text: Option<&str>) -> Result<Version, Refusal> {
     match text.unwrap_or_default() {
         "" => Ok(Version::Latest),
@@ -184,7 +184,7 @@ fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
     }
 }
 
-/// Reads `includeObject`: what each row of a `Table` carries.
+/// Parses `includeObject`: the object in each row of a `Table`.
 pub(super) fn include_of(text: Option<&str>) -> Result<Include, Refusal> {
     match text.unwrap_or_default() {
         "" | "Metadata" => Ok(Include::Metadata),

@@ -1,4 +1,4 @@
-//! The paths of the API, and who answers them.
+//! The paths of the pod API and their handlers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{Peer, PodApi, discovery, watch};
 use crate::serve::gzip::{self, Gzip};
 use crate::serve::pod_list::Parts;
 
-/// How many pods a list has that is worth compressing.
+/// Minimum number of pods in a compressed list.
 const LARGE: usize = 64;
 
 /// All paths below `/api`, `/apis` and `/version`.

@@ -1,4 +1,5 @@
-//! Which pods a client wants: a namespace, labels and fields. And a cheap test that most events fail for most watches.
+//! The pods that a client selects: by namespace, labels and fields. Includes a fast test that most events fail for most
+//! watches.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,7 +9,7 @@ use pod_index::PodMeta;
 use super::fields::Fields;
 use super::labels::Labels;
 
-/// The pods that a client wants.
+/// The selected pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection {
     pub(super) namespace: Option<String>,
@@ -23,12 +24,12 @@ impl Selection {
             && self.labels.matches(pod.metadata.labels.as_ref())
     }
 
-    /// Whether it is every pod, of a namespace at most.
+    /// Whether it selects every pod, at most limited to a namespace.
     pub(super) fn has_no_selector(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// The marks that whatever is selected has.
+    /// The marks that every selected pod has.
     pub(super) fn marks(&self) -> Marks {
         let namespaces = self.namespace.as_deref().into_iter().chain(self.fields.necessary_namespace());
         let marks = namespaces.map(|namespace| Marks::of(("namespace", namespace)));
@@ -37,15 +38,15 @@ impl Selection {
     }
 }
 
-/// A Bloom filter of what pods are selected by: a set that says of an element that it may be in it, or that it is not.
+/// A Bloom filter of the values by which pods are selected. It may report an absent value as present.
 ///
-/// It is what makes a thousand watches cheap. An event is matched in full against the few watches whose marks it has; for
-/// the others it costs one comparison each.
+/// The filter makes a thousand watches affordable. An event is fully matched only against the watches whose marks it
+/// contains. Each other watch costs one comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks(u128);
 
 impl Marks {
-    /// Those of a pod: its namespace, its name, each label.
+    /// The marks of a pod: its namespace, its name, each label.
     pub(super) fn of_pod(pod: &Pod) -> Self {
         let labels = pod.metadata.labels.iter().flatten();
         let marks = labels.map(|(key, value)| Self::of(("label", (&**key, &**value))));
@@ -53,7 +54,7 @@ impl Marks {
         marks.chain(names).collect()
     }
 
-    /// Two bits of 128: with a dozen labels, 3 of 100 elements that are not in the set seem to be.
+    /// Two bits of 128. With a dozen labels, about 3 of 100 absent values seem present.
     fn of(element: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         element.hash(&mut hasher);
@@ -61,7 +62,7 @@ impl Marks {
         Self(1 << (hash & 127) | 1 << (hash >> 7 & 127))
     }
 
-    /// Whether all of `other` may be in it.
+    /// Whether all of `other` may be present.
     pub(super) fn may_have(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

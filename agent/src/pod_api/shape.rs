@@ -1,8 +1,8 @@
-//! The names of what goes over the wire: forms of pods, kinds of events.
+//! Forms of pods and kinds of events.
 
 use hyper::body::Bytes;
 
-/// What each row of a `Table` carries besides its cells.
+/// The object in each row of a `Table`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     Nothing,
@@ -10,20 +10,20 @@ pub(super) enum Include {
     Object,
 }
 
-/// How a pod is written.
+/// The form of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// All of it.
+    /// The whole pod.
     Object,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// A row of the columns that `kubectl get pods` shows.
+    /// A row with the columns of `kubectl get pods`.
     Table(Include),
-    /// A row of the agent's own columns.
+    /// A row with the agent's own columns.
     Rows,
 }
 
-/// What a watch is told of an object.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Added,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// An event up to its object.
+    /// The start of an event, up to its object.
     pub(super) fn head(self) -> &'static [u8] {
         match self {
             Self::Added => br#"{"type":"ADDED","object":"#,
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// An event of this kind, with what follows the head.
+    /// An event of this kind. `rest` is what follows the head.
     pub(super) fn line(self, rest: &[u8]) -> Bytes {
         [self.head(), rest].concat().into()
     }

@@ -1,17 +1,17 @@
-//! Refusals in the API server's words: a `Status` with its code, its reason and its details.
+//! Errors in the API server's format: a `Status` with code, reason and details.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, Status, StatusCause, StatusDetails};
 
-/// What is the matter with a continue token that is too old, as the API server says it.
+/// The API server's message for an expired continue token.
 const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
      list without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
      results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, \
      or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// A request that is not served, and why.
+/// A rejected request and the reason.
 #[derive(Debug)]
 pub(crate) struct Refusal(Box<Status>);
 
@@ -35,12 +35,12 @@ impl Refusal {
         self.with(StatusDetails { retry_after_seconds: Some(seconds), ..StatusDetails::default() })
     }
 
-    /// A parameter that cannot be read.
+    /// An invalid parameter.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// Parameters that do not go together: the field that is wrong, and why.
+    /// Inconsistent parameters: the invalid field and the reason.
     pub(super) fn invalid(field: &str, why: &str, is_forbidden: bool) -> Self {
         let (reason, words) = if is_forbidden {
             ("FieldValueForbidden", "Forbidden")
@@ -89,12 +89,12 @@ impl Refusal {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// A version from which no list and no watch can start.
+    /// A version at which no list or watch can start.
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// A page of a list that is not known any more; `token` continues with the latest state.
+    /// The page's version is no longer stored. `token` continues with the latest state.
     pub(super) fn page_expired(token: String) -> Self {
         let mut refusal = Self::expired(PAGE_EXPIRED);
         refusal.0.metadata = ListMeta { continue_: Some(token), ..ListMeta::default() };

@@ -1,4 +1,4 @@
-//! A watch as the body of an answer: what is shown as it begins, if that is asked for, then events as they come.
+//! A watch as a response body: first the initial pods, if requested, then events.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -20,21 +20,21 @@ use super::query::{Options, Version};
 use super::shape::{Form, Kind};
 use super::status::Refusal;
 
-/// How often a client that asks for it is told how far it is, though nothing happened.
+/// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// How long a watch lasts that does not say; up to twice as long.
+/// Minimum duration of a watch without a timeout. The maximum is twice that.
 const LEAST: Duration = Duration::from_secs(30 * 60);
-/// How much of what is shown is written before others have their turn.
+/// Bytes of initial pods to write before yielding.
 const CHUNK: usize = 32 * 1024;
 
-/// Begins a watch.
+/// Starts a watch.
 pub(super) fn body(
     history: &Arc<History>,
     peer: &Arc<Peer>,
     options: Options,
     form: Form,
 ) -> Result<Body, Refusal> {
-    // Absent and 0 ask for what is shown now, unless it is said that they do not.
+    // Without a version, and with 0, initial pods are sent by default.
     let with_initial =
         options.send_initial_events.unwrap_or(matches!(options.version, Version::Latest | Version::Any));
     let start = match options.version {
@@ -53,7 +53,7 @@ pub(super) fn body(
     let initial = with_initial.then(|| {
         let objects = range(&state, selection.namespace.as_deref(), None).map(|(_, object)| object);
         let mut objects: Vec<_> = objects.filter(|object| selection.matches(&object.pod)).cloned().collect();
-        // A client that is cut off resumes from the last object that it saw: no other may have an older version.
+        // A disconnected client resumes from the last object it saw, so initial pods are sorted by version.
         objects.sort_unstable_by_key(|object| object.version);
         objects.into_iter()
     });
@@ -80,7 +80,7 @@ pub(super) fn body(
     })))
 }
 
-/// A watch that ends with this error, as the API server's does: after 200, in an event.
+/// A watch that fails. Like the API server, reports the error in an event after status 200.
 fn refused(refusal: &Refusal) -> Body {
     Body::from_stream(stream::iter([Ok::<_, Infallible>(error(refusal))]))
 }
@@ -89,16 +89,16 @@ fn error(refusal: &Refusal) -> Bytes {
     format!("{}\n", json!({ "type": "ERROR", "object": refusal.status() })).into()
 }
 
-/// How long a watch lasts. Below zero, it is over at once; at zero, as if nothing had been said.
+/// The duration of a watch. A negative timeout ends it at once; zero counts as absent.
 fn duration(seconds: Option<i64>) -> Duration {
     match seconds.unwrap_or_default() {
         0 => LEAST + Duration::from_secs(RandomState::new().hash_one(0) % LEAST.as_secs()),
-        // A year is as long as for ever, and can be added to any moment.
+        // Limited to a year, so that adding it to the current time cannot overflow.
         seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(365 * 86_400)),
     }
 }
 
-/// Says that a connection serves a watch, as long as it does.
+/// Marks a connection as watching until dropped.
 struct Watching(Arc<Peer>);
 
 impl Drop for Watching {
@@ -114,24 +114,24 @@ struct Watch {
     #[expect(dead_code, reason = "what matters is that it is dropped")]
     peer: Watching,
     form: Form,
-    /// What is left of what was shown as the watch began.
+    /// The initial pods left to send.
     initial: Option<std::vec::IntoIter<Arc<Object>>>,
-    /// A bookmark says that it was all.
+    /// Whether a bookmark ends the initial pods.
     says_end: bool,
-    /// What has been read of the history.
+    /// The history version reached.
     version: u64,
     bookmarks: bool,
     bookmark_at: Instant,
     ends_at: Instant,
-    /// The first event of a table names its columns.
+    /// Whether the next table event must include the columns.
     lacks_columns: bool,
-    /// What has been read and not been sent.
+    /// Events read but not sent yet.
     ready: std::vec::IntoIter<(Kind, Arc<Object>)>,
     is_over: bool,
 }
 
 impl Watch {
-    /// The next bytes; `None` at the end.
+    /// The next bytes. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.initial.is_some() {
             tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ impl Watch {
                     self.is_over = true;
                     return Some(error(&refusal));
                 }
-                // The client resumes before these.
+                // The client resumes before these events.
                 Next::Events(..) if is_late => {}
                 Next::Events(events, version) => {
                     self.ready = events.into_iter();
@@ -178,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// A part of what was shown as the watch began, or the bookmark that ends it.
+    /// A part of the initial pods, or the bookmark that ends them.
     fn initial(&mut self) -> Option<Bytes> {
         let mut objects = self.initial.take()?;
         let mut chunk = Vec::new();

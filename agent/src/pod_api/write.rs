@@ -1,4 +1,4 @@
-//! The forms in which pods are written: whole, as metadata, as rows of a `Table`.
+//! Writes pods: whole, as metadata, or as rows of a `Table`.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::printed;
 use super::shape::{Form, Include};
 use crate::api_types::{TABLE_COLUMNS, TableRow};
 
-/// The annotation of the bookmark that ends the initial events of a watch.
+/// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Serialize)]
@@ -39,8 +39,8 @@ impl Form {
         }
     }
 
-    /// A pod alone, as the answer to a get or the object of an event. `with_columns`: a table names its columns in the first
-    /// event of a watch, and not in the others.
+    /// A single pod: the response to a get, or the object of an event. `with_columns`: only the first event of a watch
+    /// names a table's columns.
     pub(super) fn write_one(self, object: &Object, with_columns: bool, out: &mut Vec<u8>) {
         if matches!(self, Self::Table(_) | Self::Rows) {
             let columns = if with_columns { self.columns() } else { Value::Null };
@@ -56,7 +56,7 @@ impl Form {
         }
     }
 
-    /// A list up to its first item. `]}` ends it.
+    /// The start of a list, up to its first item. `]}` ends it.
     pub(super) fn list_head(
         self,
         version: u64,
@@ -82,7 +82,7 @@ impl Form {
         format!(r#"{{"kind":"{kind}","apiVersion":"{group}","metadata":{metadata},{items}"#).into_bytes()
     }
 
-    /// The event that says how far a watch is.
+    /// A bookmark: the event with the watch's version.
     pub(super) fn bookmark(self, version: u64, ends_initial_events: bool) -> Vec<u8> {
         let mut metadata = json!({ "resourceVersion": version.to_string() });
         if ends_initial_events {
@@ -123,7 +123,7 @@ impl Form {
     }
 }
 
-/// Appends JSON. Nothing in a pod can fail to become JSON; if something did, the answer still is JSON.
+/// Appends JSON. Serializing a pod does not fail. If it did, the response would still be JSON.
 pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     let before = out.len();
     if serde_json::to_writer(&mut *out, value).is_err() {

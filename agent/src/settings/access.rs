@@ -1,4 +1,4 @@
-//! Who of those who can reach the agent may ask it, and whether that can be meant.
+//! Which clients may query the agent, and whether the settings are consistent.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::access::AccessSettings;
 use crate::exit::Failure;
 use crate::tls::Tls;
 
-/// How it is decided what a known client may ask, by the kubelet's words.
+/// How to authorize an identified client. The names are the kubelet's.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuthorizationMode {
-    /// Everything.
+    /// Every request is allowed.
     #[value(name = "AlwaysAllow")]
     AlwaysAllow,
-    /// What the API server lets the client do with a kubelet.
+    /// The API server decides, as for a kubelet.
     #[value(name = "Webhook")]
     Webhook,
 }
 
-/// What was given.
+/// The access settings from the command line and the file.
 pub(super) fn settings(
     names: BTreeSet<String>,
     groups: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub(super) fn settings(
     mode: Option<AuthorizationMode>,
 ) -> AccessSettings {
     let given = |mut items: BTreeSet<String>| {
-        // What is empty is no name: it would be that of a certificate without one.
+        // An empty name would match a certificate without a name.
         items.retain(|item| !item.is_empty());
         items
     };
@@ -36,7 +36,7 @@ pub(super) fn settings(
     AccessSettings { names: given(names), groups: given(groups), tokens, rights }
 }
 
-/// Whether clients can be known, and the API server asked about them.
+/// Whether clients can be identified, and the API server is available where needed.
 pub(super) fn makes_sense(
     access: &AccessSettings,
     tls: Option<&Tls>,
@@ -63,7 +63,7 @@ pub(super) fn makes_sense(
     Ok(())
 }
 
-/// For people: who may ask, if not whoever has shaken hands.
+/// A description of the access rules. `None` if there are none beyond the handshake.
 pub(super) fn words(access: &AccessSettings) -> Option<String> {
     let AccessSettings { names, groups, tokens, rights } = access;
     let listed = |what: &str, items: &BTreeSet<String>| {

@@ -1,4 +1,4 @@
-//! That `docs/operators.md` names every flag, every variable and every key there is, and none that there is not.
+//! Tests that `docs/operators.md` lists exactly the flags, variables and keys that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::cli::Cli;
 
 const OPERATORS: &str = include_str!("../../../docs/operators.md");
 
-/// The words of a cell that are set as code.
+/// The words of a cell that are formatted as code.
 fn code(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// The cells of the table of settings: flags, variable, keys, default.
+/// The cells of the settings table: flags, variable, keys, default.
 fn rows() -> Vec<[&'static str; 4]> {
     let table =
         OPERATORS.split("| flag | environment | key | default |").nth(1).expect("the table of settings");
@@ -29,7 +29,7 @@ fn rows() -> Vec<[&'static str; 4]> {
     lines.map(cells).collect()
 }
 
-/// The keys of the configuration file, those that are only another name for one included.
+/// The keys of the configuration file, aliases included.
 fn keys() -> BTreeSet<&'static str> {
     struct Fields(&'static [&'static str]);
     impl fmt::Display for Fields {
@@ -48,7 +48,7 @@ fn keys() -> BTreeSet<&'static str> {
             Self(&[])
         }
     }
-    /// Reads nothing: fails with the names of the fields that it is asked for.
+    /// Deserializes nothing: fails with the names of the requested fields.
     struct Names;
     impl<'de> Deserializer<'de> for Names {
         type Error = Fields;
@@ -117,7 +117,7 @@ fn the_operators_table_has_every_key_of_the_configuration_file() {
 
 #[test]
 fn a_flag_and_its_key_are_in_one_row() {
-    // Where the file has the kubelet's key and the command line the kubelet's flag, which are not alike.
+    // Cases in which the file has the kubelet's key and the command line the kubelet's flag, and the two names differ.
     let kubelets = [
         ("--client-ca-file FILE", "authentication"),
         ("--authorization-mode MODE", "authorization"),

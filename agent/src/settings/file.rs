@@ -1,4 +1,4 @@
-//! The configuration file: YAML, with the kubelet's own keys where the kubelet has them.
+//! The configuration file: YAML, with the kubelet's keys where they exist.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::pod_api::StaticPods;
 use crate::serve::socket::Mode;
 use pod_index_kubelet::references::Strategy;
 
-/// What a configuration file may say. A key that is not among these is an error.
+/// The keys of a configuration file. Any other key is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a key of its own")]
@@ -69,7 +69,7 @@ pub(super) struct ConfigFile {
     pub(super) log_format: Option<LogFormat>,
 }
 
-/// Who may ask, where the kubelet has it.
+/// Which clients may query the agent: the kubelet's `authentication`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Authentication {
@@ -83,7 +83,7 @@ pub(super) struct TokenWebhook {
     pub(super) enabled: bool,
 }
 
-/// What a client may ask, where the kubelet has it.
+/// What a client may query: the kubelet's `authorization`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Authorization {
@@ -98,7 +98,7 @@ pub(super) struct X509 {
 }
 
 impl ConfigFile {
-    /// Reads a configuration file. Relative paths in it are relative to its directory, as in the kubelet's.
+    /// Reads a configuration file. Relative paths are relative to its directory, as in the kubelet's file.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
@@ -119,7 +119,7 @@ impl ConfigFile {
                 &mut config.authentication.x509.client_ca_file,
             ];
             for relative in paths.into_iter().flatten() {
-                // An empty one is none, and not the directory.
+                // An empty path means none, not the directory.
                 if !relative.as_os_str().is_empty() {
                     *relative = directory.join(&*relative);
                 }
@@ -128,15 +128,15 @@ impl ConfigFile {
         Ok(config)
     }
 
-    /// The configuration, or the line of the problem and what it is.
+    /// The configuration, or the line of the error with its description.
     fn parse(text: &str) -> Result<Self, (Option<u64>, String)> {
-        // A file of comments alone configures nothing, and `from_str` would ask for a document.
+        // A file with only comments is an empty configuration, but `from_str` requires a document.
         let config = serde_saphyr::from_str::<Option<Self>>(text);
         config.map(Option::unwrap_or_default).map_err(|error| {
             let error = error.without_snippet();
             let line = error.location().map(|location| location.line());
             let message = match error {
-                // Without the value that was found: it may be a header's.
+                // Omits the value: it may be a header's.
                 Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
                     format!("expected {expected}").into()
                 }
@@ -149,7 +149,7 @@ impl ConfigFile {
     }
 }
 
-/// The key in a line of `text`, counted from 1, if the line begins with one.
+/// The key in line `line` of `text`, counted from 1, if the line begins with one.
 fn key(text: &str, line: u64) -> Option<&str> {
     let line = text.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
     let (key, _) = line.split_once(':')?;

@@ -1,5 +1,5 @@
-//! What the agent is to do: the command line, over the environment, over the configuration file, over the defaults; and
-//! found to make sense.
+//! The agent's settings, merged and validated. Flags override environment variables, which override the configuration
+//! file, which overrides the defaults.
 
 pub(super) mod access;
 #[cfg(test)]
@@ -32,22 +32,22 @@ use pod_index_kubelet::sources::{NodeName, Problem};
 use self::file::ConfigFile;
 use self::selection::Selection;
 
-/// How often the file and http sources look, unless told otherwise. Zero means this too, as in the kubelet.
+/// Default period of the file and http sources. Zero means the default as well, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
 
-/// Where Kubernetes puts the token of a pod's service account.
+/// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Where the agent serves, unless told otherwise.
+/// Default address.
 pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Near the ports of the other components of a node, and none of theirs.
+/// Default port: near those of other node components, but unused by them.
 pub(super) const DEFAULT_PORT: u16 = 10_270;
 
-/// How many watches there may be, and how many of one client.
+/// Default maximum number of watches, in total and per client.
 const WATCHES: usize = 1024;
 const WATCHES_PER_CLIENT: usize = 256;
 
-/// What the agent is to do.
+/// The agent's settings.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(super) struct Settings {
@@ -57,35 +57,35 @@ pub(super) struct Settings {
     pub(super) kubelet: Option<KubeletConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) mirrors: Management,
-    /// Whether literal values of environment variables are left out.
+    /// Whether to omit literal values of environment variables.
     pub(super) redact_env: bool,
-    /// Where pods are kept on disk, and which.
+    /// Where to keep pods on disk, and which.
     pub(super) checkpoints: Option<(PathBuf, Which)>,
-    /// Whether the Secrets and `ConfigMaps` of the pods are followed.
+    /// Whether to follow the pods' Secrets and `ConfigMaps`.
     pub(super) references: bool,
     pub(super) address: SocketAddr,
-    /// Where `/livez` and `/readyz` alone are served, besides.
+    /// An additional address for `/livez` and `/readyz` only.
     pub(super) health_address: Option<SocketAddr>,
     /// `None` for plain HTTP.
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) pod_api: pod_api::Settings,
-    /// A Unix socket to serve on as well, and its permissions.
+    /// An additional Unix socket to serve on, and its permissions.
     pub(super) socket: Option<(PathBuf, Mode)>,
-    /// Who of those who can reach the agent may ask it.
+    /// Which clients may query the agent.
     pub(super) access: AccessSettings,
     pub(super) kubelet_metrics: bool,
     pub(super) debug_endpoints: bool,
     pub(super) once: bool,
-    /// How long that may take; nothing: for ever.
+    /// The timeout of `--once`. `None`: no timeout.
     pub(super) once_timeout: Option<Duration>,
     pub(super) output: Output,
     pub(super) log_level: LogLevel,
     pub(super) log_format: LogFormat,
-    /// For people: what was configured, as rows of a table.
+    /// The configuration as rows of a table, for logs and `--check`.
     summary: Vec<[String; 2]>,
 }
 
-/// What the user gave on the command line and in the environment; the configuration file may say more.
+/// The user's command line and environment. The configuration file may add to them.
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) run: RunArgs,
@@ -94,7 +94,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// What that comes to, with the configuration file as it is now.
+    /// The resulting settings, with the current configuration file.
     pub(super) fn resolve(&self) -> Result<Settings, Failure> {
         Settings::resolve(self.run.clone(), &self.server, self.output)
     }
@@ -110,7 +110,7 @@ pub(super) struct FileSettings {
 /// The API server as a source.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ApiSettings {
-    /// `None` if it is to be found out from the surroundings.
+    /// `None`: find it in the environment.
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) all_nodes: bool,
     pub(super) selection: Selection,
@@ -119,12 +119,12 @@ pub(super) struct ApiSettings {
 }
 
 impl ApiSettings {
-    /// What makes a client another one, and what it may see.
+    /// The properties that identify a client and its permissions.
     fn server(&self) -> (Option<&Path>, bool) {
         (self.kubeconfig.as_deref(), self.all_nodes)
     }
 
-    /// For people: which server, and which of its pods.
+    /// A description: the server, and which of its pods.
     fn words(&self) -> String {
         let Self { kubeconfig, all_nodes, selection, managed_fields } = self;
         let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
@@ -277,7 +277,7 @@ impl Settings {
             api,
             mirrors,
             redact_env,
-            // Prints and keeps nothing.
+            // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
             references: references && !args.once,
             address,
@@ -297,7 +297,8 @@ impl Settings {
         })
     }
 
-    /// Which static pods are derived from mirror pods. Whoever manages the mirror pods of this node has its static pods.
+    /// Which static pods are derived from mirror pods. An agent that manages the mirror pods of this node has its
+    /// static pods.
     pub(super) fn derive(&self) -> Derive {
         let own = self.node.clone();
         match self.mirrors {
@@ -306,7 +307,7 @@ impl Settings {
         }
     }
 
-    /// The first setting that differs in `new` and that cannot change while the agent runs.
+    /// The first setting that differs in `new` but cannot change while the agent runs.
     pub(super) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
         [
             ("hostnameOverride", self.node != new.node),
@@ -319,7 +320,7 @@ impl Settings {
             ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls_files() != new.tls_files()),
             ("manageMirrorPods", self.mirrors != new.mirrors),
             ("redactEnv", self.redact_env != new.redact_env),
-            // What writes to the API server, or follows what pods name, keeps the client it began with.
+            // Mirror pods and references keep the client that they started with.
             (
                 "kubeconfig",
                 (self.mirrors != Management::Off || self.references) && self.api_server() != new.api_server(),
@@ -344,13 +345,13 @@ impl Settings {
         self.tls.as_deref().map(Tls::files)
     }
 
-    /// What was configured, as a table.
+    /// The configuration as a table.
     pub(super) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
     }
 }
 
-/// Who wants more than loopback must say how it is meant.
+/// Serving beyond loopback needs an explicit choice.
 fn within_the_node(address: IpAddr) -> Result<(), Failure> {
     if address.is_loopback() {
         return Ok(());
@@ -361,7 +362,7 @@ fn within_the_node(address: IpAddr) -> Result<(), Failure> {
     )))
 }
 
-/// TLS, if it is asked for; the files are read, and found to be good.
+/// Loads and validates the TLS files, if TLS is configured.
 fn tls(
     cert: Option<PathBuf>,
     private_key: Option<PathBuf>,
@@ -380,14 +381,14 @@ fn tls(
         (None, None) => return Ok(None),
     };
     if client_ca.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
-        // Whoever names no authority by mistake must not let everybody in.
+        // An empty path must not disable client verification.
         return Err(Failure::Usage("clientCAFile is empty".to_owned()));
     }
     let files = TlsFiles { cert, private_key, client_ca, takes_tokens };
     Tls::load(files).map(Some).map_err(Failure::Usage)
 }
 
-/// Where the agent serves, how, and whom.
+/// A description of the address, of TLS and of the accepted clients.
 fn served(address: SocketAddr, tls: Option<&Tls>) -> String {
     match tls.map(Tls::files) {
         None => address.to_string(),
@@ -403,7 +404,7 @@ fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)
     Some((path.filter(|path| !path.as_os_str().is_empty())?, which))
 }
 
-/// What is kept besides the index, as rows of the summary.
+/// Summary rows for checkpoints and references.
 fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterator<Item = [String; 2]> {
     let checkpoints = checkpoints.map(|(path, which)| {
         let which = if *which == Which::All { "all pods" } else { "pods that ask for it" };
@@ -413,7 +414,7 @@ fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterat
     checkpoints.into_iter().chain(references)
 }
 
-/// The API server, if it is asked for. What selects among its pods is of no use without.
+/// The API server, if configured. Rejects selectors without it.
 fn api(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>, Failure> {
     match settings.selection.flag() {
         Some(flag) if !is_asked_for => {
@@ -424,8 +425,8 @@ fn api(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>,
     }
 }
 
-/// Whether what the pods name can be followed. A node may read what its own pods name, and nothing else; and the Secrets of a
-/// whole cluster belong on no node.
+/// Whether references can be followed. A node may read only what its own pods reference, and the Secrets of a whole
+/// cluster do not belong on a node.
 fn followed(strategy: Strategy, api: Option<&ApiSettings>) -> Result<(), Failure> {
     let why = match (strategy, api) {
         (Strategy::Watch, Some(ApiSettings { all_nodes: false, .. })) => return Ok(()),
@@ -450,8 +451,8 @@ fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
     }
 }
 
-/// Whether mirror pods can be managed. Without static pods every mirror would be an orphan, a guessed node may be another
-/// one's, and of mirrors that are left out it would be taken that there are none.
+/// Whether mirror pods can be managed. Without static pods, every mirror would be an orphan. A guessed node name may be
+/// another node's. Mirrors that a selector hides would seem missing.
 fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) -> Result<(), Failure> {
     if let Some(flag) = api.and_then(|api| api.selection.flag()) {
         let message =
@@ -467,7 +468,7 @@ fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) 
     Err(Failure::Usage(format!("--manage-mirror-pods needs {missing}")))
 }
 
-/// How to ask the kubelet.
+/// How to query the kubelet.
 struct KubeletArgs {
     token: Option<PathBuf>,
     ca: Option<PathBuf>,
@@ -476,7 +477,7 @@ struct KubeletArgs {
 }
 
 impl KubeletArgs {
-    /// The kubelet as a source, and that one can be made of it.
+    /// The configuration of the kubelet source. Checks that the source can be created.
     fn config(self, url: &str) -> Result<KubeletConfig, Failure> {
         let wrong = |problem: Problem| Failure::Usage(problem.to_string());
         let mut config = KubeletConfig::new(url).map_err(wrong)?.period(self.period);
@@ -502,7 +503,7 @@ impl KubeletArgs {
     }
 }
 
-/// The http source, and that one can be made of it.
+/// The configuration of the http source. Checks that the source can be created.
 fn http(
     url: &str,
     headers: &[(String, String)],
@@ -524,7 +525,7 @@ fn http(
     Ok(config)
 }
 
-/// The host's name or the one given, trimmed and in lower case.
+/// The given name or the host's name, trimmed and in lower case.
 ///
 /// Kubelet: `GetHostname` (`pkg/util/node/node.go`).
 fn node_name(given: Option<String>) -> Result<NodeName, Failure> {

@@ -1,13 +1,13 @@
-//! Which of the API server's pods are followed, as `kubectl get` would be asked for them; and whether that can be meant.
+//! Which of the API server's pods are followed, with `kubectl get` semantics. Validates the selectors.
 //!
-//! The server would refuse a selector that is no selector, but nobody is ready then, and whoever has mistyped it should
-//! hear so before. Which fields pods can be selected by is the server's to say.
+//! The server rejects an invalid selector as well, but only after the agent has started. The server alone knows which
+//! fields pods can be selected by.
 
 use crate::exit::Failure;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::manifest::names;
 
-/// Empty: all that there are.
+/// The selection. Empty: all pods.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct Selection {
     namespace: Option<String>,
@@ -15,11 +15,11 @@ pub(crate) struct Selection {
     fields: Option<String>,
 }
 
-/// What is wrong with what was given, if anything is.
+/// The error in the given selectors, if any.
 type Check = fn(&str) -> Result<(), String>;
 
 impl Selection {
-    /// What is empty is not given.
+    /// An empty value counts as absent.
     pub(super) fn new(
         namespace: Option<String>,
         labels: Option<String>,
@@ -44,19 +44,19 @@ impl Selection {
         ]
     }
 
-    /// The first flag that leaves pods out.
+    /// The first flag that excludes pods.
     pub(super) fn flag(&self) -> Option<&'static str> {
         self.given().into_iter().find_map(|(flag, text)| text.map(|_| flag))
     }
 
-    /// For people, after "pods of this node".
+    /// A description, to follow "pods of this node".
     pub(super) fn words(&self) -> String {
         let words = ["in the namespace", "with labels", "with fields"];
         let given = self.given().into_iter().zip(words);
         given.filter_map(|((_, text), words)| Some(format!(", {words} {}", text?))).collect()
     }
 
-    /// The pods of `server` that are meant.
+    /// The selected pods of `server`.
     pub(crate) fn of(&self, mut server: ApiServer) -> ApiServer {
         if let Some(namespace) = &self.namespace {
             server = server.namespace(namespace);
@@ -128,7 +128,7 @@ fn field_selector(selector: &str) -> Result<(), String> {
     })
 }
 
-/// The parts of `text` between those of the separators that no backslash stands before.
+/// The parts of `text` between separators that are not escaped with a backslash.
 fn unescaped(text: &str, separator: char) -> Vec<&str> {
     let mut is_escaped = false;
     text.split(|c| {

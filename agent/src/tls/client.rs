@@ -1,4 +1,4 @@
-//! The side of those who ask: whom they trust, and who they are.
+//! The client's side: the authorities it trusts and its certificate.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use super::pem::Pem;
 use crate::cli::ClientArgs;
 
-/// How to connect to an agent at `address`. `None` if no authority is given, which means plain HTTP.
+/// The TLS configuration for an agent at `address`. `None` if no authority is given, which means plain HTTP.
 pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<Option<Connector>, String> {
     let Some(authority) = &files.certificate_authority else {
         let given = files.client_certificate.is_some()
@@ -40,7 +40,7 @@ pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<Option<Co
     Ok(Some(https::connector(config, Some(name))))
 }
 
-/// For plain HTTP. It trusts no certificate.
+/// For plain HTTP: trusts no certificate.
 pub(crate) fn plain() -> Result<Connector, String> {
     let builder = https::client_config().map_err(|error| error.to_string())?;
     Ok(https::connector(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(), None))

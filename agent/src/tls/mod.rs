@@ -1,14 +1,14 @@
-//! TLS on the agent's port, and for those who ask it: rustls, with ring, whatever else is in the tree.
+//! TLS for the agent's port and its clients: rustls with ring, even if other providers are in the tree.
 //!
-//! | who | presents | trusts |
+//! | side | presents | trusts |
 //! |---|---|---|
-//! | the agent | `--tls-cert-file`, `--tls-private-key-file` | anybody; with `--client-ca-file`, whom these authorities vouch for |
+//! | the agent | `--tls-cert-file`, `--tls-private-key-file` | any client; with `--client-ca-file`, clients with a certificate from these authorities |
 //! | `pod-index get` | `--client-certificate`, `--client-key`, if given | `--certificate-authority` |
 //!
-//! The agent reads its files anew when they change, which it looks for every ten seconds, and on SIGHUP. New connections
-//! meet the new ones; those that are open go on. Files that are no good, or do not belong together, change nothing.
+//! The agent checks its files every ten seconds and on SIGHUP, and reloads changed ones. New connections use the new
+//! files; open connections keep the old ones. Invalid or mismatched files change nothing.
 //!
-//! This module knows files and handshakes. It must not know what is asked or answered.
+//! This module knows files and handshakes. It must not know requests or responses.
 
 pub(super) mod client;
 mod pem;

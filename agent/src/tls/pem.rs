@@ -1,4 +1,4 @@
-//! Files of certificates and keys. What is wrong is said with the setting that names the file, and the file.
+//! Certificate and key files. Errors name the setting and the file.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -9,10 +9,10 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// How large a file of certificates may be; one of hundreds of authorities is a quarter of it.
+/// Maximum size of a file: four times the size of one with hundreds of authorities.
 const LARGEST: u64 = 1 << 20;
 
-/// A file, the setting that names it, and what was in it.
+/// A file's setting, path and content.
 pub(super) struct Pem<'a> {
     setting: &'a str,
     path: &'a Path,
@@ -34,7 +34,7 @@ impl<'a> Pem<'a> {
         self.bytes
     }
 
-    /// A certificate, and those that lead from it to an authority.
+    /// A certificate, followed by the intermediates up to an authority.
     pub(super) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
         let chain = chain.map_err(|error| self.no_pem(&error))?;
@@ -49,7 +49,7 @@ impl<'a> Pem<'a> {
         })
     }
 
-    /// Not the error itself: it quotes the line, and the file may hold a key.
+    /// Omits the error: it quotes the line, which may be part of a key.
     fn no_pem(&self, error: &pem::Error) -> String {
         self.wrong(match error {
             pem::Error::MissingSectionEnd { .. } => "is no PEM: a section has no end",
@@ -59,7 +59,7 @@ impl<'a> Pem<'a> {
         })
     }
 
-    /// Authorities to trust.
+    /// The trusted authorities.
     pub(super) fn authorities(&self) -> Result<RootCertStore, String> {
         let mut authorities = RootCertStore::empty();
         for certificate in self.chain()? {
@@ -69,7 +69,7 @@ impl<'a> Pem<'a> {
         Ok(authorities)
     }
 
-    /// What is wrong with it.
+    /// An error in this file.
     pub(super) fn wrong(&self, why: impl Display) -> String {
         format!("{} {}: {why}", self.setting, self.path.display())
     }

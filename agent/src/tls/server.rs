@@ -1,4 +1,4 @@
-//! The agent's side: what it presents, how it takes new files, and what it does with a new connection.
+//! The server's side: the certificate, reloads of its files, and the handshake.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,34 +19,34 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::pem::Pem;
 use pod_index_kubelet::https::provider;
 
-/// How often the files are looked at.
+/// Interval between checks of the files.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The first byte of every TLS connection, and of no HTTP request.
+/// The first byte of every TLS connection. No HTTP request starts with it.
 const HANDSHAKE: u8 = 0x16;
 
-/// Where the certificate, its key and the authorities of clients are, by the kubelet's names for them.
+/// The paths of the certificate, its key and the clients' authorities, by the kubelet's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     pub(crate) cert: PathBuf,
     pub(crate) private_key: PathBuf,
     pub(crate) client_ca: Option<PathBuf>,
-    /// Whether clients may go without a certificate, as they may present a token.
+    /// Whether clients may omit a certificate, because they may present a token.
     pub(crate) takes_tokens: bool,
 }
 
-/// What a set of files came to.
+/// A loaded set of files.
 #[derive(Clone)]
 struct Loaded {
-    /// What was in them: what differs from it is news.
+    /// The files' contents, to detect changes.
     contents: Vec<Vec<u8>>,
     config: Arc<ServerConfig>,
-    /// When the certificate ends, in seconds since 1970, if that can be told.
+    /// The certificate's expiry in seconds since 1970, if it can be read.
     not_after: Option<u64>,
 }
 
 impl TlsFiles {
-    /// What is in them now, or what is wrong with them.
+    /// Loads the files as they are now.
     fn load(&self) -> Result<Loaded, String> {
         let cert = Pem::read("tlsCertFile", &self.cert)?;
         let key = Pem::read("tlsPrivateKeyFile", &self.private_key)?;
@@ -65,13 +65,13 @@ impl TlsFiles {
         };
         let chain = cert.chain()?;
         let not_after = chain.first().and_then(end_of);
-        // Fails if the key is not the certificate's.
+        // Fails if the key does not match the certificate.
         let mut config = builder
             .with_single_cert(chain, key.key()?)
             .map_err(|error| cert.wrong(format_args!("with {}: {error}", self.private_key.display())))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if client_ca.is_some() {
-            // A session that is taken up again is not asked for its certificate, which may be over by then.
+            // A resumed session does not present its certificate again, which may have expired.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
@@ -80,30 +80,29 @@ impl TlsFiles {
     }
 }
 
-/// When a certificate ends, in seconds since 1970.
+/// A certificate's expiry in seconds since 1970.
 fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     u64::try_from(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// TLS on the agent's port. What is presented is that of the files when they were last good.
+/// TLS on the agent's port, with the last valid set of files.
 pub(crate) struct Tls {
     files: TlsFiles,
-    /// Held from the reading of the files until what was in them is taken: of two readings at once the older might be taken
-    /// last, and stay.
+    /// Held from reading the files until using them. Otherwise, of two concurrent loads, the older could win.
     reading: Mutex<()>,
-    /// Apart from it: whoever connects does not wait for a file system.
+    /// A separate lock: connections must not wait for a file system.
     state: Mutex<State>,
 }
 
 struct State {
     current: Loaded,
-    /// What is wrong with what is in the files, if it is.
+    /// The error in the current files, if any.
     trouble: Option<String>,
 }
 
 impl Tls {
-    /// What is in these files, which must be good.
+    /// Loads these files, which must be valid.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
         let current = files.load()?;
         Ok(Self { files, reading: Mutex::new(()), state: Mutex::new(State { current, trouble: None }) })
@@ -113,24 +112,24 @@ impl Tls {
         &self.files
     }
 
-    /// Whether what is in the files is what is presented.
+    /// Whether the files on disk are the ones in use.
     pub(crate) fn is_current(&self) -> bool {
         self.lock().trouble.is_none()
     }
 
-    /// When the certificate that is presented ends, in seconds since 1970, if that can be told.
+    /// The expiry of the certificate in use, in seconds since 1970, if it can be read.
     pub(crate) fn not_after(&self) -> Option<u64> {
         self.lock().current.not_after
     }
 
-    /// Takes what is in the files now. Waits for a file system that hangs.
+    /// Loads the files now. Waits if the file system hangs.
     pub(crate) async fn renew(self: &Arc<Self>) {
         let tls = Arc::clone(self);
-        // A reading that panics has been told of, and changes nothing.
+        // A panic is logged elsewhere and changes nothing.
         let _ = tokio::task::spawn_blocking(move || tls.read()).await;
     }
 
-    /// Takes what is in the files whenever it has changed.
+    /// Reloads the files whenever they have changed.
     pub(crate) async fn keep_current(self: Arc<Self>) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;
@@ -143,7 +142,7 @@ impl Tls {
         self.take(self.files.load());
     }
 
-    /// Says what is new, once.
+    /// Logs a change once.
     fn take(&self, loaded: Result<Loaded, String>) {
         let mut state = self.lock();
         match loaded {
@@ -162,7 +161,7 @@ impl Tls {
         }
     }
 
-    /// Shakes hands.
+    /// Performs the handshake.
     pub(crate) async fn accept<S>(&self, client: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -176,26 +175,26 @@ impl Tls {
     }
 }
 
-/// The files alone: what is in them is nobody's to see.
+/// Prints the paths only: the contents are secret.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.files.fmt(f)
     }
 }
 
-/// Whether what the client says first is the beginning of TLS. Waits for it, and leaves it to be read.
+/// Whether the client's first byte starts a TLS handshake. Waits for the byte without consuming it.
 pub(crate) async fn speaks_tls(client: &TcpStream) -> io::Result<bool> {
     let mut first = [HANDSHAKE];
     client.peek(&mut first).await?;
     Ok(first == [HANDSHAKE])
 }
 
-/// Answers a client that speaks plain HTTP in its own words.
+/// Answers a plain HTTP client in plain HTTP.
 pub(crate) async fn turn_away(
     mut client: impl AsyncRead + AsyncWrite + Unpin,
     answer: &str,
 ) -> io::Result<()> {
-    // What is left unread when a connection is closed takes the answer along.
+    // Read the request first: closing with unread data would discard the response.
     let mut asked = vec![0; 16 * 1024];
     let _ = client.read(&mut asked).await?;
     client.write_all(answer.as_bytes()).await?;
@@ -210,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate that is good in these years, and its key.
+    /// A certificate valid in these years, and its key.
     fn certificate(from: i32, to: i32) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -219,7 +218,7 @@ mod tests {
         (params.self_signed(&key).unwrap(), key)
     }
 
-    /// One who reads has seen the old certificate, and waits for its key; the next finds the new files.
+    /// The first reader has read the old certificate and waits for its key. The second finds the new files.
     #[cfg(unix)]
     #[test]
     fn who_began_to_read_before_the_files_were_renewed_does_not_bring_the_old_certificate_back() {
@@ -242,14 +241,14 @@ mod tests {
         let tls = Tls::load(files).unwrap();
         assert_eq!(tls.not_after(), end_of(old.0.der()));
 
-        // A key that comes when this test writes it.
+        // A FIFO as key file: a reader waits until the test writes the key.
         assert!(Command::new("mkfifo").arg(&slow).status().unwrap().success());
         fs::rename(&slow, &key).unwrap();
         fs::hard_link(&key, &slow).unwrap();
         thread::scope(|scope| {
             let first = scope.spawn(|| tls.read());
             let deadline = Instant::now() + Duration::from_secs(60);
-            // Fails until somebody reads.
+            // Fails until a reader opens the FIFO.
             let mut pipe = loop {
                 match fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&slow) {
                     Ok(pipe) => break pipe,
@@ -262,7 +261,7 @@ mod tests {
                 fs::rename(slow.with_extension("new"), path).unwrap();
             }
             let second = scope.spawn(|| tls.read());
-            // Time enough to be first, if it does not wait.
+            // Enough time for the second reader to finish first if it does not wait.
             let deadline = Instant::now() + Duration::from_millis(500);
             while Instant::now() < deadline && !second.is_finished() {
                 thread::sleep(Duration::from_millis(1));
@@ -276,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_certificate_is_told_be_it_over_far_away_or_before_its_beginning_is_there() {
-        // Years are written in another way from 2050 on.
+        // Certificates encode years from 2050 on differently.
         for (from, to, end) in [
             (1980, 2000, 946_684_800),
             (2020, 2030, 1_893_456_000),

@@ -1,4 +1,4 @@
-//! Asks the agent, round after round, and tells what came of it.
+//! Polls the agent and sends each result to the model.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use super::seen::{Answer, Counts};
 use crate::client::Server;
 use crate::exit::Failure;
 
-/// How long a round may take.
+/// Timeout of a round.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A round that takes long is followed by a pause that is so many times as long, so that watching costs an agent little.
+/// The pause after a round is at least this many times the round's duration, to limit the load on the agent.
 const REST: u32 = 4;
-/// No pause is shorter.
+/// The shortest pause.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The pods in a form that has what is shown of them, and nothing else.
+/// The pods in a form with only the columns shown.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// Tells `heard` what the agent says, or why it says nothing, until nobody listens.
+/// Sends the agent's responses, or its errors, to `heard` until the receiver is gone.
 pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<Result<Answer, String>>) {
     let mut tag = None;
     loop {
@@ -34,7 +34,7 @@ pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<
     }
 }
 
-/// Asks for everything once. `tag` is that of the pods that were told before.
+/// Makes one round of requests. `tag` is the tag of the last pods received.
 async fn round(server: &Server, tag: &mut Option<String>) -> Result<Answer, String> {
     let told = |failure: Failure| failure.message().unwrap_or_default().to_owned();
     let mut headers = vec![("accept", TABLE)];

@@ -1,4 +1,4 @@
-//! A frame: what is known, in lines for a terminal of some size. Pure; as many lines as fit, none of them too long.
+//! Draws a frame: the model as lines that fit a terminal of this size. Pure.
 
 use std::cmp::Reverse;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,14 +9,14 @@ use super::model::{List, Model, Moment, Row, View};
 use super::seen::Source;
 use super::text::{Line, Tone, fitted, width as columns_of, wrapped};
 
-/// Between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
-/// No column takes more of a line than one in so many, if there are others that need the room.
+/// A column takes at most this fraction of a line while others need the space.
 const SHARE: usize = 3;
-/// A column that has to be narrower than it wants to be is not narrower than this.
+/// A column is not shortened below this width.
 const NARROW: usize = 12;
 
-/// The frame; corrects where the model has scrolled too far.
+/// The frame. Corrects the scroll position if the model has scrolled too far.
 pub(super) fn frame(model: &mut Model, now: Moment, width: usize, height: usize) -> Vec<Line> {
     let mut lines = vec![title(model, now, width), figures(model), sources_in_short(model), trouble(model)];
     lines.push(tabs(model, width));
@@ -72,7 +72,7 @@ fn title(model: &Model, now: Moment, width: usize) -> Line {
     let node = &model.sources.node;
     let title = Line::default().and("pod-index", Tone::Strong).and(format!("  {node}"), Tone::Plain);
     if title.width() + state.width() + 2 > width {
-        // What is wrong matters more than where.
+        // The problem matters more than its place.
         return state.and(format!("  {node}"), Tone::Plain);
     }
     title.with_end(state, width)
@@ -121,7 +121,7 @@ fn sources_in_short(model: &Model) -> Line {
     line
 }
 
-/// Why it does not answer, or else why mirrors are not kept; mostly an empty line.
+/// Why the agent does not answer, or why mirrors are not managed. Usually empty.
 fn trouble(model: &Model) -> Line {
     match (&model.problem, model.answered, &model.mirror_problem) {
         (Some(problem), Some(answered), _) => {
@@ -156,7 +156,7 @@ fn tabs(model: &Model, width: usize) -> Line {
     let cursor = if model.is_typing { "▏" } else { "" };
     if model.is_typing || !model.filter.is_empty() {
         let filter = Line::default().and(format!("/{}{cursor}", model.filter), Tone::Strong);
-        // What is being typed is seen, whatever else is not.
+        // The input line has priority over everything else.
         if line.width() + filter.width() + 2 > width {
             return filter;
         }
@@ -196,13 +196,13 @@ fn rows(list: &List, first: usize, room: usize, width: usize) -> Vec<Line> {
     list.from(first).take(room).map(row).collect()
 }
 
-/// Which columns there is room for, and how wide each is.
+/// The columns that fit, and their widths.
 fn layout(list: &List, width: usize) -> Vec<(usize, usize)> {
     let taken = |layout: &[(usize, usize)]| {
         let gaps = GAP.len() * layout.len().saturating_sub(1);
         layout.iter().map(|(_, room)| room).sum::<usize>() + gaps
     };
-    // A name of a thousand letters takes no room from the others.
+    // A very long name must not displace other columns.
     let most = (width / SHARE).max(NARROW);
     let mut columns: Vec<_> = list.columns.iter().zip(list.widths().iter().copied()).enumerate().collect();
     columns.sort_by_key(|(_, (column, _))| Reverse(column.weight.unwrap_or(u8::MAX)));
@@ -213,7 +213,7 @@ fn layout(list: &List, width: usize) -> Vec<(usize, usize)> {
             layout.pop();
         }
     }
-    // What is left over goes to those that want more.
+    // The spare width goes to columns that are too narrow.
     for at in 0..layout.len() {
         let spare = width.saturating_sub(taken(&layout));
         if let Some((i, room)) = layout.get_mut(at) {
@@ -282,7 +282,7 @@ fn pods(count: u64) -> String {
     if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
-/// What is old is not to look new.
+/// Dims outdated content.
 fn tone(model: &Model, tone: Tone) -> Tone {
     if model.problem.is_some() { Tone::Faint } else { tone }
 }

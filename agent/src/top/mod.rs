@@ -1,10 +1,10 @@
-//! `pod-index top`: a running agent on the terminal, refreshed until somebody has seen enough.
+//! `pod-index top`: shows a running agent on the terminal, refreshed until the user quits.
 //!
 //! ```text
 //! HTTP ─> ask ─> model <─ keys
 //!                  └─> draw ─> text ─> screen ─> terminal
 //! ```
-//! This module asks as any other client does. It must not know how the agent comes by its answers.
+//! This module is a client like any other. It must not know how the agent computes its responses.
 
 mod ask;
 mod draw;
@@ -26,30 +26,30 @@ use super::client::Server;
 use super::exit::Failure;
 use super::signals::{Hangups, Signals};
 
-/// How often what is shown is looked over though nothing happened: time has passed.
+/// Redraw interval without events, for elapsed times.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows the agent on `server` until somebody leaves.
+/// Shows the agent on `server` until the user quits.
 pub(super) fn run(server: Server, every: Duration) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
         let message =
             "top draws on a terminal, and standard output is none; programs ask /pods, /sources and /metrics";
         return Err(Failure::Usage(message.to_owned()));
     }
-    // One thread asks, so that a long answer keeps no key waiting.
+    // A separate thread makes requests, so that a slow response does not delay keys.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
     let done = runtime.block_on(watch(server, every));
-    // Whatever is being asked is of no interest any more.
+    // Abandon the open request.
     runtime.shutdown_background();
     done.map_err(|error| Failure::unable("the terminal", error))
 }
 
 async fn watch(server: Server, every: Duration) -> io::Result<()> {
-    // First, for a signal that comes before would leave the terminal as no shell likes it.
+    // Install the handlers first: otherwise a signal could leave the terminal in raw mode.
     let (mut signals, mut hangups) = (Signals::new()?, Hangups::new()?);
     let mut screen = Screen::enter()?;
     let mut keys = EventStream::new();
@@ -74,7 +74,7 @@ async fn watch(server: Server, every: Duration) -> io::Result<()> {
             },
             answer = news.recv() => match answer {
                 Some(answer) => model.hear(answer, Moment::now()),
-                // A bug took it away, and has been told of.
+                // The task panicked, which is logged already.
                 None => return Err(io::Error::other("nobody asks the agent any more")),
             },
             _ = signals.next() => return Ok(()),

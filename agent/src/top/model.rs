@@ -1,4 +1,4 @@
-//! What is known of the agent, and what of it is to be seen: view, filter, order, place. Pure: keys and answers in, no I/O.
+//! The state of the view: data, filter, sort order, position. Pure: keys and responses in, no I/O.
 
 mod list;
 
@@ -12,9 +12,9 @@ use self::list::Column;
 pub(super) use self::list::{List, Row};
 use super::seen::{Answer, Cells, Counts, Pair, Sources};
 
-/// Rates are of the last so much time.
+/// The window of the rates.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The longest filter; more than any name has.
+/// Maximum length of the filter; longer than any name.
 const LONGEST: usize = 512;
 
 const POD_COLUMNS: [Column; 8] = [
@@ -37,7 +37,7 @@ const PAIR_COLUMNS: [Column; 6] = [
     Column::until("MIRROR UID", 1),
 ];
 
-/// Which part of it is shown.
+/// The selected view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     Pods,
@@ -45,14 +45,14 @@ pub(super) enum View {
     Sources,
 }
 
-/// What a key asks for.
+/// The action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Stay,
     Leave,
 }
 
-/// A moment: by a clock that does not jump, to measure by, and by the one on the wall, to be shown.
+/// A moment: on the monotonic clock for measuring, and on the wall clock for display.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) steady: Instant,
@@ -70,22 +70,22 @@ pub(super) struct Model {
     pub(super) server: SocketAddr,
     pub(super) view: View,
     pub(super) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(super) is_typing: bool,
     pub(super) pods: List,
     pub(super) pairs: List,
     pub(super) sources: Sources,
     pub(super) generation: u64,
     pub(super) static_pods: usize,
-    /// Static pods, and how many of them have the mirror that they should have.
+    /// The number of static pods, and how many have the expected mirror.
     pub(super) mirrored: (usize, usize),
-    /// Why mirror pods are not kept yet.
+    /// Why mirror pods are not managed yet.
     pub(super) mirror_problem: Option<String>,
-    /// When it answered last.
+    /// Time of the last response.
     pub(super) answered: Option<Moment>,
-    /// Why it does not.
+    /// Why the agent does not answer.
     pub(super) problem: Option<String>,
-    /// The first line that is shown; how many there are room for, as of the last drawing.
+    /// The first line shown, and the number of lines that fit, as of the last frame.
     pub(super) scroll: usize,
     pub(super) page: usize,
     table: Vec<Cells>,
@@ -94,7 +94,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Nothing is known yet of the agent on `server`.
+    /// The initial state for the agent on `server`.
     pub(super) fn new(server: SocketAddr) -> Self {
         Self {
             server,
@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// The agent has answered, or has not; what it said before stands in that case.
+    /// Handles a response or a failure. After a failure, the last data stays.
     pub(super) fn hear(&mut self, answer: Result<Answer, String>, now: Moment) {
         let answer = match answer {
             Ok(answer) => answer,
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// Makes rows of what is known.
+    /// Builds the rows.
     fn list(&mut self) {
         let by_uid: HashMap<&str, &Pair> = self
             .known_pairs
@@ -183,7 +183,7 @@ impl Model {
     }
 
     fn sample(&mut self, counts: Counts, now: Instant) {
-        // Counts that fall are another run's.
+        // Counters that fall belong to a restarted agent.
         if self.samples.back().is_some_and(|(_, last)| counts.publications < last.publications) {
             self.samples.clear();
         }
@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// Publications and changes of pods a second, once they can be told.
+    /// Publications and pod changes per second, once there are enough samples.
     pub(super) fn rates(&self) -> Option<(f64, f64)> {
         let ((from, first), (to, last)) = (self.samples.front()?, self.samples.back()?);
         let seconds = to.duration_since(*from).as_secs_f64();
@@ -204,7 +204,7 @@ impl Model {
         Some(((last.publications - first.publications) / seconds, (last.changes - first.changes) / seconds))
     }
 
-    /// The list that is shown, if it is one.
+    /// The list in view, if the view is a list.
     pub(super) fn shown(&mut self) -> Option<&mut List> {
         match self.view {
             View::Pods => Some(&mut self.pods),
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -226,7 +226,7 @@ impl Model {
             KeyCode::PageDown | KeyCode::Char(' ') => self.scroll = self.scroll.saturating_add(self.page),
             KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.page),
             KeyCode::Home | KeyCode::Char('g') => self.scroll = 0,
-            // As far down as there is something, which drawing knows.
+            // To the end. Drawing limits it to the last line.
             KeyCode::End | KeyCode::Char('G') => self.scroll = usize::MAX,
             KeyCode::Char('1') => self.look_at(View::Pods),
             KeyCode::Char('2') => self.look_at(View::Mirrors),

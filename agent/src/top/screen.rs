@@ -1,4 +1,4 @@
-//! The terminal while `top` has it; given back as it was, whatever happens.
+//! The terminal while `top` uses it. Always restored afterwards.
 
 use std::io::{self, Stdout, Write};
 use std::panic;
@@ -13,7 +13,7 @@ use crossterm::{execute, queue};
 
 use super::text::{Line, Tone};
 
-/// What to take for the size of a terminal that does not tell.
+/// The size of a terminal that does not report one.
 const SIZE: (u16, u16) = (80, 24);
 
 /// The terminal, from [`enter`](Self::enter) until this is dropped.
@@ -24,7 +24,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal. A panic gives it back before it is told of, or nobody could read that.
+    /// Takes over the terminal. A panic restores it first, so that the panic message is readable.
     pub(super) fn enter() -> io::Result<Self> {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -32,13 +32,13 @@ impl Screen {
             hook(info);
         }));
         enable_raw_mode()?;
-        // Dropped, should what follows fail.
+        // Restores the terminal on drop if the next line fails.
         let mut screen = Self { out: io::stdout(), drawn: None };
         execute!(screen.out, EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(screen)
     }
 
-    /// How many columns and lines it has.
+    /// The number of columns and lines.
     #[allow(clippy::unused_self, reason = "of a screen that was entered")]
     pub(super) fn size(&self) -> io::Result<(usize, usize)> {
         let (width, height) = match size()? {
@@ -48,17 +48,17 @@ impl Screen {
         Ok((width.into(), height.into()))
     }
 
-    /// What was drawn is no longer on it.
+    /// Forces a full redraw.
     pub(super) fn forget(&mut self) {
         self.drawn = None;
     }
 
-    /// Shows these lines from the top, unless it shows them already.
+    /// Draws these lines from the top, unless they are unchanged.
     pub(super) fn draw(&mut self, lines: Vec<Line>) -> io::Result<()> {
         if self.drawn.as_ref() == Some(&lines) {
             return Ok(());
         }
-        // Gathered, so that the terminal gets it in one piece.
+        // Collected, to reach the terminal in one write.
         let mut frame = Vec::new();
         queue!(frame, BeginSynchronizedUpdate)?;
         for (row, line) in (0..).zip(&lines) {
@@ -86,7 +86,7 @@ impl Drop for Screen {
     }
 }
 
-/// Puts the terminal back as it was. Twice does no harm, and if it is gone there is nobody to tell.
+/// Restores the terminal. Safe to call twice. Errors are ignored: the terminal may be gone.
 fn give_back() {
     let _ = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
@@ -132,7 +132,7 @@ mod tests {
         let mut output = pair.master.try_clone_reader().unwrap();
         let mut child = pair.slave.spawn_command(command).unwrap();
         let mode = pair.slave;
-        // Read while it runs; the end is an error once nobody has the terminal open.
+        // Read while it runs: after the last writer closes the terminal, reading fails.
         drop(mode);
         let mut bytes = Vec::new();
         let _ = output.read_to_end(&mut bytes);

@@ -1,4 +1,4 @@
-//! What the agent says, as far as it is shown. What is new in an answer and not known here does no harm.
+//! The agent's responses, as far as `top` shows them. Ignores unknown content.
 #![allow(clippy::struct_field_names, reason = "the fields bear the names that they have in the answers")]
 
 use std::fmt;
@@ -7,14 +7,14 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The pods as the API server's `Table` has them, as far as it is read.
+/// The pods, in the API server's `Table` format.
 #[derive(Debug, Deserialize)]
 pub(super) struct Table {
     metadata: TableMeta,
     pub(super) rows: Vec<Row>,
 }
 
-/// One pod of it.
+/// One pod of the table.
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
     #[serde(deserialize_with = "known_cells")]
@@ -28,13 +28,13 @@ struct TableMeta {
 }
 
 impl Table {
-    /// The generation of the index that it is of.
+    /// The generation of the index.
     pub(super) fn generation(&self) -> Option<u64> {
         self.metadata.resource_version.parse().ok()
     }
 }
 
-/// What was told of a pod, in the order of [`TABLE_COLUMNS`](crate::api_types::TABLE_COLUMNS).
+/// The cells of a pod, in the order of [`TABLE_COLUMNS`](crate::api_types::TABLE_COLUMNS).
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct Cells {
     pub(super) namespace: String,
@@ -46,7 +46,7 @@ pub(super) struct Cells {
     pub(super) node: String,
 }
 
-/// Those that are known; a newer agent may have more columns.
+/// The known columns; a newer agent may have more.
 fn known_cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cells, D::Error> {
     struct Known;
     impl<'de> Visitor<'de> for Known {
@@ -65,7 +65,7 @@ fn known_cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cells, D::E
     deserializer.deserialize_seq(Known)
 }
 
-/// The answer of `/mirrors`.
+/// The response of `/mirrors`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Mirrors {
     pub(super) problem: Option<String>,
@@ -73,7 +73,7 @@ pub(super) struct Mirrors {
     pub(super) orphans: Vec<Pair>,
 }
 
-/// A static pod and its mirror, or one of them.
+/// A static pod and its mirror, or one of the two.
 #[derive(Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pair {
@@ -95,7 +95,7 @@ struct PairError {
 }
 
 impl Pair {
-    /// How the two stand to each other, in words.
+    /// The state of the pair, in words.
     pub(super) fn state(&self) -> &str {
         match (self.state.as_deref(), &self.pod_uid, &self.mirror_uid) {
             (Some("inSync"), ..) => "in sync",
@@ -103,13 +103,13 @@ impl Pair {
             (Some("finished"), ..) => "not needed",
             (Some(state), ..) => state,
             (None, None, _) => "orphaned",
-            // Somebody else keeps them, or nobody: what there should be is not known here.
+            // This agent does not manage mirrors, so the expected state is unknown.
             (None, Some(_), Some(_)) => "has one",
             (None, Some(_), None) => "none",
         }
     }
 
-    /// Whether that is as it should be; `None` where that is not known.
+    /// Whether the state is as expected. `None` if unknown.
     pub(super) fn is_good(&self) -> Option<bool> {
         match self.state() {
             "in sync" | "not needed" | "has one" => Some(true),
@@ -118,7 +118,7 @@ impl Pair {
         }
     }
 
-    /// What is waited for, and what went wrong.
+    /// What the pair waits for, and the last error.
     pub(super) fn doing(&self) -> String {
         let waits = self.waits_for.as_deref().map(|waits| match waits {
             "sources" => "waits for the sources",
@@ -136,7 +136,7 @@ impl Pair {
     }
 }
 
-/// The answer of `/sources`.
+/// The response of `/sources`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Sources {
     #[serde(default)]
@@ -145,7 +145,7 @@ pub(super) struct Sources {
     pub(super) sources: Vec<Source>,
 }
 
-/// How one source is doing.
+/// The state of one source.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Source {
@@ -160,7 +160,7 @@ pub(super) struct Source {
     pub(super) problems: Vec<Problem>,
 }
 
-/// What it could not use.
+/// A problem of the source.
 #[derive(Debug, Deserialize)]
 pub(super) struct Problem {
     pub(super) kind: String,
@@ -171,16 +171,16 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// Whether it may hide a pod, so that somebody ought to do something about it.
+    /// Whether the problem may hide a pod and needs attention.
     pub(super) fn is_grave(&self) -> bool {
         !["skipped", "unhinted"].contains(&&*self.kind)
     }
 }
 
-/// What `/metrics` counts that rates are made of.
+/// The counters for the rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Snapshots.
+    /// Published snapshots.
     pub(super) publications: f64,
     /// Operations on pods.
     pub(super) changes: f64,
@@ -199,10 +199,10 @@ impl Counts {
     }
 }
 
-/// All of it.
+/// One round of responses.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// `None` if they are the same as before.
+    /// `None` if the pods have not changed.
     pub(super) pods: Option<Table>,
     pub(super) mirrors: Mirrors,
     pub(super) sources: Sources,

@@ -1,13 +1,13 @@
-//! Lines as they go to the terminal: harmless, and of a known width.
+//! Lines for the terminal: safe to print and of known width.
 //!
-//! This file knows columns and colours. Nothing reaches the terminal but by a [`Span`], and no span holds a character that
-//! could drive it.
+//! This module knows columns and colours. Text reaches the terminal only through a [`Span`], and a span has no control
+//! characters.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::table::harmless;
 
-/// How a text looks.
+/// The style of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
@@ -16,11 +16,11 @@ pub(super) enum Tone {
     Faint,
     Good,
     Bad,
-    /// The view that is shown.
+    /// The selected view.
     Chosen,
 }
 
-/// A text of one look.
+/// A text with one style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     text: String,
@@ -41,12 +41,12 @@ impl Span {
     }
 }
 
-/// Texts beside each other.
+/// Spans side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line(Vec<Span>);
 
 impl Line {
-    /// The same with more behind it.
+    /// The line with another span appended.
     pub(super) fn and(mut self, text: impl AsRef<str>, tone: Tone) -> Self {
         self.0.push(Span::new(text, tone));
         self
@@ -56,7 +56,7 @@ impl Line {
         self.0.iter().map(|span| span.text.width()).sum()
     }
 
-    /// The same with `end` at the right edge of `width` columns; without it if there is no room.
+    /// The line with `end` right-aligned to `width` columns. Drops `end` if it does not fit.
     pub(super) fn with_end(mut self, end: Self, width: usize) -> Self {
         let room = width.saturating_sub(self.width());
         if let Some(between) = room.checked_sub(end.width()).filter(|between| *between > 1) {
@@ -66,7 +66,7 @@ impl Line {
         self
     }
 
-    /// As much of it as fits.
+    /// The part of the line that fits.
     pub(super) fn within(self, width: usize) -> Self {
         let mut left = width;
         let mut line = Self::default();
@@ -92,12 +92,12 @@ impl Line {
     }
 }
 
-/// How many columns a text takes.
+/// The number of columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// As much of a text as fits into `width` columns; an ellipsis says that there is more.
+/// The part of the text that fits into `width` columns. An ellipsis marks a cut.
 pub(super) fn clipped(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -115,14 +115,14 @@ pub(super) fn clipped(text: &str, width: usize) -> String {
     clipped
 }
 
-/// A text clipped or filled to exactly `width` columns.
+/// A text cut or padded to exactly `width` columns.
 pub(super) fn fitted(text: &str, width: usize) -> String {
     let mut text = clipped(text, width);
     text.extend(std::iter::repeat_n(' ', width.saturating_sub(text.width())));
     text
 }
 
-/// A text in lines of at most `width` columns, broken between words where there are any.
+/// A text wrapped to at most `width` columns, between words where possible.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut lines = vec![String::new()];

@@ -1,4 +1,4 @@
-//! Frames, compared with those in `golden/`. `UPDATE_GOLDEN=1` writes them anew; look at what changed.
+//! Compares frames with those in `golden/`. `UPDATE_GOLDEN=1` rewrites them; review the diff.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::*;
 use crate::top::model::Wish;
 use crate::top::seen::{Answer, Counts};
 
-/// 2025-06-01 12:00:00 UTC, and so many seconds.
+/// 2025-06-01 12:00:00 UTC plus this many seconds.
 fn at(seconds: u64) -> Moment {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     Moment {
@@ -83,7 +83,7 @@ fn typed(model: &mut Model, text: &str) {
     }
 }
 
-/// Draws it, and checks what must be so in every frame.
+/// Draws the model and checks what holds for every frame.
 fn plain(model: &mut Model, now: Moment, width: usize, height: usize) -> String {
     let lines = frame(model, now, width, height);
     assert!(lines.len() <= height, "{} lines in {height}", lines.len());

@@ -1,15 +1,15 @@
-//! Rows under headings, of which a filter shows some, in an order.
+//! A list of rows with columns, a filter and a sort order.
 
 use crate::top::text;
 
-/// Beside a heading, the arrow that tells of the order.
+/// Space for the sort arrow beside a column's name.
 const MARK: usize = 1;
 
-/// A heading.
+/// A column.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::top) struct Column {
     pub(in crate::top) name: &'static str,
-    /// Where there is no room for all, those with the most come first, after those without, which always come.
+    /// `None`: always shown. Otherwise, the columns with the highest weight are shown first if space is short.
     pub(in crate::top) weight: Option<u8>,
 }
 
@@ -27,9 +27,9 @@ impl Column {
 #[derive(Debug)]
 pub(in crate::top) struct Row {
     pub(in crate::top) cells: Vec<String>,
-    /// The cell that tells of good or bad, and which of the two, if it is known.
+    /// The cell that shows good or bad, and which of the two, if known.
     pub(in crate::top) verdict: (usize, Option<bool>),
-    /// What the filter looks at.
+    /// The text that the filter searches.
     words: String,
 }
 
@@ -40,16 +40,16 @@ impl Row {
     }
 }
 
-/// All of them.
+/// The list of all rows.
 #[derive(Debug)]
 pub(in crate::top) struct List {
     pub(in crate::top) columns: &'static [Column],
     pub(in crate::top) sorted_by: usize,
     pub(in crate::top) reversed: bool,
     rows: Vec<Row>,
-    /// Those that are shown, in their order.
+    /// Indexes of the filtered rows, in sort order.
     shown: Vec<usize>,
-    /// How wide each column is with all that it holds.
+    /// The width of each column over all rows.
     widths: Vec<usize>,
 }
 
@@ -65,17 +65,17 @@ impl List {
         }
     }
 
-    /// How many there are in all.
+    /// The number of all rows.
     pub(in crate::top) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many are shown.
+    /// The number of filtered rows.
     pub(in crate::top) fn matching(&self) -> usize {
         self.shown.len()
     }
 
-    /// Those that are shown, from `first` on.
+    /// The filtered rows, from `first` on.
     pub(in crate::top) fn from(&self, first: usize) -> impl Iterator<Item = &Row> {
         self.shown.iter().skip(first).filter_map(|row| self.rows.get(*row))
     }
@@ -96,7 +96,7 @@ impl List {
         self.select(filter);
     }
 
-    /// Shows those that hold all words of the filter.
+    /// Shows only rows with all words of the filter.
     pub(super) fn select(&mut self, filter: &str) {
         let filter = filter.to_lowercase();
         let words: Vec<_> = filter.split_whitespace().collect();
