@@ -11,7 +11,7 @@ use crate::support::{Agent, Answer, Directory, run, stderr};
 use crate::tls::{Authority, Client, Pki};
 
 impl Authority {
-    /// A certificate of this common name and organization, and its key.
+    /// A certificate with this common name and organization, and its key.
     fn sign_for(&self, name: &str, group: &str, alternative: &[&str]) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let alternative: Vec<_> = alternative.iter().map(|name| (*name).to_owned()).collect();
@@ -105,7 +105,7 @@ async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are
     }
     let (tokens, rights) = server.reviewed();
     assert_eq!(tokens, 3, "each token once");
-    // For prometheus: metrics, pods, and proxy; for the other: metrics.
+    // The metrics, pods and proxy rights for prometheus; metrics for the other client.
     assert_eq!(rights.len(), 4, "each right once: {rights:#?}");
     let expected = json!({
         "user": "prometheus", "uid": "uid-of-prometheus", "groups": ["system:serviceaccounts"], "extra": {},
@@ -113,7 +113,7 @@ async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are
     });
     assert!(rights.contains(&expected), "{rights:#?}");
 
-    // Who has a certificate is known by it, and asked about all the same.
+    // A client with a certificate is identified by it, but still authorized by the API server.
     let admin = clients.sign_for("admin", "x", &[]);
     let kubelet = clients.sign_for("system:node:node-2", "system:nodes", &[]);
     assert_eq!((asked(Some(&admin), None, "/pods"), asked(Some(&admin), None, "/mirrors")), (200, 200));
@@ -122,7 +122,7 @@ async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are
         (403, 403)
     );
 
-    // What is not known, and cannot be found out, is refused; what is known is served.
+    // Unknown clients are refused while the API server is down. Cached ones are served.
     server.fail_always(Verb::Create, Fault::Status(500));
     assert_eq!(asked(None, Some("of-prometheus"), "/metrics"), 200);
     server.know_token("of-late", "late", &[]);

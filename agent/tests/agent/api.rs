@@ -77,7 +77,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
     assert_eq!(answer.code, 404);
     assert!(answer.body.contains(web.uid()), "{}", answer.body);
 
-    // The manifest is edited, and with it the static pod's UID; the mirror is still the old one.
+    // Editing the manifest changes the static pod's UID. The mirror is still the old one.
     directory.write("web.yaml", &manifest("web").replace("nginx", "httpd"));
     agent.until("/pods/default/web-node-1", |answer| answer.body.contains("httpd"));
     let edited: Pod = agent.get("/pods/default/web-node-1").json();
@@ -129,7 +129,7 @@ async fn of_the_api_servers_pods_those_are_followed_that_are_selected() {
         names
     };
     assert_eq!(names(), ["meant"]);
-    // No other pod has come this far.
+    // No other pod has arrived.
     let sources = agent.get("/sources").body;
     let origin = "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=node-1,status.phase=Running&labelSelector=app=web,app!=db";
     assert!(sources.contains(origin), "{sources}");
@@ -213,14 +213,14 @@ async fn over_tls_the_servers_certificate_must_be_of_the_authority_in_the_kubeco
     let server = secure_server(&authority).await;
     let directory = Directory::new();
     let trusting = |authority: &Authority, token: &str| {
-        // As JSON, bytes are base64.
+        // JSON has bytes as base64.
         let pem = ByteString(authority.pem.clone().into_bytes());
         let cluster = json!({ "server": server.url(), "certificate-authority-data": pem });
         kubeconfig_with(&directory, &cluster, &json!({ "token": token }))
     };
     let problem = |agent: &Agent| agent.get("/sources").json::<Value>()["sources"][0]["problems"][0].clone();
 
-    // Another authority's word for it will not do.
+    // A certificate from another authority is rejected.
     let kubeconfig = trusting(&Authority::new(), TOKEN);
     let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig]);
     let answer = agent.until("/readyz", |answer| answer.body.contains("certificate"));
@@ -230,7 +230,7 @@ async fn over_tls_the_servers_certificate_must_be_of_the_authority_in_the_kubeco
     assert!(message.contains("invalid peer certificate"), "{message}");
     assert_eq!(Verb::ALL.map(|verb| server.requests(verb)), [0; 6], "who is not trusted is told nothing");
 
-    // Nor will any other token.
+    // So is any other token.
     trusting(&authority, "another");
     agent.signal("HUP");
     agent.until("/sources", |answer| answer.body.contains("Unauthorized"));
@@ -272,7 +272,7 @@ async fn in_a_pod_the_service_account_leads_to_the_api_server() {
     for (name, _) in agent.get_envs() {
         command.env_remove(name);
     }
-    // Neither a kubeconfig that is named nor one at home.
+    // No kubeconfig is named, and there is none in the home directory.
     command.env_remove("KUBECONFIG").env("HOME", &run.0).env("RUN", &run.0);
     let port = server.port().to_string();
     command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", &port);

@@ -32,7 +32,7 @@ fn the_command_line_counts_over_the_environment_and_that_over_the_file() {
     assert_eq!(node(Some("by-environment"), &[]), "by-environment");
     assert_eq!(node(Some("by-environment"), &["--hostname-override", "by-flag"]), "by-flag");
 
-    // A relative path is relative to the file, as the kubelet has it.
+    // As in the kubelet, a relative path is relative to the file.
     let output = run(&["--check", "--config", config]);
     let expected = format!("{} every 60s", directory.0.join("manifests").display());
     assert!(stdout(&output).contains(&expected), "{}", stdout(&output));
@@ -79,7 +79,7 @@ fn a_check_says_whether_what_is_named_is_there() {
         checked(&args, code, &[word]);
     }
 
-    // Where checkpoints are to be kept: there, yet to be made, in the way, or not to be made or written to by anybody.
+    // Checkpoint directories: existing, not yet created, blocked by a file, and impossible to create or to write to.
     std::fs::create_dir(directory.0.join("kept")).unwrap();
     for (path, code, words) in [
         (at("kept"), 0, &["The configuration is good."][..]),
@@ -123,12 +123,12 @@ fn the_authorities_of_the_url_are_read_or_the_configuration_is_wrong() {
 
 #[test]
 fn once_does_not_wait_for_ever_for_a_url_that_says_nothing() {
-    // Accepts connections, by way of its backlog, and never answers.
+    // Accepts connections through its backlog, but never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", silent.local_addr().unwrap());
     let path = crate::support::shipped();
     let sources = ["--pod-manifest-path", path.to_str().unwrap(), "--manifest-url", &url];
-    // Nothing ends it but its own time-out. A machine that is busy may not get to the manifests within a short one.
+    // Only the timeout ends it. On a busy machine, a short one could end before the manifests are read.
     let limits = ["200ms", "5s", "30s"];
     for limit in limits {
         let output = run_within(PATIENCE * 2, &[&["--once", "--once-timeout", limit], &sources[..]].concat());
@@ -191,7 +191,7 @@ fn files_and_a_url_meet_in_one_index_and_the_agent_is_ready_when_both_were_read(
     assert_eq!(answer.code, 503);
     assert!(answer.body.contains("http") && answer.body.contains(&url), "{}", answer.body);
     assert!(!answer.body.contains("file"), "{}", answer.body);
-    // And it says why.
+    // The error names the reason.
     agent.until("/readyz", |answer| answer.body.contains("500"));
 
     *body.lock().unwrap() = manifest("from-url");
@@ -207,7 +207,7 @@ fn files_and_a_url_meet_in_one_index_and_the_agent_is_ready_when_both_were_read(
     let head = asked.lock().unwrap().to_lowercase();
     assert!(head.contains("x-token: a:b") && head.contains("x-node: n"), "{head}");
 
-    // A server that fails takes nothing away, and is seen to fail.
+    // A failing server removes no pods, and the failure is visible.
     body.lock().unwrap().clear();
     let failing = |answer: &crate::support::Answer| {
         let sources: Value = answer.json();
@@ -232,7 +232,7 @@ async fn an_online_check_asks_and_names_what_is_missing_and_the_other_says_that_
         assert!(words.iter().all(|word| said.contains(word)), "{more:?}: {said}");
         said
     };
-    // Blocking, and thus beside this runtime.
+    // Blocking, so outside this runtime.
     tokio::task::block_in_place(|| {
         asked(
             &["--check"],

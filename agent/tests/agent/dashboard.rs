@@ -147,7 +147,7 @@ fn operators_are_told_of_every_alert_as_it_is() {
     let table =
         operators.split("| alert | expression | for | severity |").nth(1).expect("the table of alerts");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).map(|row| {
-        // What is no border between cells has a backslash before it.
+        // A backslash escapes a pipe that is not a cell border.
         let row = row.replace("\\|", "\0");
         let cells: Vec<_> = row.split('|').map(|cell| cell.trim().replace('\0', "|")).collect();
         assert!(cells[5].len() > 10, "{cells:?}");

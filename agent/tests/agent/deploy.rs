@@ -149,7 +149,7 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
         stdout(&output)
     );
 
-    // As /etc/pod-index would have it, but for the directory of manifests, which this machine need not have.
+    // As in /etc/pod-index, except for the manifest directory, which this machine may not have.
     let config = directory.0.join("config.yaml");
     let (text, unit) = [deploy("systemd/config.yaml"), deploy("systemd/pod-index.service")]
         .map(|path| std::fs::read_to_string(path).unwrap())
@@ -164,7 +164,7 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
     assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
 
-    // And with the checkpoints that it suggests, in the one directory that the unit may write to.
+    // With the checkpoint directory that the file suggests: the only one the unit can write to.
     let text = std::fs::read_to_string(&config).unwrap();
     let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));
     assert!(text.contains(suggested) && unit.contains("\nStateDirectory=pod-index\n"));
@@ -201,7 +201,7 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
         directory.write(file, text);
     }
     let mut environment = environment(&container, &mounted.mount_path, &directory);
-    // On a port that is free here.
+    // On a free port.
     let health = environment.insert("POD_INDEX_HEALTH_ADDRESS".to_owned(), "127.0.0.1:0".to_owned());
     let args = container.args.as_ref().unwrap();
     let mut command = binary(&args.iter().map(String::as_str).collect::<Vec<_>>());
@@ -209,7 +209,7 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
     let agent = Agent::spawn(command);
     assert!(agent.address.ip().is_unspecified(), "{}", agent.address);
 
-    // The kubelet has no certificate to show, and asks where none is needed.
+    // The kubelet's probes have no certificate, so they use the address that needs none.
     let probed = health_address(&agent);
     agent.wait_for_log("ready: the pods");
     for (probe, path) in [(&container.liveness_probe, "/livez"), (&container.readiness_probe, "/readyz")] {
@@ -220,7 +220,7 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
         assert_eq!(get(probed, path).code, 200, "{path}");
     }
 
-    // In the container, and from a port that `kubectl port-forward` has opened.
+    // Inside the container, and through a port opened by `kubectl port-forward`.
     let port = agent.address.port().to_string();
     let at = |file: &str| directory.0.join(file).display().to_string();
     let trust = ["translate", "u", "--port", &port, "--certificate-authority", &at("ours.crt")];

@@ -31,7 +31,7 @@ fn every_path_in_the_operators_document_is_served() {
             .replace("{namespace}", "kube-system")
             .replace("{name}", "etcd-node-1");
         let answer = agent.get(&asked);
-        // One of them answers that nothing is followed; none that nothing is served.
+        // A path may report that nothing is followed, but not that it does not exist.
         assert!(!answer.body.contains("nothing is served"), "{path}: {}", answer.body);
         assert!(answer.code == 200 || path == "/references", "{path}: {}", answer.code);
     }
@@ -43,7 +43,7 @@ fn transcript(directory: &Path, commands: &[&str]) -> String {
     let path = format!("{}:{}", agent.display(), std::env::var("PATH").unwrap());
     let mut printed = String::new();
     for command in commands {
-        // The environment that `binary` gives, which has nothing that the agent would heed.
+        // The environment that `binary` sets up, without the agent's variables.
         let mut shell = Command::new("bash");
         shell.args(["-c", &format!("exec 2>&1; {command}")]).current_dir(directory).env("PATH", &path);
         for (name, _) in binary(&[]).get_envs() {
@@ -73,7 +73,7 @@ fn what_the_consoles_of_the_operators_document_show_is_what_is_printed() {
     let mut consoles = 0;
     for block in operators.split("```console\n").skip(1) {
         let (block, rest) = block.split_once("```").unwrap();
-        // In a list, the block is indented as its end is.
+        // In a list, the block is indented like its end.
         let indent = block.rsplit('\n').next().unwrap_or_default();
         assert!(!rest.is_empty());
         let shown: String =

@@ -35,7 +35,7 @@ async fn who_has_no_certificate_learns_whether_the_agent_is_ready_and_nothing_el
     let health = health_address(&agent);
     let answer = get(health, "/livez");
     assert_eq!((answer.code, &*answer.body), (200, "ok\n"));
-    // What it waits for, and where that is, is not everybody's business.
+    // The missing sources and their paths are not shown here.
     let answer = get(health, "/readyz");
     assert_eq!((answer.code, &*answer.body), (503, "not ready\n"));
     for path in

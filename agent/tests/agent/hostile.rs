@@ -15,7 +15,7 @@ use crate::support::{Agent, Answer, Directory, PATIENCE, shipped};
 fn send(agent: &Agent, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The agent may end the connection before it has read everything.
+    // The agent may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
     Answer::read(stream)
 }
@@ -30,7 +30,7 @@ fn nonsense_and_excess_are_refused_and_others_are_served() {
     let agent = Agent::on(&shipped());
     let long = "x".repeat(10 << 20);
     let many = "h: x\r\n".repeat(1_000);
-    // 0: the connection was reset before the answer could be read, as may be when much is left unread.
+    // 0: the connection was reset before the response could be read, possible with much unread data.
     for (what, request, codes) in [
         ("not HTTP", "\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), &[400][..]),
         ("a URL of 10 MiB", format!("GET /{long} HTTP/1.1\r\nHost: l\r\n\r\n"), &[431, 0]),
@@ -83,7 +83,7 @@ fn a_client_that_closes_half_its_connection_gets_its_answer() {
 fn allow_open_files(wanted: u64) -> u64 {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if soft < wanted {
-        // Beyond the hard limit may go the super-user alone.
+        // Only root may exceed the hard limit.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted))
             .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     }
@@ -92,7 +92,7 @@ fn allow_open_files(wanted: u64) -> u64 {
 
 #[test]
 fn clients_that_open_and_hold_ten_thousand_connections_keep_nobody_out() {
-    /// What the tests beside this one may need.
+    /// Descriptors for the tests that run in parallel.
     const OTHERS: u64 = 2_000;
     let agent = Agent::on(&shipped());
     let limit = allow_open_files(10_000 + OTHERS);
@@ -103,7 +103,7 @@ fn clients_that_open_and_hold_ten_thousand_connections_keep_nobody_out() {
     }
     let mut held = Vec::new();
     for i in 0..connections {
-        // Some say nothing, some a part of a request.
+        // Some send nothing, some a part of a request.
         let mut stream = TcpStream::connect(agent.address).unwrap();
         if i % 2 == 0 {
             let _ = stream.write_all(b"GET /pods HTTP/1.1\r\nHo");
@@ -142,11 +142,11 @@ fn a_body_that_does_not_come_or_does_not_end_ends_the_request() {
     let answer = send(&agent, (endless + &chunk.repeat(1_000)).as_bytes());
     assert!(answer.code == 400 || answer.code == 0, "{}", answer.code);
     is_well(&agent);
-    // Announced, begun, and then nothing.
+    // The body is announced and begun, but never finished.
     let answer = send(&agent, format!("{head}Content-Length: 5\r\n\r\nde").as_bytes());
     assert_eq!(answer.code, 408);
     is_well(&agent);
-    // One who asks for what takes no body may send one all the same.
+    // A request without a body may still send one.
     let answer = send(
         &agent,
         b"GET /readyz HTTP/1.1\r\nHost: l\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\nx",
@@ -183,12 +183,12 @@ fn a_head_that_does_not_end_ends_the_connection() {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let started = Instant::now();
-    // A header every half second, for ever.
+    // A header every half second, without end.
     stream.write_all(b"GET /pods HTTP/1.1\r\n").unwrap();
     while started.elapsed() < PATIENCE {
         match stream.read(&mut [0; 1024]) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            // The end, with or without a word.
+            // Closed, with or without a response.
             Ok(_) | Err(_) => break,
         }
         if stream.write_all(b"x: y\r\n").is_err() {

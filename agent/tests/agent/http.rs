@@ -27,7 +27,7 @@ fn who_has_the_current_generation_is_not_sent_it_again() {
     assert_eq!(answer.json::<List<Pod>>().items.len(), 2);
     assert_ne!(answer.header("etag"), Some(&*tag));
 
-    // Another run counts its generations from the beginning; what it has in its first is not what this one had.
+    // Another run counts its generations from the start, so its first generation has other content.
     let other = Agent::on(&directory.0);
     let answer = other.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
     assert_eq!((answer.code, answer.json::<List<Pod>>().items.len()), (200, 2));
@@ -88,7 +88,7 @@ fn the_log_level_is_changed_by_those_who_may_and_by_nobody_else() {
     let answer = agent.send("PUT /log-level", "", "debug\n");
     assert_eq!((answer.code, &*answer.body), (200, "debug\n"));
     assert_eq!(agent.get("/log-level").body, "debug\n");
-    // What is said at that level only: a connection that breaks off.
+    // A message at that level only: a connection breaks off.
     drop(std::net::TcpStream::connect(agent.address).unwrap());
     agent.send("GET /pods", "Content-Length: x\r\n", "");
     agent.wait_for_log("DEBUG");

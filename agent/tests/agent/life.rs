@@ -20,7 +20,7 @@ fn the_first_signal_lets_a_request_end_and_the_second_does_not_wait() {
     fill(&directory);
     let mut agent = Agent::on(&directory.0);
     let mut stream = TcpStream::connect(agent.address).unwrap();
-    // Asked for and not read: the agent cannot get rid of its answer.
+    // Requested but not read: the agent cannot finish its response.
     stream.write_all(b"GET /pods HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     stream.peek(&mut [0]).unwrap();
     agent.signal("TERM");
@@ -56,7 +56,7 @@ fn an_address_in_use_is_exit_code_3_and_named() {
 
 #[test]
 fn asking_where_no_agent_is_is_exit_code_3() {
-    // Bound and not listened to any more when asked.
+    // Bound, but no longer listening when queried.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let output = run(&["get", "default/web", "--port", &port]);
     assert_eq!(output.status.code(), Some(3));

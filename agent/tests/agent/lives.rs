@@ -30,7 +30,7 @@ const OF_THE_SERVER: usize = 10;
 struct Tally {
     answered: AtomicUsize,
     lists: AtomicUsize,
-    /// The agent was gone, or going, and did not begin to answer.
+    /// The agent was gone or shutting down, and sent no response.
     unanswered: AtomicUsize,
     manifests: AtomicUsize,
 }
@@ -157,7 +157,7 @@ async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
         server.put("pods", &pod(&format!("server-{number}"), "node-1", &json!({})));
     }
     let (manifests, scratch) = (Directory::new(), Directory::new());
-    // A megabyte in all: a list is always on its way.
+    // A megabyte in total, so a list is always in transit.
     let note = "x".repeat(25_000);
     for number in 0..STAY {
         let text = manifest(&format!("stays-{number}"))
@@ -193,7 +193,7 @@ async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
         let mut agent = spawn();
         let living = processes(&temporary);
         assert_eq!(living.len(), 1, "life {life}: the agent itself is found, and nobody else: {living:?}");
-        // Every fifth is told to leave before it has found its pods.
+        // Every fifth is stopped before it has read its pods.
         if life % 5 != 0 {
             agent.until("/readyz", |answer| answer.code == 200);
             assert_eq!(names(&agent.get("/pods").json()), expected(&manifests.0), "life {life}");
@@ -225,7 +225,7 @@ async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
         });
         slowest = slowest.max(drained);
 
-        // Nothing listens there: whoever wants the address has it. The clients' ends may linger as closed connections do.
+        // Nothing listens there, so the address is free. The clients' ends may linger in TIME_WAIT.
         drop(TcpListener::bind(address).unwrap_or_else(|error| panic!("life {life}: {address}: {error}")));
         assert_eq!(processes(&temporary), [""; 0], "life {life}");
         server.watched_by(0).await;

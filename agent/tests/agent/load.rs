@@ -77,7 +77,7 @@ fn look_up(agent: SocketAddr, stop: &AtomicBool) -> Vec<Duration> {
         let start = Instant::now();
         write!(stream, "GET /translate/00000000-0000-4000-8000-{number:012x} HTTP/1.1\r\nHost: l\r\n\r\n")
             .unwrap();
-        // An answer of this size comes in one piece.
+        // A response of this size arrives in one piece.
         let read = stream.read(&mut buffer).unwrap();
         latencies.push(start.elapsed());
         assert!(buffer[..read].ends_with(b"}"));

@@ -14,7 +14,7 @@ fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
     let path = directory.0.to_str().unwrap();
     let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-format", "json"];
     let agent = Agent::start(&[&args[..], &["--log-level", "debug"]].concat());
-    // One whose UID is its own, and stays when it is edited.
+    // A pod with its own UID, which stays when it is edited.
     let text = manifest("web").replace("{name: web}", "{name: web, uid: u-1}");
     let mut told = Vec::new();
     for (event, change) in
@@ -36,7 +36,7 @@ fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
             (&"u-1".into(), &"file".into(), &"DEBUG".into())
         );
         told.push(line["generation"].as_u64().unwrap());
-        // What is told has been published.
+        // Only published changes are logged.
         let code = agent.get("/pods/u-1").code;
         assert_eq!(code, if event == "removed" { 404 } else { 200 });
     }

@@ -213,14 +213,14 @@ fn a_directory_that_is_not_there_yet_keeps_nobody_waiting() {
 /// Whoever reads `/pods` reads this: every field of the shipped manifests' pods, as it is served.
 #[test]
 fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
-    // By a path and on a node of the same name everywhere, as UIDs are hashed over both.
+    // Path and node name are fixed, because UIDs are hashes of both.
     let mut command = binary(&["--pod-manifest-path", "examples/manifests", "--hostname-override", "node-1"]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let agent = Agent::spawn(command);
     agent.until("/readyz", |answer| answer.code == 200);
     let mut served: Value = agent.get("/pods").json();
     for pod in served["items"].as_array_mut().unwrap() {
-        // The time at which this agent saw it first is all that may differ.
+        // Only the time at which this agent first saw the pod may differ.
         let seen = pod["metadata"]["annotations"]["kubernetes.io/config.seen"].as_str().unwrap();
         assert!(seen.parse::<Timestamp>().is_ok(), "{seen}");
         pod["metadata"]["annotations"]["kubernetes.io/config.seen"] = "SEEN".into();
@@ -229,7 +229,7 @@ fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
     served["items"].as_array_mut().unwrap().sort_by_key(sort_key);
     let agreed: Value = serde_json::from_str(include_str!("pods.json")).unwrap();
     if served != agreed {
-        // To agree to this: copy it over agent/tests/agent/pods.json.
+        // To accept the change, copy this to agent/tests/agent/pods.json.
         let now = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pods.json");
         std::fs::write(&now, serde_json::to_string_pretty(&served).unwrap() + "\n").unwrap();
         panic!("agent/tests/agent/pods.json has it otherwise than {}", now.display());

@@ -31,7 +31,7 @@ fn names(metrics: &str) -> String {
         .map(|line| {
             let name =
                 line.rsplit_once(' ').filter(|_| !line.starts_with('#')).map_or(line, |(name, _)| name);
-            // How often it was not ready yet is up to this machine.
+            // How often it was not ready depends on the machine.
             let name = name.replace(r#"code="503""#, r#"code="200""#);
             name.split("{le=").next().unwrap_or_default().to_owned() + "\n"
         })
@@ -148,7 +148,7 @@ fn the_connections_are_counted_and_so_are_the_descriptors_that_there_may_be() {
     let open = |connections| {
         agent.until("/metrics", |answer| value(&answer.body, "pod_index_http_connections") == connections)
     };
-    // The one that asks.
+    // The connection that makes this request.
     let metrics = open(1).body;
     assert_eq!(value(&metrics, "process_max_fds"), 700);
     let held: Vec<_> = (0..50).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
@@ -214,7 +214,7 @@ async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
 async fn the_numbers_are_those_of_the_checkpoints_and_of_what_the_pods_name() {
     let (directory, checkpoints) = (Directory::new(), Directory::new());
     std::fs::write(checkpoints.0.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
-    // In the way of a checkpoint, and no name to set it aside as: it cannot be written.
+    // Blocks a checkpoint and cannot be set aside, so the checkpoint cannot be written.
     std::fs::create_dir(checkpoints.0.join("Pod_in-the-way.yaml")).unwrap();
     let numbered = (1..100).map(|number| format!(".{number}"));
     for number in std::iter::once(String::new()).chain(numbered) {

@@ -40,7 +40,7 @@ impl Site {
         Agent::start(&self.args.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// A manifest of this name and version.
+    /// A manifest with this name and version.
     fn write(&self, name: &str, version: u32) {
         let text = manifest(name).replace("nginx", &format!("nginx:{version}"));
         self.directory.write(&format!("{name}.yaml"), &text);
@@ -155,7 +155,7 @@ async fn an_agent_killed_between_delete_and_create_leaves_nothing_that_the_next_
 async fn where_a_kubelet_runs_the_agent_ends_with_4_and_has_touched_nothing() {
     let site = Site::new().await;
     site.write("web", 1);
-    // Whatever its clock says, and this one.
+    // The result must not depend on the two clocks.
     site.lease("2999-01-01T00:00:00.000000Z", 40);
     let mut agent = site.start();
     let problem = |answer: &Answer| answer.json::<Value>()["problem"].is_string();
@@ -226,7 +226,7 @@ async fn what_is_not_in_sync_says_why() {
     site.write("web", 1);
     site.server.put("pods", &pod("web-node-1", "node-2", &json!({})));
     site.server.put("pods", &pod("gone-node-1", NODE, &json!({ CONFIG_MIRROR_ANNOTATION: "hash" })));
-    // No answer, and with it no set of static pods: the agent does not know them all.
+    // The source does not answer, so the agent does not know all static pods.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", silent.local_addr().unwrap());
     let args: Vec<_> = site.args.iter().map(String::as_str).chain(["--manifest-url", &url]).collect();
@@ -306,7 +306,7 @@ async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answe
     in_sync(&agent, 1);
     assert_eq!(site.counts(), [1, 0, 0]);
 
-    // And one that is really gone goes, once the source has said so.
+    // A static pod that is really gone is deleted, once the source has reported it.
     *body.lock().unwrap() = manifest("other");
     site.server.until("the other", |_| site.mirrors().contains_key("other-node-1")).await;
     in_sync(&agent, 1);

@@ -42,7 +42,7 @@ async fn a_pod_that_does_not_decode_is_named_and_no_pod_of_its_list_is_logged() 
     told.extend(agent.logged());
     let leak = told.iter().find(|text| text.contains(CANARY));
     assert_eq!(leak, None);
-    // It is that pod alone that keeps the agent from being ready.
+    // Only that pod keeps the agent from being ready.
     server.remove("pods", "default", "bad");
     agent.until("/readyz", |answer| answer.code == 200);
 }
@@ -102,13 +102,13 @@ async fn a_log_that_nobody_reads_holds_no_publication_up_and_its_lost_lines_are_
     let kubeconfig = kubeconfig(&directory, &server);
     let args = ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--log-level", "debug"];
     let mut agent = Agent::spawn_unread(binary(&args));
-    // A line for each pod: more than a pipe holds, and more than may wait for one that is full.
+    // A line per pod: more than a pipe holds, and more than a full pipe's queue.
     agent.until("/readyz", |answer| answer.code == 200);
     server.put("pods", &pod("late", "node-1", &json!({})));
     agent.until("/pods/default/late", |answer| answer.code == 200);
     let metrics = agent.get("/metrics").body;
     assert!(value(&metrics, "pod_index_dropped_log_lines_total") > 0);
-    // Not even its end waits for the log.
+    // The shutdown does not wait for the log either.
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
 }
@@ -128,6 +128,6 @@ fn a_log_that_is_read_is_whole_to_the_last_line() {
     let log = agent.whole_log();
     assert!(log.iter().any(|line| line.contains("leaving")));
     let added = log.iter().filter(|line| line.contains("pod added")).count();
-    // Fewer than may wait: none is dropped, and what waits at the end is written.
+    // Fewer lines than the queue holds: none is dropped, and the queue is written at the end.
     assert_eq!(added, 2_000);
 }

@@ -38,7 +38,7 @@ fn the_page_is_html_that_may_run_nothing_but_its_own_scripts() {
     }
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
-    // What the policy would forbid is not tried.
+    // The page does not attempt what the policy forbids.
     assert!(page.body.contains("<script type=\"module\" src=") && page.body.matches("<script").count() == 1);
     assert!(!page.body.contains("style=") && !page.body.contains(" on"));
 }
@@ -65,7 +65,7 @@ fn what_the_page_names_is_served_with_its_type_and_makes_no_markup_of_text() {
                 assert!(!answer.body.contains(forbidden), "{forbidden} in {file}");
             }
         }
-        // What a script imports is there, too.
+        // Imported scripts exist, too.
         for imported in answer.body.lines().filter_map(|line| line.split(" from \"./").nth(1)) {
             let imported = imported.trim_end_matches("\";");
             assert_eq!(agent.get(&format!("/ui/{imported}")).code, 200, "{imported}");

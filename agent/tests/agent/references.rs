@@ -39,7 +39,7 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
         counts["secrets"],
         json!({ "strategy": "Watch", "pods": 1, "objects": 2, "synced": 1, "failing": 1, "watches": 2 })
     );
-    // The unreadable one was met.
+    // The unreadable object was requested.
     agent.wait_for_log("cannot be decoded");
 
     let mut told = Vec::new();
@@ -72,7 +72,7 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
     agent.until("/references", |answer| answer.json::<Value>()["secrets"]["objects"] == 0);
     server.until("no watch but that of the pods", |server| server.open_watches() == 1).await;
 
-    // The server refuses what is not granted; and all that is granted is used.
+    // The server refuses every right that is not granted, and every granted right is used.
     let asked = server.asked();
     let unused: Vec<_> =
         granted.iter().filter(|right| !asked.iter().any(|asked| right.covers(asked))).collect();

@@ -39,7 +39,7 @@ fn the_sources_follow_the_configuration_when_it_is_read_anew() {
     let (agent, configure) = started(&one, &format!("staticPodPath: {one_path}\n"));
     assert_eq!(names(&agent), ["both-node-1", "one-node-1"]);
 
-    // Another directory, and a URL besides.
+    // Another directory, and a URL as well.
     configure(&format!("staticPodPath: {}\nstaticPodURL: {url}\n", other.0.display()));
     agent.signal("HUP");
     agent.wait_for_log("the configuration was read anew");
@@ -49,14 +49,14 @@ fn the_sources_follow_the_configuration_when_it_is_read_anew() {
     assert_eq!(agent.get("/pods/u-both").code, 200);
     agent.until("/readyz", |answer| answer.code == 200);
 
-    // The directory no more.
+    // Without the directory.
     configure(&format!("staticPodURL: {url}\n"));
     agent.signal("HUP");
     agent.until("/pods/u-both", |answer| answer.code == 404);
     assert_eq!(names(&agent), ["served-node-1"]);
     assert!(!agent.get("/sources").body.contains("\"file\""));
 
-    // And back; what is done there is followed as before.
+    // Back to the first configuration: changes are followed as before.
     configure(&format!("staticPodPath: {one_path}\n"));
     agent.signal("HUP");
     agent.until("/pods/u-both", |answer| answer.code == 200);
@@ -135,7 +135,7 @@ fn systemd_is_told_when_the_agent_serves_reads_anew_and_leaves() {
     let mut agent = Agent::spawn(command);
     hear("READY=1");
     hear("STATUS=ready, with 1 pods");
-    // By systemd's clock, which is that of `Instant`, in microseconds.
+    // By systemd's clock, which is also that of `Instant`, in microseconds.
     let reloading = || {
         let told = Instant::now();
         agent.signal("HUP");

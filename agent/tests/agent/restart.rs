@@ -36,7 +36,7 @@ async fn pods_that_ask_for_it_are_known_after_a_kill_without_their_api_server_an
     let agent = Agent::start(&args);
     agent.until("/readyz", |answer| answer.code == 200);
     checkpoints_are(&checkpoints, 2).await;
-    // Killed, and its API server gone.
+    // Killed, with its API server gone.
     drop(agent);
     server.refuse();
     server.remove("pods", "default", "goes");
@@ -145,7 +145,7 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_canno
     std::fs::rename(&manifests, &unmounted).unwrap();
 
     let agent = Agent::start(&args);
-    // What there is to be seen is in the index, and that is nothing; what was restored stays.
+    // The source's visible pods are in the index: none. The restored pods stay.
     agent.until("/readyz", |answer| answer.code == 200);
     assert!(is_restored(&agent, "web-node-1") && is_restored(&agent, "gone-node-1"));
     std::fs::remove_file(unmounted.join("gone.yaml")).unwrap();
@@ -154,7 +154,7 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_canno
     agent.until("/pods/default/web-node-1", |answer| !answer.body.contains(RESTORED));
     assert!(is_restored(&agent, "gone-node-1"), "it may be what is in the bad file");
     checkpoints_are(&checkpoints.0, 2).await;
-    // No pod comes or goes by this: that nothing is wrong any more is news enough.
+    // This changes no pod: the recovery alone triggers an update.
     std::fs::remove_file(manifests.join("bad.yaml")).unwrap();
     agent.until("/pods/default/gone-node-1", |answer| answer.code == 404);
     checkpoints_are(&checkpoints.0, 1).await;
@@ -211,7 +211,7 @@ async fn restored_pods_go_and_nothing_is_grave_where_files_cannot_be_watched() {
     assert!(problem["message"].as_str().unwrap().starts_with("no file events, only a listing"), "{sources}");
     let series = "\npod_index_source_problems{source=\"file\",kind=\"unhinted\"} 1\n";
     assert!(agent.get("/metrics").body.contains(series));
-    // Seen by its listing.
+    // Found by listing the directory.
     manifests.write("new.yaml", &crate::support::manifest("new"));
     agent.until("/pods/default/new-node-1", |answer| answer.code == 200);
 

@@ -112,7 +112,7 @@ async fn a_client_certificate_that_has_expired_is_told_with_its_date() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains(why), "{}", stderr(&output));
 
-    // One that is good and not known to the server is not said to have expired.
+    // A valid certificate from an unknown authority is not reported as expired.
     let path = kubeconfig(&directory, &server);
     let agent = Agent::start(&["--kubeconfig", &path, "--hostname-override", "node-1"]);
     let answer = agent.until("/readyz", |answer| answer.body.contains("Unauthorized"));

@@ -47,7 +47,7 @@ async fn redacted_values_of_the_environment_are_served_nowhere_and_all_else_of_i
     let kept = Directory::new();
     let manifest = |name: &str| {
         let mut pod = pod_with_passwords(name);
-        // What no static pod may have.
+        // Fields that a static pod must not have.
         pod["spec"]["ephemeralContainers"] = Value::Null;
         pod.to_string()
     };
@@ -138,7 +138,7 @@ fn as_of_a_deployment(number: usize) -> Value {
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:10Z" });
     let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
         .map(condition);
-    // As the API server writes them of this pod.
+    // As the API server serializes this pod.
     let of_env: serde_json::Map<_, _> = std::iter::once((".".to_owned(), json!({})))
         .chain((0..8).map(|i| {
             (format!("k:{{\"name\":\"SETTING_{i}\"}}"), json!({ ".": {}, "f:name": {}, "f:value": {} }))

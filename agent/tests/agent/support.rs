@@ -36,7 +36,7 @@ pub fn run(args: &[&str]) -> Output {
 pub fn run_within(patience: Duration, args: &[&str]) -> Output {
     let mut child = binary(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + patience;
-    // What it says is little, and fits into the pipes.
+    // The output is short enough for the pipes.
     while child.try_wait().unwrap().is_none() {
         if Instant::now() >= deadline {
             let _ = child.kill();
@@ -65,12 +65,12 @@ pub struct Agent {
 /// What the agent has logged.
 struct Log {
     coming: mpsc::Receiver<String>,
-    /// Every line from the first, and whether somebody has waited for it.
+    /// All lines, and whether a caller has waited for each.
     lines: Vec<(String, bool)>,
 }
 
 impl Log {
-    /// The first line with `text` that nobody has waited for yet, from the first line that was logged on.
+    /// The first line with `text` that no caller has waited for.
     fn take(&mut self, text: &str) -> Option<String> {
         self.lines.extend(self.coming.try_iter().map(|line| (line, false)));
         let (line, taken) = self.lines.iter_mut().find(|(line, taken)| !taken && line.contains(text))?;
@@ -80,20 +80,20 @@ impl Log {
 }
 
 impl Agent {
-    /// Starts it on a free port and waits until it serves.
+    /// Starts the agent on a free port and waits until it serves.
     pub fn start(args: &[&str]) -> Self {
         Self::spawn(binary(args))
     }
 
-    /// As [`start`](Self::start), with what else the command was told.
+    /// As [`start`](Self::start), with additional arguments and environment.
     pub fn spawn(command: Command) -> Self {
         Self::spawn_read_by(command, |stderr, sender| {
-            // Read to the end, so that the agent never waits for this test to read its log.
+            // Read to the end, so that the agent never blocks on its log.
             stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
         })
     }
 
-    /// As [`spawn`](Self::spawn), but once it serves, nobody reads its log any more.
+    /// As [`spawn`](Self::spawn), but stops reading the log once the agent serves.
     pub fn spawn_unread(command: Command) -> Self {
         Self::spawn_read_by(command, |mut stderr, sender| {
             let mut line = String::new();
@@ -102,7 +102,7 @@ impl Agent {
                 assert!(stderr.read_line(&mut line).unwrap() > 0, "the agent ended");
                 let _ = sender.send(line.trim_end().to_owned());
             }
-            // The pipe stays open for as long as this process lives.
+            // The pipe stays open as long as this process lives.
             std::mem::forget(stderr);
         })
     }
@@ -124,7 +124,7 @@ impl Agent {
         agent
     }
 
-    /// As [`start`](Self::start) on a directory of manifests, and waits until it is ready.
+    /// As [`start`](Self::start) on a directory of manifests. Waits until the agent is ready.
     pub fn on(path: &Path) -> Self {
         let agent =
             Self::start(&["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"]);
@@ -132,7 +132,7 @@ impl Agent {
         agent
     }
 
-    /// Waits for a log line that contains `text`, unless there is one already. Each line is returned once.
+    /// Waits for a log line that contains `text`, unless there is one already. Returns each line once.
     pub fn wait_for_log(&self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut log = self.log.lock().unwrap();
@@ -148,7 +148,7 @@ impl Agent {
         }
     }
 
-    /// Every line that was logged so far.
+    /// All lines logged so far.
     pub fn logged(&self) -> Vec<String> {
         let mut log = self.log.lock().unwrap();
         let log = &mut *log;
@@ -156,14 +156,14 @@ impl Agent {
         log.lines.iter().map(|(line, _)| line.clone()).collect()
     }
 
-    /// Forgets what was logged, where nobody asks for it and it would grow without end.
+    /// Discards the logged lines, for tests that never read them.
     pub fn forget_log(&self) {
         let mut log = self.log.lock().unwrap();
         log.coming.try_iter().for_each(drop);
         log.lines.clear();
     }
 
-    /// Every line that was logged, to the end of the log.
+    /// All lines, up to the end of the log.
     pub fn whole_log(&self) -> Vec<String> {
         let mut log = self.log.lock().unwrap();
         loop {
@@ -180,7 +180,7 @@ impl Agent {
         get(self.address, path)
     }
 
-    /// Sends a request with further header lines, and a body.
+    /// Sends a request with additional headers and a body.
     pub fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -193,12 +193,12 @@ impl Agent {
         Answer::read(stream)
     }
 
-    /// Asks again and again until the answer is as it should be.
+    /// Repeats the request until the response is as expected.
     pub fn until(&self, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
         self.until_within(PATIENCE, path, good)
     }
 
-    /// As [`until`](Self::until), for what takes longer.
+    /// As [`until`](Self::until), with a longer timeout.
     pub fn until_within(&self, patience: Duration, path: &str, good: impl Fn(&Answer) -> bool) -> Answer {
         let deadline = Instant::now() + patience;
         loop {
@@ -211,7 +211,7 @@ impl Agent {
         }
     }
 
-    /// Waits until it accepts no more connections.
+    /// Waits until the agent accepts no more connections.
     pub fn wait_until_nobody_listens(&self) {
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(self.address).is_ok() {
@@ -235,7 +235,7 @@ impl Agent {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Fails the test if it has ended.
+    /// Fails the test if the agent has ended.
     pub fn must_live(&mut self) {
         let status = self.child.try_wait().unwrap();
         assert!(
@@ -245,7 +245,7 @@ impl Agent {
         );
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits for the agent to end. Returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -267,8 +267,8 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Says so when it is dropped, by a panic as well: a test that fails would else wait for ever for those who go on. To be
-    /// made in the scope of the threads.
+    /// Sets the flag when dropped, also by a panic: otherwise a failing test would wait for its threads forever. Create
+    /// it in the scope of the threads.
     pub fn at_the_end(&self) -> AtTheEnd<'_> {
         AtTheEnd(self)
     }
@@ -286,7 +286,7 @@ impl Drop for AtTheEnd<'_> {
 #[test]
 fn those_who_work_beside_a_test_stop_when_it_fails() {
     let (ended, end) = mpsc::channel();
-    // Not waited for, if it should never end.
+    // Not waited for, in case it never ends.
     std::thread::spawn(move || {
         let stop = Stop::default();
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -332,7 +332,7 @@ pub struct Answer {
 impl Answer {
     pub fn read(mut stream: impl Read) -> Self {
         let mut bytes = Vec::new();
-        // An agent that has had enough may reset the connection after its answer.
+        // The agent may reset the connection after its response.
         let _ = stream.read_to_end(&mut bytes);
         let (head, body) = parted(&bytes);
         let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
@@ -387,7 +387,7 @@ impl Directory {
         Self(path)
     }
 
-    /// Writes a file as careful programs do: beside, then in place.
+    /// Writes a file atomically: under another name, then renamed.
     pub fn write(&self, name: &str, text: &str) {
         let beside = self.0.join(format!(".{name}"));
         std::fs::write(&beside, text).unwrap();

@@ -33,7 +33,7 @@ fn some(cells: u16) -> NonZeroU16 {
 }
 
 impl Terminal {
-    /// Runs the program in a terminal of so many columns and lines.
+    /// Runs the program in a terminal of this size.
     pub fn run(args: &[&str], (width, height): (u16, u16)) -> Self {
         let pair = native_pty_system().openpty(size((width, height))).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pod-index"));
@@ -49,7 +49,7 @@ impl Terminal {
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             loop {
-                // Fails once nobody has the terminal open any more.
+                // Fails once no process has the terminal open.
                 let read = output.read(&mut buffer).unwrap_or(0);
                 let mut seen = reader.0.lock().unwrap();
                 seen.parser.process(&buffer[..read]);
@@ -65,7 +65,7 @@ impl Terminal {
         Self { child, master: pair.master, keyboard, shared }
     }
 
-    /// Presses keys, as the terminal sends them.
+    /// Sends keys as a terminal does.
     pub fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
@@ -75,7 +75,7 @@ impl Terminal {
         self.master.resize(size((width, height))).unwrap();
     }
 
-    /// Waits until what is to be seen is as it should be; the text of it.
+    /// Waits until the screen is as expected. Returns its text.
     pub fn until(&self, good: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = self.shared.0.lock().unwrap();
@@ -93,17 +93,17 @@ impl Terminal {
         }
     }
 
-    /// What is to be seen now, with its colours.
+    /// The current screen, with colours.
     pub fn screen(&self) -> Screen {
         self.shared.0.lock().unwrap().parser.screen().clone()
     }
 
-    /// All that was ever written to it.
+    /// Everything written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.shared.0.lock().unwrap().bytes.clone()
     }
 
-    /// How it treats what is typed, in words that can be compared.
+    /// The terminal's input modes, in words that can be compared.
     pub fn mode(&self) -> String {
         format!("{:?}", self.master.get_termios().unwrap())
     }
@@ -114,7 +114,7 @@ impl Terminal {
         assert!(killed.unwrap().success());
     }
 
-    /// Waits for the end of the program, and of what it has written; the exit code.
+    /// Waits for the program to end and for its last output. Returns the exit code.
     pub fn wait(&mut self) -> u32 {
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().unwrap().is_none() {

@@ -34,7 +34,7 @@ impl Authority {
         self.sign_until(name, 4096)
     }
 
-    /// One that is good until this year.
+    /// A certificate valid until this year.
     fn sign_until(&self, name: &str, year: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -50,7 +50,7 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// With `ca.pem`, and `node.crt` and `node.key` for the agent.
+    /// A directory with `ca.pem`, and `node.crt` and `node.key` for the agent.
     pub fn new() -> Self {
         let pki = Self { authority: Authority::new(), directory: Directory::new() };
         pki.directory.write("ca.pem", &pki.authority.pem);
@@ -58,12 +58,12 @@ impl Pki {
         pki
     }
 
-    /// Writes a new certificate and its key; returns the certificate.
+    /// Writes a new certificate and its key. Returns the certificate.
     fn renew(&self, file: &str, name: &str) -> CertificateDer<'static> {
         self.renew_until(file, name, 4096)
     }
 
-    /// One that is good until this year.
+    /// A certificate valid until this year.
     fn renew_until(&self, file: &str, name: &str, year: i32) -> CertificateDer<'static> {
         let (certificate, key) = self.authority.sign_until(name, year);
         self.directory.write(&format!("{file}.key"), &key);
@@ -81,7 +81,7 @@ impl Pki {
         agent
     }
 
-    /// As [`start`](Self::start), for one that is not ready at once.
+    /// As [`start`](Self::start), for an agent that is not ready at once.
     pub fn start_unready(&self, more: &[&str]) -> Agent {
         let (cert, key, manifests) =
             (self.at("node.crt"), self.at("node.key"), shipped().display().to_string());
@@ -108,7 +108,7 @@ impl Client {
         Self::connect_by(&self.config(), agent)
     }
 
-    /// What one client goes by, sessions to take up again included.
+    /// A client's TLS configuration, including its session cache.
     fn config(&self) -> Arc<ClientConfig> {
         let mut authorities = RootCertStore::empty();
         authorities.add(CertificateDer::from_pem_slice(self.trusts.as_bytes()).unwrap()).unwrap();
@@ -134,7 +134,7 @@ impl Client {
         StreamOwned::new(connection, stream)
     }
 
-    /// The answer and the certificate that the agent presented, or why there is none.
+    /// The response and the agent's certificate, or the error.
     fn get(
         &self,
         agent: SocketAddr,
@@ -143,7 +143,7 @@ impl Client {
         let mut stream = self.connect(agent);
         write!(stream, "GET {path} HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n")?;
         let mut bytes = Vec::new();
-        // To the end that TLS gives an answer: one that is cut off is an error.
+        // Read until the TLS close: a truncated response is an error.
         stream.read_to_end(&mut bytes)?;
         let presented = stream.conn.peer_certificates().unwrap()[0].clone().into_owned();
         Ok((Answer::read(&*bytes), presented))
@@ -188,7 +188,7 @@ fn who_trusts_the_agents_authority_is_served_and_who_does_not_knows_why() {
         assert!(stderr(&output).contains(why), "{more:?}: {}", stderr(&output));
     }
 
-    // A certificate for a name, as nodes have them, asked for on the node's loopback.
+    // A certificate for a name, as nodes have, requested over loopback.
     let named = pki.renew("node", "node-1.example.com");
     agent.signal("HUP");
     agent.wait_for_log("the configuration was read anew");
@@ -203,7 +203,7 @@ fn plain_http_is_told_that_the_port_speaks_tls() {
     let agent = pki.start(&[]);
     for path in ["/pods", &format!("/{}", "x".repeat(100_000))] {
         let answer = get(agent.address, path);
-        // 0: the connection was reset before the answer could be read, as may be when much is left unread.
+        // 0: the connection was reset before the response could be read, possible with much unread data.
         assert!(answer.code == 400 || answer.code == 0 && path.len() > 10, "{}", answer.code);
         assert!(answer.code == 0 || answer.body.contains("this port speaks TLS"), "{}", answer.body);
     }
@@ -238,7 +238,7 @@ fn clients_that_connect_and_do_not_shake_hands_keep_nobody_out_and_are_given_up(
     let mut held = Vec::new();
     for number in 0..600 {
         let mut stream = TcpStream::connect(agent.address).unwrap();
-        // Nothing; the beginning of a handshake; the beginning and then rubbish.
+        // Nothing; the start of a handshake; the start, then garbage.
         let words: &[u8] =
             [&b""[..], b"\x16\x03\x01\x02\x00\x01", b"\x16\x03\x01\x00\x05rubbish"][number % 3];
         let _ = stream.write_all(words);
@@ -261,7 +261,7 @@ fn clients_that_connect_and_do_not_shake_hands_keep_nobody_out_and_are_given_up(
         });
         assert!(!waits, "the agent goes on waiting for the client");
     }
-    // One who has not shaken hands keeps the agent from leaving no more than from serving.
+    // A client without a finished handshake does not block a shutdown either.
     let _held = TcpStream::connect(agent.address).unwrap();
     let told = Instant::now();
     agent.signal("TERM");
@@ -300,7 +300,7 @@ fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
     still_served();
     assert!(ends(29_348_006_400));
 
-    // The key of another: by itself, and on SIGHUP.
+    // A mismatched key: found by the periodic check and on SIGHUP.
     fs::write(pki.at("node.key"), pki.authority.sign("127.0.0.1").1).unwrap();
     let line = agent.wait_for_log("the TLS certificate stays as it was");
     assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
@@ -311,7 +311,7 @@ fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
     client.meets(&agent, &second);
     assert!(!is_current() && ends(29_348_006_400), "of what is presented");
 
-    // Nobody tells the agent.
+    // Without a signal.
     let third = pki.renew("node", "127.0.0.1");
     client.meets(&agent, &third);
     assert!(is_current());
@@ -344,7 +344,7 @@ fn with_an_authority_for_clients_only_those_it_vouches_for_are_served() {
         agent.ask(&[&get[..], &["--client-certificate", &certificate, "--client-key", &key]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
 
-    // Those whom a new authority vouches for, and no others any more.
+    // Only clients of the new authority are accepted.
     let newer = Authority::new();
     pki.directory.write("clients.pem", &newer.pem);
     agent.signal("HUP");

@@ -43,7 +43,7 @@ impl Watch {
         asked
     }
 
-    /// How long it takes until `/pods` shows what it should.
+    /// The time until `/pods` shows the expected pods.
     fn until(&self, good: impl Fn(&Shown) -> bool) -> Duration {
         let started = Instant::now();
         loop {
@@ -63,7 +63,7 @@ fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_mom
         directory.write(&format!("other-{number}.yaml"), &manifest(&format!("other-{number}")));
     }
     let path = directory.0.to_str().unwrap();
-    // The next listing is an hour away: what is seen before is seen by file events.
+    // The next listing is an hour away, so only file events can reveal the change.
     let seldom = ["--file-check-frequency", "1h"];
     let args = ["--pod-manifest-path", path, "--hostname-override", "node-1"];
     let agent = Agent::start(&[&args[..], &seldom].concat());
@@ -85,14 +85,14 @@ fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_mom
         watch.until(|shown| *shown == others);
         fs::write(at("web.yaml"), &text).unwrap();
         println!("dropped in: shown after {:.1?}", watch.until(is("nginx")));
-        // In place, as an editor of the simpler kind does it.
+        // In place, as simple editors write.
         fs::write(at("web.yaml"), &edited).unwrap();
         println!("edited in place: {:.1?}", watch.until(is("httpd")));
         directory.write("web.yaml", &text);
         println!("replaced: {:.1?}", watch.until(is("nginx")));
         let uid = agent.get("/pods/default/static-web-node-1").json::<Pod>().metadata.uid;
         fs::rename(at("web.yaml"), at("renamed.yaml")).unwrap();
-        // Same pod, other path: its UID tells.
+        // The same pod at another path has another UID.
         let started = Instant::now();
         agent.until("/pods/default/static-web-node-1", |answer| {
             answer.code == 200 && answer.json::<Pod>().metadata.uid != uid

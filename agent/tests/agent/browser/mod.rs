@@ -53,7 +53,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
     assert_eq!(browser.text("#figure-pods"), "5");
     assert_eq!(browser.text("#pods .count"), "5 pods");
     assert_eq!(browser.text("#node"), "node-1");
-    // As long as nothing changes, the pods are not sent again.
+    // While nothing changes, the pods are not sent again.
     let known = "(entry) => entry.name.endsWith('/pods') && entry.responseStatus === 304";
     browser.until(&format!("performance.getEntriesByType('resource').some({known})"));
 
@@ -66,7 +66,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
     browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('dropped-node-1')"));
     assert_eq!(browser.text("#pods .count"), "1 of 6 pods");
 
-    // Through to the pod, and back.
+    // Open the pod and go back.
     let uid = agent.get("/pods/default/dropped-node-1").json::<Value>()["metadata"]["uid"].clone();
     browser.click("#pods tbody a");
     browser.until(&format!(
@@ -82,7 +82,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
     browser.run("document.querySelector('#filter').value = ''; document.querySelector('#filter').dispatchEvent(new Event('input'))");
     browser.until(&format!("{ROWS}.length === 5"));
 
-    // By another column, and backwards.
+    // Sort by another column, then reverse.
     browser.click("#pods th.name button");
     browser.click("#pods th.name button");
     browser.until(&format!("{ROWS}[0].innerText.includes('static-web-node-1')"));
@@ -94,7 +94,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
     browser.click("nav a[href='#/sources']");
     browser.until("document.querySelector('#sources').innerText.includes('bad.yaml:4')");
     assert!(browser.text("#sources").contains("spec.containers"));
-    // The agent answered 404 once, for the pod that was gone.
+    // The agent answered 404 once, for the removed pod.
     let log = browser.log();
     assert!(log.iter().all(|line| line.contains("404")), "{log:?}");
 
@@ -165,7 +165,7 @@ async fn no_text_of_a_pod_becomes_markup() {
     browser.until("document.querySelector('#sources .problems').innerText.includes('<img src=x onerror=alert(1)>.yaml')");
     assert_quiet(&browser);
 
-    // And if a script of the page tried, the browser would not let it.
+    // If a script of the page tried, the browser would block it.
     let refused = |script: &str| {
         let script = format!("try {{ {script} }} catch (error) {{ return error.name }} return 'done'");
         browser.run(&script)
@@ -186,7 +186,7 @@ async fn a_hundred_thousand_pods_are_scrolled_and_filtered() {
     server.compact();
     let directory = Directory::new();
     let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);
-    // Neither of the two is built for speed here.
+    // Generous: neither the agent nor the browser is an optimized build.
     agent.until_within(10 * PATIENCE, "/readyz", |answer| answer.code == 200);
 
     let browser = open(&agent);
@@ -201,7 +201,7 @@ async fn a_hundred_thousand_pods_are_scrolled_and_filtered() {
         browser.run("return document.querySelector('#pods table').getAttribute('aria-rowcount')"),
         "100001"
     );
-    // The last one is in view, and not beneath the edge.
+    // The last row is fully in view.
     browser.until(&format!("{ROWS}.at(-1).getBoundingClientRect().bottom <= innerHeight"));
     browser.type_into("#filter", "4242");
     browser.until(&format!(
@@ -218,7 +218,7 @@ fn light_and_dark_are_as_the_reader_prefers_and_legible_in_both() {
     let agent = Agent::on(&shipped());
     let browser = open(&agent);
     browser.until(&format!("{ROWS}.length === 5"));
-    // The contrast of each text with what is behind it, by WCAG's formula; those below 4.5.
+    // The contrast of each text with its background, by WCAG's formula: those below 4.5.
     let faint = "
         const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
         const light = (colour) => {
@@ -246,7 +246,7 @@ fn light_and_dark_are_as_the_reader_prefers_and_legible_in_both() {
         papers.push(browser.run("return getComputedStyle(document.body).backgroundColor"));
     }
     assert_ne!(papers[0], papers[1]);
-    // On a telephone, nothing is wider than the window.
+    // On a phone, nothing is wider than the window.
     let metrics = json!({ "width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true });
     browser.devtools("Emulation.setDeviceMetricsOverride", &metrics);
     browser.until("document.documentElement.scrollWidth <= 360");

@@ -94,7 +94,7 @@ async fn are_taken_anew() {
     );
     let credentials = Directory::new();
     let kubeconfig = kubeconfig(&credentials, &server);
-    // As a path to be looked at.
+    // A short path for the pictures.
     let manifests = Path::new("/tmp/manifests");
     let _ = fs::remove_file(manifests);
     std::os::unix::fs::symlink(&directory.0, manifests).unwrap();
@@ -109,7 +109,7 @@ async fn are_taken_anew() {
     ]);
     agent.until("/mirrors", |answer| answer.body.matches("inSync").count() == 5);
 
-    // Something is going on.
+    // Generate some changes.
     let busy = || {
         for label in 1..16 {
             std::thread::sleep(Duration::from_millis(200));

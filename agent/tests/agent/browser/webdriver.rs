@@ -35,7 +35,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A window of so many CSS pixels that shows the page at `url`.
+    /// A window of this many CSS pixels with the page at `url`.
     pub fn open(url: &str, (width, height): (u32, u32)) -> Self {
         let profile = Directory::new();
         let mut driver = Command::new("chromedriver")
@@ -64,7 +64,7 @@ impl Browser {
         });
         let session = browser.call("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
         browser.session = format!("/session/{}", session["sessionId"].as_str().unwrap());
-        // The page gets all of it, whatever the window's frame takes.
+        // The page gets this size, whatever the window's frame takes.
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         browser.devtools("Emulation.setDeviceMetricsOverride", &metrics);
         browser.go(url);
@@ -75,18 +75,18 @@ impl Browser {
         self.ask("POST", "/url", &json!({ "url": url }));
     }
 
-    /// Runs a script in the page; what it returns.
+    /// Runs a script in the page. Returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// The text of what a selector selects, as it is to be seen.
+    /// The visible text of the selected element.
     pub fn text(&self, selector: &str) -> String {
         let script = format!("return document.querySelector({}).innerText", json!(selector));
         self.run(&script).as_str().unwrap().to_owned()
     }
 
-    /// Waits until what the script returns is true.
+    /// Waits until the script returns true.
     pub fn until(&self, script: &str) {
         let deadline = Instant::now() + PATIENCE;
         while self.run(&format!("return Boolean({script})")) != json!(true) {
@@ -100,7 +100,7 @@ impl Browser {
         self.ask("POST", &format!("/element/{}/click", self.find(selector)), &json!({}));
     }
 
-    /// Types into what a selector selects.
+    /// Types into the selected element.
     pub fn type_into(&self, selector: &str, text: &str) {
         self.ask("POST", &format!("/element/{}/value", self.find(selector)), &json!({ "text": text }));
     }
@@ -110,12 +110,12 @@ impl Browser {
         found[ELEMENT].as_str().unwrap().to_owned()
     }
 
-    /// A command of Chromium's own.
+    /// A command specific to Chromium.
     pub fn devtools(&self, command: &str, params: &Value) -> Value {
         self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": params }))
     }
 
-    /// What the browser has to complain about since it was asked last.
+    /// The browser's log entries since the last call.
     pub fn log(&self) -> Vec<String> {
         let entries = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
         let message = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
@@ -163,7 +163,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver takes the browser along when it is told to, and only then.
+        // The driver ends the browser only on request.
         if !self.session.is_empty()
             && let Ok(mut stream) = TcpStream::connect(self.address)
         {

@@ -50,7 +50,7 @@ async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
         (&*long_selector, 200),
         ("watch=false", 200),
         ("labelSelector=&fieldSelector=&continue=&limit=&resourceVersion=", 200),
-        // A token of another run, well-formed: its version is not kept.
+        // A well-formed token of another run: its version is not stored.
         ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIzLCJzdGFydCI6InNob3AvYVx1MDAwMCJ9", 410),
     ] {
         assert_eq!(

@@ -36,7 +36,7 @@ impl Dice {
 /// Stands between clients and the agent, and cuts them off when it is told to.
 struct Proxy {
     address: SocketAddr,
-    /// Where the agent is now.
+    /// The agent's current address.
     agent: Arc<Mutex<SocketAddr>>,
     connections: Arc<Mutex<JoinSet<()>>>,
     accepting: JoinHandle<()>,
@@ -144,7 +144,7 @@ async fn upheaval(world: &mut World, proxy: &Proxy) {
             proxy.cut();
         }
         if change == CHANGES / 2 {
-            // None of its versions is of the run before.
+            // None of its versions is from the previous run.
             let agent = World::agent(&world.server, &world.directory, &[]);
             *proxy.agent.lock().unwrap() = agent.address;
             world.agent = agent;
@@ -193,7 +193,7 @@ async fn reflectors_know_in_the_end_what_the_index_has() {
         assert!(restarts >= 2, "{number}: the second agent does not know the versions of the first");
         println!("reflector {number}: {} pods, {restarts} starts", expected.len());
     }
-    // And that is what the index itself has.
+    // The index has the same pods.
     let list: Value = world.agent.get("/pods").json();
     assert_eq!(names(&list).len(), truth(&world.server, everything).len());
 }

@@ -72,7 +72,7 @@ async fn the_socket_serves_what_the_port_serves_to_those_who_may_write_to_it() {
     server.put("pods", &pod("shop", "web", &json!({})));
     let socket = directory.0.join("agent.sock");
     let args = ["--socket", socket.to_str().unwrap(), "--socket-mode", "0600"];
-    // What a dead agent has left is replaced.
+    // The socket of a dead agent is replaced.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut agent = World::agent(&server, &directory, &args);
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
@@ -84,7 +84,7 @@ async fn the_socket_serves_what_the_port_serves_to_those_who_may_write_to_it() {
     assert_eq!(names(&get("/api/v1/pods").json()), ["web"]);
     assert_eq!(get("/livez").code, 200);
 
-    // Another agent does not take it away, and nobody takes another file's place.
+    // Another agent does not replace it, and no other file is replaced.
     let kubeconfig = kubeconfig(&directory, &server);
     let other = ["--all-nodes", "--kubeconfig", &kubeconfig, "--port", "0", "--socket"];
     let output = run_within(PATIENCE, &[&other[..], &[socket.to_str().unwrap()]].concat());

@@ -17,7 +17,7 @@ async fn discovery_says_that_there_are_pods_to_get_to_list_and_to_watch() {
     );
     assert_eq!(pods["verbs"], json!(["get", "list", "watch"]));
     assert_eq!(get("/version")["major"], "1");
-    // As kubectl asks first.
+    // The requests that kubectl makes first.
     let aggregated =
         "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json\r\n";
     let answer = world.agent.send("GET /api", aggregated, "");
@@ -89,7 +89,7 @@ async fn a_table_has_the_cells_that_kubectl_prints() {
     }
     let one: Value = world.agent.send("GET /api/v1/namespaces/shop/pods/web-1", TABLE, "").json();
     assert_eq!((&one["kind"], &one["rows"][0]["cells"][0]), (&json!("Table"), &json!("web-1")));
-    // A list in `/pods` has the agent's own columns, with and without parameters of the API.
+    // A list in `/pods` has the agent's own columns, with and without parameters of the pod API.
     let rows: Value = world.agent.send("GET /pods?resourceVersion=0", TABLE, "").json();
     let plain: Value = world.agent.send("GET /pods", TABLE, "").json();
     assert_eq!((&rows["columnDefinitions"], &rows["rows"]), (&plain["columnDefinitions"], &plain["rows"]));
@@ -114,7 +114,7 @@ async fn every_page_of_a_list_is_of_the_version_of_the_first() {
     let first = world.list("limit=3");
     assert_eq!(names(&first), ["web-0", "web-1", "web-2"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 7);
-    // Meanwhile one goes, one comes, one changes.
+    // Meanwhile, one pod is removed, one added, one changed.
     world.server.remove("pods", "shop", "web-4");
     world.server.put("pods", &pod("shop", "web-33", &json!({ "app": "web" })));
     world.server.put("pods", &pod("shop", "web-5", &json!({ "app": "changed" })));
@@ -136,7 +136,7 @@ async fn every_page_of_a_list_is_of_the_version_of_the_first() {
     let newer = world.list(&format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version(&all)));
     assert_eq!(names(&newer).len(), 10);
     assert!(version(&newer) > version(&all));
-    // Only of selected pods: how many are left is not said then.
+    // With a selector, the number of remaining pods is not reported.
     let selected = world.list("limit=2&labelSelector=app");
     assert_eq!(selected["metadata"]["remainingItemCount"], Value::Null);
     assert!(selected["metadata"]["continue"].is_string());

@@ -55,7 +55,7 @@ impl World {
         Watch::open(self.agent.address, &format!("/api/v1/pods?watch=true&{query}"), "").unwrap()
     }
 
-    /// Waits until a list by this query has so many items.
+    /// Waits until a list by this query has this many items.
     fn until(&self, query: &str, pods: usize) -> Value {
         let path = format!("/api/v1/pods?{query}");
         let has = |answer: &Answer| {
@@ -85,12 +85,12 @@ fn version(object: &Value) -> u64 {
 /// A watch, read event by event.
 struct Watch {
     reader: BufReader<TcpStream>,
-    /// What is left of the chunk.
+    /// The rest of the chunk.
     left: usize,
 }
 
 impl Watch {
-    /// Begins it; the answer, if that is no watch.
+    /// Starts the watch. `Err`: the response, if it is not a watch.
     fn open(agent: SocketAddr, path: &str, headers: &str) -> Result<Self, Answer> {
         let mut stream = TcpStream::connect(agent).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -113,7 +113,7 @@ impl Watch {
         Err(Answer { code, head, body: String::from_utf8(body).unwrap() })
     }
 
-    /// The next event; `None` at the end.
+    /// The next event. `None` at the end.
     fn next(&mut self) -> Option<Value> {
         let mut line = Vec::new();
         loop {

@@ -51,10 +51,10 @@ async fn initial_events_end_with_a_bookmark_for_those_who_take_bookmarks() {
         assert_eq!(bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
         assert_eq!(version(bookmark), version(&list));
     }
-    // One that selects nothing has its end, too.
+    // A watch that selects nothing ends, too.
     let mut none = world.watch(&format!("{initial}&allowWatchBookmarks=true&labelSelector=absent"));
     assert_eq!(told(&none.take(1)), [("BOOKMARK", "")]);
-    // Without bookmarks, and without initial events.
+    // Without bookmarks and without initial events.
     let mut plain = world.watch(initial);
     let mut silent =
         world.watch("sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
@@ -136,7 +136,7 @@ async fn a_pod_of_another_uid_under_the_same_name_is_a_removal_and_an_addition()
 async fn a_version_that_is_too_old_of_another_run_or_of_the_future_is_410_at_once() {
     let world = World::new().await;
     let first = version(&world.list(""));
-    // More events than are kept.
+    // More events than are stored.
     world.server.put_all("pods", (0..4200).map(|n| pod("shop", &format!("web-{n:04}"), &json!({}))));
     let page = world.until("", 4200);
     let now = version(&page);
@@ -225,7 +225,7 @@ async fn a_watch_ends_when_its_time_is_over_with_a_bookmark() {
     assert_eq!(bookmark["object"]["metadata"]["annotations"], Value::Null);
     assert_eq!(watch.next(), None);
     assert_eq!(world.watch(&format!("{from}&timeoutSeconds=-5")).next(), None);
-    // Zero is as if nothing had been said: it goes on.
+    // Zero counts as absent: the watch continues.
     let mut endless = world.watch(&format!("{from}&timeoutSeconds=0"));
     assert_eq!(told(&endless.take(1)), [("ADDED", "b")]);
     world.server.put("pods", &pod("shop", "c", &json!({})));

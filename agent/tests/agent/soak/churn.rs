@@ -35,9 +35,9 @@ pub type Work<'a> = Box<dyn Fn(u64) + Send + Sync + 'a>;
 pub struct Counts {
     requests: AtomicU64,
     changes: AtomicU64,
-    /// Clients that asked and left, or never came to the point.
+    /// Clients that disconnected early or never finished a request.
     rude: AtomicU64,
-    /// Times that the API server ended its watches, one way or another.
+    /// Times that the API server ended its watches.
     interruptions: AtomicU64,
     hangups: AtomicU64,
 }
@@ -77,7 +77,7 @@ pub struct Site {
     server: ApiServer,
     manifests: Directory,
     scratch: Directory,
-    /// What the URL serves.
+    /// The manifests at the URL.
     url: String,
     served: Arc<Mutex<String>>,
 }
@@ -101,7 +101,7 @@ impl Site {
         site
     }
 
-    /// Everything that can be switched on is.
+    /// All optional features are on.
     pub fn start(&self) -> Agent {
         let kubeconfig = kubeconfig(&self.scratch, &self.server);
         let checkpoints = self.scratch.0.join("checkpoints");
@@ -132,13 +132,13 @@ impl Site {
         agent
     }
 
-    /// How many watches of Secrets there have been.
+    /// The number of Secret watches opened.
     pub fn watches_begun(&self) -> u64 {
         let begun = self.server.begun_watches_by_object();
         begun.iter().filter(|(object, _)| object.resource == "secrets").map(|(_, begun)| begun).sum()
     }
 
-    /// A pod of the API server, in one of its versions.
+    /// A version of a pod on the API server.
     fn put_pod(&self, number: u64, version: u64) {
         let mut pod = pod(&format!("pod-{number}"), "node-1", &json!({ "version": version.to_string() }));
         let secret = format!("secret-{}", (number + 2 * version) % SECRETS);
@@ -147,7 +147,7 @@ impl Site {
         self.server.put("pods", &pod);
     }
 
-    /// All who work.
+    /// Starts all workers.
     pub fn works<'a>(&'a self, agent: &'a Agent, counts: &'a Counts) -> Vec<Work<'a>> {
         let address = agent.address;
         let asks = move |path: &str| {
@@ -182,7 +182,7 @@ impl Site {
             Box::new(move |turn| on_one_connection(turn, address, counts)),
             Box::new(move |turn| rude(turn, address, counts)),
             Box::new(move |turn| {
-                // The log is not read by anybody else.
+                // Nothing else reads the log.
                 agent.forget_log();
                 if turn % 20 == 19 {
                     agent.signal("HUP");
@@ -208,7 +208,7 @@ impl Site {
     }
 
     fn change_pods(&self, turn: u64, counts: &Counts) {
-        // Over and over the same numbers, but not in their order.
+        // The same numbers again, in another order.
         let number = turn * 7919 % PODS;
         if turn.is_multiple_of(3) {
             self.server.remove("pods", "default", &format!("pod-{number}"));
@@ -229,7 +229,7 @@ impl Site {
         rest(40);
     }
 
-    /// Nobody works any more: waits until the agent knows the pods that there are, and no others.
+    /// All workers have stopped: waits until the agent has exactly the existing pods.
     pub fn quiet(&self, agent: &Agent) {
         for number in 0..CHURN {
             let _ = fs::remove_file(self.manifests.0.join(format!("churn-{number}.yaml")));
@@ -269,7 +269,7 @@ fn on_one_connection(turn: u64, agent: SocketAddr, counts: &Counts) {
     for number in 0..100 {
         let last = if number == 99 { "Connection: close\r\n" } else { "" };
         write!(stream, "GET /translate/u-{turn}-{number} HTTP/1.1\r\nHost: l\r\n{last}\r\n").unwrap();
-        // An answer of this size comes in one piece.
+        // A response of this size arrives in one piece.
         let read = stream.read(&mut [0; 4096]).unwrap();
         assert!(read > 0, "the connection ended");
         one(&counts.requests);

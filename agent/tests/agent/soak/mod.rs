@@ -48,7 +48,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     assert_eq!(samples.len() as u64, seconds, "somebody who worked has given up");
     println!("{}\n{}", counts.report(), samples::report(&samples));
     println!("{} watches of Secrets", site.watches_begun());
-    // Whatever happened, it knows its pods.
+    // After all failures, it has the right pods.
     site.quiet(&agent);
     let grown = growth(&samples);
     assert!(grown.is_empty(), "{}; see {}", grown.join("; "), directory.display());

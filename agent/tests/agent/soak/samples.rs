@@ -16,12 +16,12 @@ const SLACK_COUNT: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     pub second: u64,
-    /// Resident memory, and the part of it that is not files.
+    /// Resident memory, and its anonymous part.
     pub resident_kib: u64,
     pub anonymous_kib: u64,
     pub descriptors: u64,
     pub threads: u64,
-    /// So far.
+    /// The counts so far.
     pub requests: u64,
     pub changes: u64,
 }
