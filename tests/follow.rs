@@ -200,7 +200,7 @@ fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
     const FOLLOWERS: usize = 20;
     const PUBLICATIONS: u64 = 50;
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    let (seen, sees) = mpsc::channel();
+    let (seen, generations) = mpsc::channel();
     for _ in 0..FOLLOWERS {
         let (mut changes, seen) = (reader.changes(), seen.clone());
         thread::spawn(move || {
@@ -213,7 +213,7 @@ fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
     for generation in 1..=PUBLICATIONS {
         writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
         for _ in 0..FOLLOWERS {
-            assert_eq!(sees.recv_timeout(DEADLINE), Ok(generation), "a wake-up is lost");
+            assert_eq!(generations.recv_timeout(DEADLINE), Ok(generation), "a wake-up is lost");
         }
     }
 }
@@ -321,7 +321,7 @@ impl pod_index::PodMeta for Bomb {
     fn name(&self) -> &str {
         self.0
     }
-    fn namespace(&self) -> &str {
+    fn namespace(&self) -> &'static str {
         "default"
     }
     fn annotation(&self, _: &str) -> Option<&str> {

@@ -226,7 +226,9 @@ fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
             writer.reclaim();
             let live = ledger.live();
             let mut needed = numbers(writer.current());
-            held.iter().for_each(|held| needed.extend(&held.had));
+            for held in &held {
+                needed.extend(&held.had);
+            }
             assert_eq!(live, needed, "seed {seed}, step {step}");
             if step % 10 == 0 {
                 for held in &held {

@@ -200,6 +200,11 @@ fn every_view_is_walked_by_for_and_tells_its_length_where_it_knows_it() {
 
 /// Whatever a UID comes in: a compile-time matter, and that it means the same.
 #[test]
+#[expect(
+    clippy::needless_borrows_for_generic_args,
+    clippy::unnecessary_to_owned,
+    reason = "each form must compile"
+)]
 fn look_ups_take_uids_and_full_names_in_whatever_they_come() {
     let (_writer, reader) = index();
     let snapshot = reader.load();
@@ -240,7 +245,7 @@ fn a_change_tells_its_pod_and_its_uid_whatever_its_kind() {
         match change.uid() {
             "orphan" => assert!(old.is_some() && new.is_none()),
             "p" => {
-                assert_eq!((old.map(|pod| pod.ephemeral), new.map(|pod| pod.ephemeral)), (Some(0), Some(1)))
+                assert_eq!((old.map(|pod| pod.ephemeral), new.map(|pod| pod.ephemeral)), (Some(0), Some(1)));
             }
             "new" => assert!(old.is_none() && new.is_some()),
             other => panic!("{other} has not changed"),

@@ -45,7 +45,7 @@ fn names_with_nul_and_non_ascii_are_found_as_they_are() {
     {
         writer.add_pod(TestPod::plain(uid, name)).expect("a good pod");
         assert_eq!(reader.pod_by_name("default", name).expect("it is there").uid, uid);
-        assert_eq!(reader.pod_by_full_name(&format!("{name}_default")).expect("it is there").uid, uid);
+        assert_eq!(reader.pod_by_full_name(format!("{name}_default")).expect("it is there").uid, uid);
     }
     assert!(reader.pod_by_name("default", "a\0").is_none());
 }
@@ -141,6 +141,6 @@ fn an_index_that_was_large_works_and_is_small_again() {
     assert_eq!(reader.load().pods().len(), 10);
     for n in 0..20 {
         assert_eq!(reader.pod_by_uid(&format!("u{n}")).is_some(), n < 10);
-        assert_eq!(reader.pod_by_full_name(&format!("pod-{n}_default")).is_some(), n < 10);
+        assert_eq!(reader.pod_by_full_name(format!("pod-{n}_default")).is_some(), n < 10);
     }
 }

@@ -40,6 +40,7 @@ impl Backoff {
     }
 
     /// The shortest wait, whatever was before.
+    #[must_use]
     pub fn least(&self) -> Duration {
         self.least.mul_f64(jitter())
     }

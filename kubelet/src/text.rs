@@ -66,7 +66,7 @@ fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
     }
 }
 
-/// How `serde_json` begins to say what is wrong where it quotes nothing; and how [`WirePod`](crate::sources::api_server) does.
+/// How `serde_json` begins to say what is wrong where it quotes nothing; and how `WirePod` does.
 const SYNTAX: [&str; 17] = [
     "missing field ",
     "EOF while parsing",

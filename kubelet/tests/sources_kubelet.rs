@@ -138,7 +138,7 @@ async fn problem(source: &mut KubeletSource) -> Problem {
 }
 
 fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
-    pods.iter().map(|pod| pod.name()).collect()
+    pods.iter().map(PodMeta::name).collect()
 }
 
 #[tokio::test]

@@ -340,6 +340,7 @@ impl<E> PageLink<E> {
     }
 
     /// Loads the first three lines together: tags and, of most pages, all entries.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]

@@ -143,7 +143,7 @@ impl Agent {
             let left = deadline.saturating_duration_since(Instant::now());
             match log.coming.recv_timeout(left) {
                 Ok(line) => log.lines.push((line, false)),
-                Err(_) => panic!("no log line with {text:?} among {:#?}", log.lines),
+                Err(error) => panic!("no log line with {text:?} ({error}) among {:#?}", log.lines),
             }
         }
     }

@@ -170,7 +170,7 @@ impl ApiServer {
     }
 
     /// How long after a watch that was cut off goes on the pods are compared with what the server lists; 10 s by default,
-    /// shortened at random by up to a third. See [the module](super::api_server).
+    /// shortened at random by up to a third. See [the module](crate::sources::api_server).
     pub fn compare_after(mut self, delay: Duration) -> Self {
         self.compare_after = delay;
         self
