@@ -1,13 +1,13 @@
-// What the agent says, asked for again and again. This file knows paths and answers; it must not know how they are shown.
+// Polls the agent. This file knows paths and responses; it must not know how they are shown.
 
 const TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io";
-/** Between two rounds, in milliseconds. */
+/** Pause between two rounds, in milliseconds. */
 const PAUSE = 1000;
-/** A round that takes long is followed by a pause that is so many times as long. */
+/** The pause is at least this many times the round's duration. */
 const REST = 4;
-/** How long an answer may take. */
+/** Timeout of a request, in milliseconds. */
 const TIMEOUT = 30_000;
-/** Rates are of the last so many milliseconds. */
+/** The window of the rates, in milliseconds. */
 const WINDOW = 10_000;
 
 const MIRROR_STATES = {
@@ -19,22 +19,22 @@ const MIRROR_STATES = {
   finished: "not needed",
 };
 
-/** How a static pod and its mirror stand to each other, in words, and whether that is "good", "bad" or neither. */
+/** The state of a static pod and its mirror, in words, and whether it is "good", "bad" or neither. */
 export function mirrorState(line) {
   if (line.state) {
     const good = line.state === "inSync" || line.state === "finished";
     return { text: MIRROR_STATES[line.state] ?? line.state, tone: good ? "good" : "bad" };
   }
   if (!line.podUID) return { text: "orphaned", tone: "bad" };
-  // Somebody else keeps them, or nobody: what there should be is not known here.
+  // This agent does not manage mirrors, so the expected state is unknown.
   return line.mirrorUID ? { text: "has one", tone: "good" } : { text: "none", tone: "" };
 }
 
-/** Follows the agent that served this page. After each round `told` is called, whatever came of it. */
+/** Polls the agent that served this page. Calls `told` after each round, successful or not. */
 export class Agent {
-  /** One object for each pod. */
+  /** One object per pod. */
   pods = [];
-  /** One for each static pod and each orphaned mirror. */
+  /** One object per static pod and per orphaned mirror. */
   mirrors = [];
   sources = [];
   managed = false;
@@ -42,13 +42,13 @@ export class Agent {
   node = "";
   ready = false;
   generation = 0;
-  /** Grows whenever pods or mirrors are others than before. */
+  /** Grows whenever pods or mirrors change. */
   version = 0;
   publications = null;
   changed = null;
-  /** When the agent answered last; null before the first time. */
+  /** Time of the last response; null before the first. */
   answered = null;
-  /** Why it did not this time; null if it did. */
+  /** The error of the last round; null if it succeeded. */
   problem = null;
 
   #tag = null;
@@ -95,7 +95,7 @@ export class Agent {
     }
   }
 
-  /** Whether they are others than before. */
+  /** Fetches the pods. Returns whether they changed. */
   async #pods() {
     const headers = { Accept: TABLE };
     if (this.#tag) headers["If-None-Match"] = this.#tag;
@@ -108,7 +108,7 @@ export class Agent {
     return true;
   }
 
-  /** Pods with what is known of their mirrors. */
+  /** Joins pods with their mirrors. */
   #join(text) {
     const { managed, problem, pods, orphans } = JSON.parse(text);
     this.#mirrorText = text;
@@ -125,7 +125,7 @@ export class Agent {
     const now = performance.now();
     const value = (name) => Number(metrics.match(new RegExp(`^${name} (\\S+)$`, "m"))?.[1] ?? NaN);
     const sample = { now, publications: value("pod_index_publications_total"), changed: value("pod_index_batch_operations_sum") };
-    // Counts that fall are another run's.
+    // Counters that fall belong to a restarted agent.
     if (sample.publications < this.#samples.at(-1)?.publications) this.#samples = [];
     this.#samples.push(sample);
     while (this.#samples.length > 2 && now - this.#samples[1].now > WINDOW) this.#samples.shift();
@@ -136,7 +136,7 @@ export class Agent {
   }
 }
 
-/** Asks for a path; fails unless there is a good answer. */
+/** Requests a path. Fails unless the response is successful or 304. */
 export async function get(path, headers = {}) {
   const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
   if (!answer.ok && answer.status !== 304) {
@@ -145,7 +145,7 @@ export async function get(path, headers = {}) {
   return answer;
 }
 
-/** Waits until somebody looks. */
+/** Waits until the page is visible. */
 function visible() {
   if (!document.hidden) return undefined;
   return new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));

@@ -1,11 +1,11 @@
-// The page: what of the agent's answers is shown where. This file ties the others together.
+// The page: shows the agent's responses. This file connects the others.
 
 import { Agent } from "./agent.js";
 import { show } from "./pod.js";
 import { Rows, element } from "./rows.js";
 
 const VIEWS = ["pods", "mirrors", "sources"];
-/** How many problems of one source are listed. */
+/** Maximum number of problems listed per source. */
 const PROBLEMS = 200;
 
 const by = (id) => document.getElementById(id);
@@ -60,7 +60,7 @@ const agent = new Agent(update);
 let version = -1;
 let view = "pods";
 
-/** Shows what the agent said, or that it said nothing. */
+/** Shows the last response and whether the agent still answers. */
 function update() {
   state();
   if (agent.answered) {
@@ -85,7 +85,7 @@ function state() {
   const line = by("state");
   line.dataset.state = is;
   line.title = agent.problem ?? "";
-  // What is said again is read out again.
+  // Screen readers announce every change, even to the same text.
   if (line.textContent !== text) line.textContent = text;
   document.body.classList.toggle("away", away);
   document.title = `${away ? "No answer – " : ""}${agent.node || "pod-index"}${agent.node ? " – pod-index" : ""}`;
@@ -107,7 +107,7 @@ function figures() {
 
 let told = "";
 
-/** Whether it may hide a pod, so that somebody ought to do something about it. */
+/** Whether the problem may hide a pod and needs attention. */
 function isGrave(problem) {
   return !["skipped", "unhinted"].includes(problem.kind);
 }
@@ -148,7 +148,7 @@ function problems(all) {
   return element("ul", { class: "problems" }, ...items);
 }
 
-/** The view, and the pod, that the address names. */
+/** Shows the view and the pod in the URL's fragment. */
 function route() {
   const [, name = "pods", key = null] = location.hash.split("/");
   if (VIEWS.includes(name)) view = name;
@@ -163,7 +163,7 @@ function route() {
     try {
       uid = decodeURIComponent(key);
     } catch {
-      // Not an address of this page.
+      // An invalid fragment.
     }
   }
   void show(uid, agent.mirrors.find((line) => line.podUID === uid), agent.version, view);

@@ -1,4 +1,4 @@
-// One pod, whole, in a dialog. This file knows what a pod is made of; it must not know where pods are listed.
+// A dialog with one whole pod. This file knows a pod's fields; it must not know where pods are listed.
 
 import { get } from "./agent.js";
 import { element, harmless } from "./rows.js";
@@ -7,22 +7,22 @@ const dialog = document.querySelector("#pod");
 const title = document.querySelector("#pod-title");
 const body = document.querySelector("#pod-body");
 
-/** The UID of the pod that is shown, the version of the index that it is of, the view to go back to. */
+/** The UID of the pod in the dialog, the version of the data, the view to return to. */
 let shown = null;
 let version = -1;
 let from = "pods";
 
 dialog.addEventListener("close", () => {
   shown = null;
-  // Left as it was entered: by the address.
+  // Leave by changing the URL's fragment, as when entering.
   if (location.hash.startsWith("#/pod/")) location.hash = `#/${from}`;
 });
-// A click beside it.
+// A click outside the dialog.
 dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close();
 });
 
-/** Shows this pod, or none. `pair` is what is known of its mirror, `view` what is beneath. */
+/** Shows this pod, or closes the dialog. `pair` is the pod with its mirror, `view` the view behind the dialog. */
 export async function show(uid, pair, current, view) {
   from = view;
   if (uid === null) {
@@ -45,7 +45,7 @@ export async function show(uid, pair, current, view) {
     const gone = error.status === 404;
     body.querySelector(".note")?.remove();
     body.prepend(element("p", { class: "note bad" }, gone ? "This pod is not there any more." : `No answer: ${error.message}.`));
-    // Asked again with the next round.
+    // Retry in the next round.
     if (!gone) version = -1;
   }
 }
@@ -73,7 +73,7 @@ function fill(pod, pair) {
   ];
   const whole = element("details", { open: open ? "" : undefined }, element("summary", {}, "The whole object"));
   const text = element("pre", { tabindex: "0" });
-  // Line by line, so that its own line ends stay.
+  // `harmless` removes line ends, so apply it line by line.
   text.textContent = JSON.stringify(pod, null, 2).split("\n").map(harmless).join("\n");
   whole.append(text, element("p", {}, element("a", { href: `pods/${encodeURIComponent(meta.uid ?? "")}` }, "as the agent serves it")));
   body.replaceChildren(

@@ -1,12 +1,12 @@
-// Tables of any length, of which only the rows in view are in the document. This file knows rows and columns; it must not
-// know what they are of.
+// Tables of any length. Only the visible rows are in the document. This file knows rows and columns; it must not know their
+// meaning.
 
-/** Rows above and below those in view. */
+/** Additional rows above and below the visible ones. */
 const MARGIN = 12;
-/** More than these make a page higher than browsers can scroll. */
+/** Maximum number of rows: more would exceed the height that browsers can scroll. */
 const MOST = 400_000;
 
-/** An element with attributes and children. Text stays text: nothing here makes markup of a string. */
+/** An element with attributes and children. Strings become text, never markup. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -16,12 +16,12 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** The text without what turns the direction of writing, breaks a line or cannot be seen. */
+/** The text without bidirectional controls, line breaks and invisible characters. */
 export function harmless(text) {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }
 
-/** A table in `section`. Each column has a name, a class, the `text` of a row's cell and, if it is more, its `cell`. */
+/** A table in `section`. Each column has a name, a class, a `text` function and, for more than text, a `cell` function. */
 export class Rows {
   #all = [];
   #shown = [];
@@ -44,13 +44,13 @@ export class Rows {
     section.append(this.count, this.scroll);
   }
 
-  /** These rows from now on. */
+  /** Replaces the rows. */
   set(rows) {
     this.#all = rows.map((row) => ({ row, text: this.columns.map((column) => column.text(row)).join(" ").toLowerCase() }));
     this.#select();
   }
 
-  /** Only rows with all of these words. */
+  /** Shows only rows with all of these words. */
   filter(text) {
     this.#words = text.toLowerCase().split(/\s+/).filter(Boolean);
     this.scroll.scrollTop = 0;
@@ -94,13 +94,13 @@ export class Rows {
     const number = (count) => count.toLocaleString("en");
     let count = words.length > 0 ? `${number(matching)} of ${number(all)} ${name}` : `${number(all)} ${name}`;
     if (matching > MOST) count += `; the first ${number(MOST)} are listed, the filter finds the others`;
-    // What is said again is read out again.
+    // Screen readers announce every change, even to the same text.
     if (this.count.textContent !== count) this.count.textContent = count;
     this.#range = "";
     this.#draw();
   }
 
-  /** The rows in view. */
+  /** Draws the visible rows. */
   #draw() {
     if (this.scroll.clientHeight === 0) return;
     const height = this.#height || 36;

@@ -1,7 +1,7 @@
-"""Follows pods with the Python client for Kubernetes until it knows what a file says, or for too long.
+"""Follows pods with the Python client for Kubernetes until they match a file, or until a timeout.
 
-Arguments: the server's URL, a label selector (may be empty), the file, seconds. The file, once it is there, holds a JSON
-object: for each NAMESPACE/NAME the version that the API server gave the pod.
+Arguments: the server's URL, a label selector (may be empty), the file, the timeout in seconds. The file may appear later. It
+has a JSON object with the API server's version of each pod, by NAMESPACE/NAME.
 """
 import json
 import pathlib
@@ -25,7 +25,7 @@ def theirs(pod):
 
 
 def follow():
-    """Lists if it must, then watches for a second or two."""
+    """Lists if necessary, then watches for a second or two."""
     global pods, version
     if version is None:
         listed = {}
@@ -63,14 +63,14 @@ while not (expected.exists() and json.loads(expected.read_text()) == pods):
     try:
         follow()
     except ApiException as error:
-        # Gone; or asked again too early after the agent was started again.
+        # Expired (410); or a request too soon after the agent restarted.
         if error.status == 410:
             counts["gone"] += 1
             version = None
         elif error.status != 503:
             raise
         time.sleep(0.05)
-    except Exception as error:  # The many kinds of a connection that was cut.
+    except Exception as error:  # A cut connection has many error types.
         if isinstance(error, (AssertionError, KeyError, AttributeError)):
             raise
         counts["cut"] += 1
