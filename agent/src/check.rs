@@ -35,9 +35,7 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
                 _ => format!("cannot be read: {error}"),
             };
             let path = path.display();
-            Failure::No(Some(format!(
-                "staticPodPath: {path}: {why}; the agent would run, without pods of it"
-            )))
+            Failure::No(Some(format!("staticPodPath: {path}: {why}; the agent would run without its pods")))
         })?;
     }
     if let Some((path, _)) = &settings.checkpoints {
@@ -46,15 +44,15 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
     if online {
         runtime.block_on(answers(settings, client))?;
     }
-    format::print("\nThe configuration is good.\n")?;
-    let api = "whether the API server answers, knows the credentials and grants the rights";
+    format::print("\nThe configuration is valid.\n")?;
+    let api = "whether the API server answers, accepts the credentials and grants the rights";
     let api = settings.api.as_ref().map(|_| api);
     let untried: Vec<_> =
         api.into_iter().chain(settings.http.as_ref().map(|_| "whether the URL answers")).collect();
     if online || untried.is_empty() {
         return Ok(());
     }
-    format::print(&format!("Not tried: {} (--check-online tries it).\n", untried.join("; ")))
+    format::print(&format!("Not checked: {} (use --check-online).\n", untried.join("; ")))
 }
 
 /// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
@@ -88,7 +86,7 @@ async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Fail
 }
 
 fn without_pods(problem: &Problem, source: &str) -> Failure {
-    Failure::No(Some(format!("{problem}; the agent would run, without pods of {source}")))
+    Failure::No(Some(format!("{problem}; the agent would run without pods of {source}")))
 }
 
 fn readable(path: &Path) -> io::Result<()> {
@@ -105,7 +103,7 @@ fn keeps(path: &Path) -> Result<(), Failure> {
         return File::create_new(&trial).and_then(|_| fs::remove_file(&trial)).map_err(|error| {
             let path = path.display();
             Failure::No(Some(format!(
-                "checkpointDir: {path}: cannot be written to: {error}; the agent would run, without checkpoints"
+                "checkpointDir: {path}: cannot be written to: {error}; the agent would run without checkpoints"
             )))
         });
     }

@@ -23,7 +23,7 @@ pub(super) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
         tracing::error!(path = error.path(), kind = error.kind().as_str(), "{error}");
     }
     let pods = restored.pods.len();
-    tracing::info!(pods, directory = %path.display(), "restored the pods that have checkpoints");
+    tracing::info!(pods, directory = %path.display(), "restored pods from checkpoints");
     Ok(Some((checkpoints, restored)))
 }
 
@@ -36,7 +36,7 @@ pub(super) fn keep(checkpoints: Checkpoints, reader: &Reader<Pod>) -> Result<Che
 /// Writes the index to disk, within `patience`.
 pub(super) fn finish(checkpointing: Checkpointing, patience: Duration) {
     if let Err(late) = tokio::task::block_in_place(|| checkpointing.finish(patience)) {
-        tracing::error!("leaving although the last checkpoints are not written: {late}");
+        tracing::error!("shutting down without writing the last checkpoints: {late}");
     }
 }
 
@@ -58,7 +58,7 @@ impl Unclaimed {
     pub(super) fn register(metrics: &mut Registry, pods: Restored, sources: &[Source]) -> Self {
         let left = Gauge::default();
         left.set(number(pods.pods.len()));
-        let help = "Pods that are known from their checkpoints alone, as their sources were not heard yet";
+        let help = "Pods known only from checkpoints, because their sources have not reported yet";
         metrics.register("restored_pods", help, left.clone());
         let uids = pods.pods.iter().map(|pod| PodUid::from(pod.uid())).collect();
         Self { pods, uids, unheard: sources.iter().copied().collect(), heard: BTreeSet::new(), left }

@@ -334,7 +334,7 @@ impl ClientArgs {
             return Ok(());
         }
         Err(Failure::Usage(
-            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for asking; to serve, \
+            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for client commands; to serve, use \
              --tls-cert-file, --tls-private-key-file and --client-ca-file"
                 .to_owned(),
         ))

@@ -72,7 +72,7 @@ impl Server {
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
             .body(Empty::new())
-            .map_err(|error| Failure::Usage(format!("cannot ask for that: {error}")))?;
+            .map_err(|error| Failure::Usage(format!("invalid request: {error}")))?;
         let response = self.client.request(request).await.map_err(|error| self.unreachable(&error))?;
         let code = response.status();
         let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);

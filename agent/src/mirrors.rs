@@ -97,7 +97,7 @@ impl MirrorKeeper {
         if careful && let Err(lease) = self.wait_until_there_is_no_kubelet(&mut watch).await {
             return self.refuse(&lease);
         }
-        tracing::info!(node = self.node.as_str(), "keeping the mirror pods of this node");
+        tracing::info!(node = self.node.as_str(), "managing the mirror pods of this node");
         tokio::select! {
             never = self.keep_for_ever(&client, reader, readiness) => never,
             lease = self.wait_for_a_kubelet(&mut watch), if careful => self.refuse(&lease),
@@ -119,7 +119,9 @@ impl MirrorKeeper {
                 }
                 Err(error) => (backoff.wait(Instant::now()), self.unread(&error)),
             };
-            self.warn(format!("no mirror pod is touched yet, for a kubelet may run on this node: {problem}"));
+            self.warn(format!(
+                "mirror pods are not managed yet, because a kubelet may run on this node: {problem}"
+            ));
             time::sleep(pause).await;
         }
     }
@@ -134,7 +136,7 @@ impl MirrorKeeper {
                 Err(error) => {
                     let problem = self.unread(&error);
                     self.warn(format!(
-                        "mirror pods are kept, and a kubelet on this node would go unnoticed: {problem}"
+                        "mirror pods are managed, but a kubelet on this node would go unnoticed: {problem}"
                     ));
                 }
             }
@@ -165,7 +167,7 @@ impl MirrorKeeper {
             let mut task = JoinSet::new();
             task.spawn(mirrors.run(reader.clone(), readiness.seen()));
             if let Some(Err(error)) = task.join_next().await {
-                tracing::error!("the keeping of mirror pods goes on in {AFTER_A_PANIC:?}: {error}");
+                tracing::error!("managing mirror pods panicked; it restarts in {AFTER_A_PANIC:?}: {error}");
             }
             time::sleep(AFTER_A_PANIC).await;
         }

@@ -29,10 +29,10 @@ impl Reload<'_> {
             self.hangups.next().await;
             systemd::reloading();
             match self.follow().await {
-                Ok(()) => tracing::info!("the configuration was read anew, and its sources with it"),
+                Ok(()) => tracing::info!("reloaded the configuration and the sources"),
                 Err(failure) => {
                     let why = failure.message().unwrap_or_default();
-                    tracing::error!("the configuration stays as it was: {why}");
+                    tracing::error!("the configuration is unchanged: {why}");
                 }
             }
             systemd::reloaded();

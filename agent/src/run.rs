@@ -149,7 +149,7 @@ async fn once(settings: &Settings, app: &App, mut signals: Signals) -> Result<()
     let ready = timeout(settings.once_timeout.unwrap_or(Duration::MAX), app.readiness.ready());
     let ready = tokio::select! {
         ready = ready => ready,
-        (signal, _) = signals.next() => return Err(Failure::No(Some(format!("{signal} before all sources were read")))),
+        (signal, _) = signals.next() => return Err(Failure::No(Some(format!("received {signal} before all sources were read")))),
     };
     if ready.is_err() {
         return Err(late(settings, &app.readiness));
@@ -190,7 +190,7 @@ async fn serve(
         app.readiness.ready().await;
         let pods = app.reader.load().pods().len();
         tracing::info!(pods, "ready: the pods of every source are in the index");
-        systemd::status(&format!("ready, with {pods} pods at first"));
+        systemd::status(&format!("ready, started with {pods} pods"));
         // For interactive use only. Elsewhere standard output may share a stream with the log.
         if io::stdout().is_terminal() {
             show(settings.output, &app.reader)?;
@@ -206,7 +206,7 @@ async fn serve(
         never = reload.whenever_asked() => never,
     };
     leaving.begin();
-    tracing::info!(signal, "leaving once the requests under way are answered");
+    tracing::info!(signal, "shutting down after the open requests");
     systemd::stopping();
     tokio::spawn(signals.insist(log));
     stop.send_replace(true);
@@ -218,7 +218,7 @@ fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
     let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
     let clients_are_known = has_certificates || settings.access.tokens;
     if !(address.ip().is_loopback() || clients_are_known) {
-        tracing::warn!("whoever can reach {address} can read every pod: there is no --client-ca-file");
+        tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
     }
 }
 

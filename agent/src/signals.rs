@@ -29,7 +29,7 @@ impl Signals {
     /// Waits for another signal, then ends the process at once with the exit code of an unhandled signal.
     pub(super) async fn insist(mut self, log: Log) -> ! {
         let (name, number) = self.next().await;
-        tracing::warn!(signal = name, "second signal, leaving at once");
+        tracing::warn!(signal = name, "second signal, exiting at once");
         log.finish();
         std::process::exit(128 + number)
     }

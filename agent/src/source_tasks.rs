@@ -173,7 +173,7 @@ where
             .await
             .is_err_and(|error| error.is_panic())
         {
-            tracing::error!(source = source.as_str(), "the source panicked; it is started again soon");
+            tracing::error!(source = source.as_str(), "the source panicked and restarts soon");
             (stream, status) = loop {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}

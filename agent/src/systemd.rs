@@ -47,7 +47,7 @@ fn notify(message: &str) {
         _ => socket.send_to(message.as_bytes(), &path),
     });
     if let Err(error) = sent {
-        tracing::debug!(%error, "systemd could not be told");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }
 

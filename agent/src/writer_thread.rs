@@ -175,7 +175,7 @@ impl Work {
         let Some(restored) = &mut self.restored else { return };
         let applied = self.writer.apply(restored.operations());
         for refused in &applied.refused {
-            tracing::warn!("a restored pod is left out: {}", refused.error);
+            tracing::warn!("a restored pod is skipped: {}", refused.error);
         }
         restored.count(self.writer.current());
     }

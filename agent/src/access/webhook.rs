@@ -114,7 +114,7 @@ impl Webhook {
         let error = match answer {
             Ok(Ok(review)) => {
                 if self.fails.swap(false, Ordering::Relaxed) {
-                    tracing::info!("the API server answers reviews of clients again");
+                    tracing::info!("the API server answers client reviews again");
                 }
                 return Some(review);
             }
@@ -123,7 +123,7 @@ impl Webhook {
         };
         if !self.fails.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "clients that are not known yet are refused: the API server gives no {kind}: {error}"
+                "clients without a cached review are refused: the API server does not answer a {kind}: {error}"
             );
         }
         None

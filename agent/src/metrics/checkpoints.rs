@@ -22,40 +22,40 @@ impl Collector for Checkpoints {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = (self.0)();
         let encoder = &mut encoder;
-        gauge(encoder, "checkpoint_files", "Checkpoints that are on disk.", number(status.files))?;
+        gauge(encoder, "checkpoint_files", "Checkpoints on disk.", number(status.files))?;
         gauge(
             encoder,
             "checkpoint_generation",
-            "The last generation of the index that is on disk with all that was before it.",
+            "The last generation of the index that is completely on disk.",
             i64::try_from(status.generation.unwrap_or_default()).unwrap_or(i64::MAX),
         )?;
         gauge(
             encoder,
             "checkpoint_problems",
-            "Pods whose checkpoints are not as they should be.",
+            "Pods whose checkpoints are missing or outdated.",
             number(status.wrong),
         )?;
         gauge(
             encoder,
             "checkpoint_files_set_aside",
-            "Files that were unusable, or directories in their place, and were set aside.",
+            "Unusable files, or directories in their place, that were set aside.",
             number(status.set_aside),
         )?;
         gauge(
             encoder,
             "checkpoint_files_unread",
-            "Files that could not be read at the start, and are there still.",
+            "Files that could not be read at the start and still exist.",
             number(status.unread),
         )?;
-        counter(encoder, "checkpoint_writes", "Checkpoints that were written.", status.written)?;
-        counter(encoder, "checkpoint_removals", "Checkpoints that were removed.", status.removed)?;
-        let help = "Attempts to write or remove a checkpoint that failed.";
+        counter(encoder, "checkpoint_writes", "Checkpoints written.", status.written)?;
+        counter(encoder, "checkpoint_removals", "Checkpoints removed.", status.removed)?;
+        let help = "Failed attempts to write or remove a checkpoint.";
         counter(encoder, "checkpoint_failures", help, status.failures)?;
         let last = status.last_failure.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         gauge(
             encoder,
             "checkpoint_last_failure_timestamp_seconds",
-            "When such an attempt failed last; 0 if none has.",
+            "Time of the last failed attempt; 0 if none.",
             last.map_or(0.0, |last| last.as_secs_f64()),
         )
     }

@@ -49,7 +49,7 @@ impl Collector for Index {
         gauge(
             &mut encoder,
             "orphaned_mirror_pods",
-            "The number of names that mirror pods bear and no static pod.",
+            "Mirror pods with no matching static pod.",
             number(orphans),
         )?;
         gauge(

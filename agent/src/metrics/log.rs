@@ -16,7 +16,7 @@ impl Collector for LogLines {
         counter(
             &mut encoder,
             "dropped_log_lines",
-            "Log lines that were dropped because standard error did not take them.",
+            "Log lines dropped because standard error blocked.",
             self.0.dropped_lines(),
         )
     }

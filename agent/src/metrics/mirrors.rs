@@ -33,7 +33,7 @@ impl Collector for Mirrors {
         gauges(
             encoder,
             "mirror_states",
-            "How many static pods and orphaned mirror pods stand so to each other.",
+            "Static pods and orphaned mirror pods, by state.",
             STATES.map(|(state, label)| {
                 let count = planned.iter().filter(|planned| planned.state == state).count();
                 ([("state", label)], number(count))
@@ -43,23 +43,23 @@ impl Collector for Mirrors {
         gauge(
             encoder,
             "mirrors_kept",
-            "Whether mirror pods are being kept: no kubelet was found, and every source was seen.",
+            "Whether mirror pods are managed: no kubelet was found, and every source was read.",
             i64::from(status.passes > 0),
         )?;
         let is_contended = |failure: &MirrorFailure| failure.kind == MirrorErrorKind::Contended;
         gauge(
             encoder,
             "mirrors_contended",
-            "Mirror pods that have to be set right again and again, as if somebody else kept them too.",
+            "Mirror pods that had to be corrected repeatedly, as if another process managed them too.",
             number(
                 status.pods.iter().filter(|pod| pod.last_failure.as_ref().is_some_and(is_contended)).count(),
             ),
         )?;
         for (name, help, count) in [
-            ("mirror_creations", "Mirror pods that were created.", status.created),
-            ("mirror_deletions", "Mirror pods that were deleted.", status.deleted),
-            ("mirror_failures", "Attempts to create or delete a mirror pod that failed.", status.failed),
-            ("mirror_lease_failures", "Looks for a kubelet's lease that failed.", keeper.unread_leases()),
+            ("mirror_creations", "Mirror pods created.", status.created),
+            ("mirror_deletions", "Mirror pods deleted.", status.deleted),
+            ("mirror_failures", "Failed attempts to create or delete a mirror pod.", status.failed),
+            ("mirror_lease_failures", "Failed reads of the node's lease.", keeper.unread_leases()),
         ] {
             counter(encoder, name, help, count)?;
         }

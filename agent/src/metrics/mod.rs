@@ -105,7 +105,7 @@ impl Metrics {
     /// The number of open connections. The server updates it.
     pub(super) fn connections(&mut self) -> Gauge {
         let connections = Gauge::default();
-        self.ours().register("http_connections", "Open connections of clients", connections.clone());
+        self.ours().register("http_connections", "Open client connections", connections.clone());
         connections
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Process;
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
-        gauges(&mut encoder, "pod_index_build_info", "Which program this is; always 1.", version)?;
+        gauges(&mut encoder, "pod_index_build_info", "The program's version; always 1.", version)?;
         if let Some(bytes) = resident_memory() {
             let help = "Resident memory size in bytes.";
             gauge(&mut encoder, "process_resident_memory_bytes", help, bytes)?;

@@ -23,27 +23,32 @@ impl Collector for References {
         gauges(
             encoder,
             "referencing_pods",
-            "Pods that have not ended, and whose references are counted.",
+            "Pods whose references are followed: those that have not ended.",
             each(|status| status.pods),
         )?;
         gauges(
             encoder,
             "referenced_objects",
-            "Secrets and ConfigMaps that these pods name.",
+            "Secrets and ConfigMaps that these pods reference.",
             each(|status| status.objects),
         )?;
         gauges(
             encoder,
             "referenced_objects_synced",
-            "Those of them of which something is known, be it that there is none.",
+            "Referenced objects whose state is known, including those that do not exist.",
             each(|status| status.synced),
         )?;
         gauges(
             encoder,
             "referenced_objects_failing",
-            "Those of them that cannot be followed or fetched now.",
+            "Referenced objects that currently cannot be followed or fetched.",
             each(|status| status.failing),
         )?;
-        gauges(encoder, "reference_watches", "Watches that run.", each(|status| status.watches))
+        gauges(
+            encoder,
+            "reference_watches",
+            "Open watches of referenced objects.",
+            each(|status| status.watches),
+        )
     }
 }

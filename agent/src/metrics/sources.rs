@@ -20,39 +20,39 @@ impl Collector for Sources {
         let sources = self.0.sources();
         let encoder = &mut encoder;
         let ready = i64::from(self.0.is_ready());
-        gauge(encoder, "ready", "Whether the pods of every source have reached the index.", ready)?;
+        gauge(encoder, "ready", "Whether the pods of every source are in the index.", ready)?;
         gauges(
             encoder,
             "source_seen",
-            "Whether the source's pods have reached the index.",
+            "Whether the source's pods are in the index.",
             each(&sources, |status| i64::from(status.seen)),
         )?;
         let pods = each(&sources, |status| number(status.pods));
-        gauges(encoder, "source_pods", "How many pods the source names.", pods)?;
+        gauges(encoder, "source_pods", "Pods that the source names.", pods)?;
         counters(
             encoder,
             "source_checks",
-            "How often the source has looked at its file, its URL or its server.",
+            "Checks of the source's files, URL or server.",
             each(&sources, |status| status.checks),
         )?;
         counters(
             encoder,
             "source_failed_checks",
-            "How many of these looks failed as a whole: no such path, no answer.",
+            "Checks that failed completely: no such path, no response.",
             each(&sources, |status| status.failed_checks),
         )?;
         let updates = each(&sources, |status| status.updates);
-        counters(encoder, "source_updates", "How often the source's pods have changed.", updates)?;
+        counters(encoder, "source_updates", "Updates of the source's pods.", updates)?;
         counters(
             encoder,
             "source_relists",
-            "How often the source had to ask the API server for all its pods anew.",
+            "Times that the source had to list all pods of the API server again.",
             each(&sources, |status| status.relists),
         )?;
         gauges(
             encoder,
             "source_last_check_timestamp_seconds",
-            "When the source last looked, whatever came of it; 0 before the first time.",
+            "Time of the last check, successful or not; 0 before the first.",
             each(&sources, |status| {
                 let since = status.last_check.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 since.map_or(0.0, |since| since.as_secs_f64())
@@ -61,7 +61,7 @@ impl Collector for Sources {
         gauges(
             encoder,
             "source_silence_seconds",
-            "Since when the source's place was not heard: not read, no answer, no event, no bookmark; none before the first word.",
+            "Time since the source last responded with a read, a response, an event or a bookmark; absent before the first.",
             sources.iter().filter_map(|status| {
                 Some(([("source", status.source.as_str())], status.silence()?.as_secs_f64()))
             }),
@@ -69,7 +69,7 @@ impl Collector for Sources {
         gauges(
             encoder,
             "source_problems",
-            "How much is wrong with what the source reads, by the kind of problem; what is not wrong is not listed.",
+            "Problems of the source, by kind; kinds without problems are absent.",
             sources.iter().flat_map(|status| {
                 let mut kinds = BTreeMap::<_, i64>::new();
                 status.problems.iter().for_each(|problem| *kinds.entry(problem.kind()).or_default() += 1);

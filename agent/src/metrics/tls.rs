@@ -17,14 +17,14 @@ impl Collector for Certificate {
         gauge(
             &mut encoder,
             "tls_certificate_current",
-            "Whether what is presented is what is in the files of the TLS certificate; 0 if they are no good.",
+            "Whether the certificate in use is the one in the files; 0 if the files are invalid.",
             i64::from(self.0.is_current()),
         )?;
         let Some(end) = self.0.not_after() else { return Ok(()) };
         gauge(
             &mut encoder,
             "tls_certificate_not_after_timestamp_seconds",
-            "When the certificate that is presented ends.",
+            "Expiry of the certificate in use.",
             i64::try_from(end).unwrap_or(i64::MAX),
         )
     }

@@ -19,26 +19,26 @@ impl Collector for Watches {
         gauge(
             &mut encoder,
             "watch_history_events",
-            "Events from which a watch can start or resume.",
+            "Stored events, from which a watch can start or resume.",
             number(figures.events),
         )?;
         counter(&mut encoder, "watch_events_sent", "Events sent to watches.", figures.sent)?;
         counter(
             &mut encoder,
             "watch_events_encoded",
-            "Objects encoded for watches. Watches that want the same form share the bytes.",
+            "Objects encoded for watches. Watches of the same form share the bytes.",
             figures.encoded,
         )?;
         counter(
             &mut encoder,
             "watch_publications_coalesced",
-            "Publications whose changes watches got together with those of a later one.",
+            "Publications whose changes reached watches together with a later one's.",
             figures.coalesced,
         )?;
         counters(
             &mut encoder,
             "watch_drops",
-            "Watches that were ended or refused by the agent, by reason.",
+            "Watches ended or refused by the agent, by reason.",
             [([("reason", "history")], figures.too_old), ([("reason", "limit")], figures.refused)],
         )
     }

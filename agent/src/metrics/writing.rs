@@ -45,20 +45,16 @@ impl Writing {
             retired: Gauge::default(),
         };
         let Self { publications, refused, operations, duration, retired } = counts.clone();
-        registry.register("publications", "Snapshots that were published", publications);
+        registry.register("publications", "Snapshots published", publications);
         registry.register("refused_pods", "Pods that the index refused", refused);
-        registry.register("batch_operations", "Operations that were applied together", operations);
+        registry.register("batch_operations", "Operations per batch", operations);
         registry.register_with_unit(
             "write_duration",
-            "Time to merge, apply and publish what was waiting",
+            "Time to merge, apply and publish a batch",
             Unit::Seconds,
             duration,
         );
-        registry.register(
-            "retired_snapshots",
-            "Replaced snapshots that readers keep from being freed",
-            retired,
-        );
+        registry.register("retired_snapshots", "Replaced snapshots that readers still hold", retired);
         counts
     }
 
@@ -84,13 +80,13 @@ struct Channel<T>(Sender<T>);
 
 impl<T: fmt::Debug + Send + 'static> Collector for Channel<T> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        gauge(&mut encoder, "channel_depth", "Updates queued for the writer thread.", number(self.0.len()))?;
+        let capacity = number(self.0.capacity().unwrap_or(usize::MAX));
         gauge(
             &mut encoder,
-            "channel_depth",
-            "Updates of sources that wait for the writer thread.",
-            number(self.0.len()),
-        )?;
-        let capacity = number(self.0.capacity().unwrap_or(usize::MAX));
-        gauge(&mut encoder, "channel_capacity", "How many may wait before the sources wait, too.", capacity)
+            "channel_capacity",
+            "Maximum number of queued updates; beyond it, sources wait.",
+            capacity,
+        )
     }
 }

@@ -30,7 +30,7 @@ async fn level(State(log): State<Log>) -> String {
 async fn set_level(State(log): State<Log>, request: Request) -> Response {
     let body = tokio::time::timeout(TIMEOUT, Limited::new(request.into_body(), LONGEST).collect()).await;
     let Ok(body) = body else {
-        return refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body does not end".to_owned());
+        return refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned());
     };
     let body = body.map(Collected::to_bytes).unwrap_or_default();
     let Ok(level) = LogLevel::from_str(String::from_utf8_lossy(&body).trim(), true) else {

@@ -24,7 +24,7 @@ async fn check(request: Request, next: Next) -> Response {
     match named {
         Some(host) if !is_local(host) => {
             let message = format!(
-                "this agent serves on loopback: ask for localhost, or for its address, and not for {host:?}"
+                "blocked to prevent DNS rebinding: use localhost or an IP address instead of {host:?}"
             );
             refused(StatusCode::MISDIRECTED_REQUEST, "MisdirectedRequest", message)
         }

@@ -35,12 +35,12 @@ impl Requests {
         };
         registry.register(
             "http_requests",
-            "Requests of clients, by path and status code",
+            "Client requests, by path and status code",
             requests.answered.clone(),
         );
         registry.register_with_unit(
             "http_request_duration",
-            "Time from a request to the head of its answer",
+            "Time from a request to the head of its response",
             Unit::Seconds,
             requests.duration.clone(),
         );

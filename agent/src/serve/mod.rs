@@ -81,7 +81,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const SPEAK_TLS: &str = concat!(
     "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n",
     r#"{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"#,
-    r#""message":"this port speaks TLS: ask by https, or by pod-index with --certificate-authority"}"#,
+    r#""message":"this port speaks TLS: use https, or pod-index with --certificate-authority"}"#,
 );
 
 /// The state that handlers use.
@@ -197,7 +197,7 @@ async fn accept(
     stopping();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     if drained.is_err() {
-        tracing::warn!(connections = tasks.len(), "cutting off connections that did not end");
+        tracing::warn!(connections = tasks.len(), "closing connections that did not end");
     }
 }
 
@@ -288,9 +288,9 @@ async fn meet(
             service.certified = Certified(identity.map(Arc::new));
             converse(stream, service, stop).await;
         }
-        Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP, and was told to speak TLS"),
-        Ok(Err(error)) => tracing::debug!(%error, "a client did not shake hands"),
-        Err(_) => tracing::debug!("a client took too long to shake hands"),
+        Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP to the TLS port"),
+        Ok(Err(error)) => tracing::debug!(%error, "a client failed the TLS handshake"),
+        Err(_) => tracing::debug!("a TLS handshake timed out"),
     }
 }
 

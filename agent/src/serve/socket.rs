@@ -57,7 +57,7 @@ impl Socket {
     pub(crate) fn bind(path: &Path, mode: Mode) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is another file"));
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another file exists there"));
             }
             Ok(_) if StdUnixStream::connect(path).is_ok() => {
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves on it"));

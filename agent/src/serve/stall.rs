@@ -58,7 +58,7 @@ impl<S> StallGuard<S> {
             self.deadline.as_mut().reset(now + self.bounds.stall.min(self.credit));
         }
         ready!(self.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing, or too little")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads too slowly or not at all")))
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn makes_sense(
     }
     if access.is_limited() && !(has_certificates || access.tokens) {
         return refused(
-            "--allowed-client-names, --allowed-client-groups and --authorization-mode=Webhook need clients that are known: \
+            "--allowed-client-names, --allowed-client-groups and --authorization-mode=Webhook need authenticated clients: \
              --client-ca-file or --authentication-token-webhook",
         );
     }
@@ -73,8 +73,8 @@ pub(super) fn words(access: &AccessSettings) -> Option<String> {
     let parts = [
         listed("of the names", names),
         listed("of the groups", groups),
-        rights.then(|| "whom the API server allows".to_owned()),
-        tokens.then(|| "tokens are taken".to_owned()),
+        rights.then(|| "allowed by the API server".to_owned()),
+        tokens.then(|| "tokens are accepted".to_owned()),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))

@@ -253,7 +253,7 @@ impl Settings {
         summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
         let redact_env = args.redact_env || config.redact_env;
         if redact_env {
-            summary.push(["environment".to_owned(), "values are left out".to_owned()]);
+            summary.push(["environment".to_owned(), "values are redacted".to_owned()]);
         }
         if mirrors != Management::Off {
             let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
@@ -407,7 +407,7 @@ fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)
 /// Summary rows for checkpoints and references.
 fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterator<Item = [String; 2]> {
     let checkpoints = checkpoints.map(|(path, which)| {
-        let which = if *which == Which::All { "all pods" } else { "pods that ask for it" };
+        let which = if *which == Which::All { "all pods" } else { "annotated pods" };
         ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
     });
     let references = references.then(|| ["references".to_owned(), "watched".to_owned()]);
@@ -445,9 +445,9 @@ fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
         (false, false) => Ok(Management::Off),
         (true, false) => Ok(Management::Careful),
         (true, true) => Ok(Management::Forced),
-        (false, true) => Err(Failure::Usage(
-            "--force-manage-mirror-pods is of no use without --manage-mirror-pods".to_owned(),
-        )),
+        (false, true) => {
+            Err(Failure::Usage("--force-manage-mirror-pods needs --manage-mirror-pods".to_owned()))
+        }
     }
 }
 
@@ -535,7 +535,7 @@ fn node_name(given: Option<String>) -> Result<NodeName, Failure> {
     };
     let name = name.trim().to_lowercase();
     if name.is_empty() {
-        return Err(Failure::Usage(format!("{from} is empty, and the node needs one")));
+        return Err(Failure::Usage(format!("{from} is empty, but a node needs a name")));
     }
     Ok(NodeName::new(&name))
 }

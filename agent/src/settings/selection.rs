@@ -101,7 +101,7 @@ fn requirement(term: &str) -> Result<(), String> {
     if let Some((set, values)) = term.strip_suffix(')').and_then(|term| term.split_once('(')) {
         let set = set.trim_end();
         let name = set.strip_suffix(" notin").or_else(|| set.strip_suffix(" in"));
-        key(name.ok_or("a set stands after `in` or `notin`")?)?;
+        key(name.ok_or("a set must follow `in` or `notin`")?)?;
         return values.split(',').try_for_each(|value| good(names::label_value(value.trim())));
     }
     let Some(at) = term.find(['!', '=', '<', '>']) else { return key(term) };
@@ -109,7 +109,7 @@ fn requirement(term: &str) -> Result<(), String> {
     key(name)?;
     if let Some(bound) = rest.strip_prefix(['<', '>']) {
         let is_number = bound.trim().parse::<i64>().is_ok();
-        return if is_number { Ok(()) } else { Err("must be compared with a whole number".to_owned()) };
+        return if is_number { Ok(()) } else { Err("must be compared with an integer".to_owned()) };
     }
     let value = ["!=", "==", "="].into_iter().find_map(|operator| rest.strip_prefix(operator));
     good(names::label_value(value.ok_or("the operator is none of =, ==, !=, in, notin, < and >")?.trim()))
@@ -143,7 +143,7 @@ fn bad_escape(value: &str) -> Option<&'static str> {
     let mut rest = value.chars();
     while let Some(c) = rest.next() {
         if c == '\\' && !matches!(rest.next(), Some('\\' | ',' | '=')) {
-            return Some("a backslash stands before nothing but a backslash, a comma or an equals sign");
+            return Some("a backslash may only precede a backslash, a comma or an equals sign");
         }
     }
     None

@@ -150,11 +150,11 @@ impl Tls {
                 state.trouble = None;
                 if loaded.contents != state.current.contents {
                     state.current = loaded;
-                    tracing::info!(path = %self.files.cert.display(), "new connections meet the new TLS certificate");
+                    tracing::info!(path = %self.files.cert.display(), "new connections use the new TLS certificate");
                 }
             }
             Err(trouble) if state.trouble.as_ref() != Some(&trouble) => {
-                tracing::error!("the TLS certificate stays as it was: {trouble}");
+                tracing::error!("the TLS certificate is unchanged: {trouble}");
                 state.trouble = Some(trouble);
             }
             Err(_) => {}

@@ -75,7 +75,7 @@ async fn watch(server: Server, every: Duration) -> io::Result<()> {
             answer = news.recv() => match answer {
                 Some(answer) => model.hear(answer, Moment::now()),
                 // The task panicked, which is logged already.
-                None => return Err(io::Error::other("nobody asks the agent any more")),
+                None => return Err(io::Error::other("the polling task ended")),
             },
             _ = signals.next() => return Ok(()),
             () = hangups.next() => return Ok(()),

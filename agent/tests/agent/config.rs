@@ -71,8 +71,8 @@ fn a_check_says_whether_what_is_named_is_there() {
     let at = |name: &str| directory.0.join(name).display().to_string();
     let manifests = directory.0.display().to_string();
     for (args, code, word) in [
-        (vec!["--pod-manifest-path", &manifests], 0, "The configuration is good."),
-        (vec!["--pod-manifest-path", &at("web.yaml")], 0, "The configuration is good."),
+        (vec!["--pod-manifest-path", &manifests], 0, "The configuration is valid."),
+        (vec!["--pod-manifest-path", &at("web.yaml")], 0, "The configuration is valid."),
         (vec!["--pod-manifest-path", nowhere.to_str().unwrap()], 1, "nowhere: does not exist"),
         (vec!["--kubeconfig", kubeconfig.to_str().unwrap()], 2, "kubeconfig"),
     ] {
@@ -82,8 +82,8 @@ fn a_check_says_whether_what_is_named_is_there() {
     // Checkpoint directories: existing, not yet created, blocked by a file, and impossible to create or to write to.
     std::fs::create_dir(directory.0.join("kept")).unwrap();
     for (path, code, words) in [
-        (at("kept"), 0, &["The configuration is good."][..]),
-        (at("yet/to/be/made"), 0, &["The configuration is good."]),
+        (at("kept"), 0, &["The configuration is valid."][..]),
+        (at("yet/to/be/made"), 0, &["The configuration is valid."]),
         (at("web.yaml"), 3, &["checkpointDir", "web.yaml: cannot be made", "Not a directory"]),
         (at("web.yaml/below"), 3, &["checkpointDir", "below: cannot be made", "Not a directory"]),
         ("/proc/here".to_owned(), 3, &["checkpointDir: /proc/here: cannot be made"]),
@@ -100,7 +100,11 @@ fn checked(args: &[&str], code: i32, words: &[&str]) {
     assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
     let said = if code == 0 { stdout(&output) } else { stderr(&output) };
     assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
-    assert!(code == 0 || !stdout(&output).contains("good"), "{args:?}: {}", stdout(&output));
+    assert!(
+        code == 0 || !stdout(&output).contains("The configuration is valid"),
+        "{args:?}: {}",
+        stdout(&output)
+    );
 }
 
 #[test]
@@ -237,12 +241,12 @@ async fn an_online_check_asks_and_names_what_is_missing_and_the_other_says_that_
         asked(
             &["--check"],
             0,
-            &["The configuration is good.", "Not tried: whether the API server answers", "--check-online"],
+            &["The configuration is valid.", "Not checked: whether the API server answers", "--check-online"],
         );
         let requests = server.requests(Verb::List);
         assert_eq!(requests, 0, "the other check asks nobody");
-        let said = asked(&["--check-online"], 0, &["The configuration is good."]);
-        assert!(!said.contains("Not tried"), "{said}");
+        let said = asked(&["--check-online"], 0, &["The configuration is valid."]);
+        assert!(!said.contains("Not checked"), "{said}");
 
         server.demand_token("another");
         asked(&["--check-online"], 1, &["Unauthorized", "without pods of the API server"]);
@@ -263,12 +267,12 @@ async fn an_online_check_asks_and_names_what_is_missing_and_the_other_says_that_
     server.refuse();
     tokio::task::block_in_place(|| {
         asked(&["--check-online"], 1, &["Connection refused"]);
-        asked(&["--check"], 0, &["The configuration is good."]);
+        asked(&["--check"], 0, &["The configuration is valid."]);
         let url = ["--manifest-url", "http://127.0.0.1:1/", "--node-name", "n"];
         let output = run(&[&url[..], &["--check-online"]].concat());
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains("without pods of the URL"), "{}", stderr(&output));
         let output = run(&[&url[..], &["--check"]].concat());
-        assert!(output.status.success() && stdout(&output).contains("Not tried: whether the URL answers"));
+        assert!(output.status.success() && stdout(&output).contains("Not checked: whether the URL answers"));
     });
 }

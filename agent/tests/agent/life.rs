@@ -24,7 +24,7 @@ fn the_first_signal_lets_a_request_end_and_the_second_does_not_wait() {
     stream.write_all(b"GET /pods HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     stream.peek(&mut [0]).unwrap();
     agent.signal("TERM");
-    agent.wait_for_log("leaving once the requests under way are answered");
+    agent.wait_for_log("shutting down after the open requests");
     agent.wait_until_nobody_listens();
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(143));

@@ -294,7 +294,7 @@ async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answe
 
     std::fs::write(&config, common(&format!("staticPodURL: {url}"))).unwrap();
     agent.signal("HUP");
-    agent.wait_for_log("the configuration was read anew");
+    agent.wait_for_log("reloaded the configuration");
     let waits = |answer: &Answer| {
         let orphan = &answer.json::<Value>()["orphans"][0];
         orphan["name"] == "web-node-1" && orphan["waitsFor"] == "sources"

@@ -126,7 +126,7 @@ fn a_log_that_is_read_is_whole_to_the_last_line() {
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
     let log = agent.whole_log();
-    assert!(log.iter().any(|line| line.contains("leaving")));
+    assert!(log.iter().any(|line| line.contains("shutting down")));
     let added = log.iter().filter(|line| line.contains("pod added")).count();
     // Fewer lines than the queue holds: none is dropped, and the queue is written at the end.
     assert_eq!(added, 2_000);

@@ -42,7 +42,7 @@ fn the_sources_follow_the_configuration_when_it_is_read_anew() {
     // Another directory, and a URL as well.
     configure(&format!("staticPodPath: {}\nstaticPodURL: {url}\n", other.0.display()));
     agent.signal("HUP");
-    agent.wait_for_log("the configuration was read anew");
+    agent.wait_for_log("reloaded the configuration");
     let answer =
         agent.until("/pods", |answer| answer.body.contains("served") && answer.body.contains("other-node-1"));
     assert!(!answer.body.contains("one-node-1"), "{}", answer.body);
@@ -79,7 +79,7 @@ fn a_configuration_that_is_wrong_or_asks_for_too_much_changes_nothing() {
     ] {
         configure(&config);
         agent.signal("HUP");
-        let line = agent.wait_for_log("the configuration stays as it was");
+        let line = agent.wait_for_log("the configuration is unchanged");
         assert!(line.contains(why), "{line}");
         assert_eq!(names(&agent), ["a-node-1"]);
     }
@@ -99,7 +99,7 @@ fn no_pod_is_missing_for_a_moment_while_the_configuration_is_read_anew() {
         agent.signal("HUP");
         assert_eq!(names(&agent).len(), 50);
     }
-    agent.wait_for_log("the configuration was read anew");
+    agent.wait_for_log("reloaded the configuration");
     let uids = |list: List<Pod>| {
         let mut pods: Vec<_> =
             list.items.into_iter().map(|pod| (pod.metadata.uid, pod.metadata.annotations)).collect();

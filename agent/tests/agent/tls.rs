@@ -191,7 +191,7 @@ fn who_trusts_the_agents_authority_is_served_and_who_does_not_knows_why() {
     // A certificate for a name, as nodes have, requested over loopback.
     let named = pki.renew("node", "node-1.example.com");
     agent.signal("HUP");
-    agent.wait_for_log("the configuration was read anew");
+    agent.wait_for_log("reloaded the configuration");
     drop(named);
     let output = asked(&["--ca-file", &pki.at("ca.pem"), "--tls-server-name", "node-1.example.com"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -295,18 +295,18 @@ fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
 
     let second = pki.renew_until("node", "127.0.0.1", 2900);
     agent.signal("HUP");
-    agent.wait_for_log("the configuration was read anew");
+    agent.wait_for_log("reloaded the configuration");
     client.meets(&agent, &second);
     still_served();
     assert!(ends(29_348_006_400));
 
     // A mismatched key: found by the periodic check and on SIGHUP.
     fs::write(pki.at("node.key"), pki.authority.sign("127.0.0.1").1).unwrap();
-    let line = agent.wait_for_log("the TLS certificate stays as it was");
+    let line = agent.wait_for_log("the TLS certificate is unchanged");
     assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
     assert!(!line.contains("PRIVATE KEY"), "{line}");
     agent.signal("HUP");
-    let line = agent.wait_for_log("the configuration stays as it was");
+    let line = agent.wait_for_log("the configuration is unchanged");
     assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
     client.meets(&agent, &second);
     assert!(!is_current() && ends(29_348_006_400), "of what is presented");
@@ -348,7 +348,7 @@ fn with_an_authority_for_clients_only_those_it_vouches_for_are_served() {
     let newer = Authority::new();
     pki.directory.write("clients.pem", &newer.pem);
     agent.signal("HUP");
-    agent.wait_for_log("the configuration was read anew");
+    agent.wait_for_log("reloaded the configuration");
     assert_eq!(client(Some(newer.sign("me"))).code(&agent, "/pods"), Ok(200));
     assert!(client(Some(clients.sign("me"))).code(&agent, "/pods").is_err());
 }

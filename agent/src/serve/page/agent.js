@@ -68,7 +68,7 @@ export class Agent {
         this.answered = new Date();
         this.problem = null;
       } catch (error) {
-        this.problem = error.name === "TimeoutError" ? "it takes too long" : error.message;
+        this.problem = error.name === "TimeoutError" ? "timeout" : error.message;
         this.#samples = [];
       }
       this.told();

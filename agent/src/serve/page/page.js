@@ -80,7 +80,7 @@ function state() {
   const away = agent.problem !== null;
   const missing = agent.sources.filter((source) => !source.seen).map((source) => source.source);
   const [is, text] = away
-    ? ["away", time ? `No answer since ${time}; what is shown is from then` : "The agent does not answer"]
+    ? ["away", time ? `No answer since ${time}; showing data from then` : "The agent does not answer"]
     : agent.ready ? ["ready", "Live, ready"] : ["unready", `Live, not ready: waits for ${missing.join(", ")}`];
   const line = by("state");
   line.dataset.state = is;

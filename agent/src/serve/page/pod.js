@@ -44,7 +44,7 @@ export async function show(uid, pair, current, view) {
     if (uid !== shown) return;
     const gone = error.status === 404;
     body.querySelector(".note")?.remove();
-    body.prepend(element("p", { class: "note bad" }, gone ? "This pod is not there any more." : `No answer: ${error.message}.`));
+    body.prepend(element("p", { class: "note bad" }, gone ? "This pod no longer exists." : `No answer: ${error.message}.`));
     // Retry in the next round.
     if (!gone) version = -1;
   }
