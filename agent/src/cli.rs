@@ -94,7 +94,7 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_KUBELET", value_name = "URL")]
     pub(super) kubelet: Option<String>,
 
-    /// The bearer token to send to the kubelet [default: the service account's, if there is one].
+    /// The bearer token to send to the kubelet. Without it, the token of the service account, if there is one.
     #[arg(long, env = "POD_INDEX_KUBELET_TOKEN_FILE", value_name = "FILE")]
     pub(super) kubelet_token_file: Option<PathBuf>,
 

@@ -128,7 +128,7 @@ mod tests {
         let pair = native_pty_system().openpty(PtySize::default()).unwrap();
         let before = pair.master.get_termios().unwrap();
         let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "--nocapture", "agent::top::screen::tests::panics"]);
+        command.args(["--ignored", "--exact", "--nocapture", "top::screen::tests::panics"]);
         let mut output = pair.master.try_clone_reader().unwrap();
         let mut child = pair.slave.spawn_command(command).unwrap();
         let mode = pair.slave;
