@@ -197,7 +197,7 @@ async fn an_api_server_that_goes_away_takes_nothing_along() {
 
 const TOKEN: &str = "a-token-that-was-issued";
 
-/// A server that shows a certificate of this authority, and lets in who bears the token, to read pods; it has one.
+/// A server with a certificate of this authority and one pod. Clients with the token may read pods.
 async fn secure_server(authority: &Authority) -> ApiServer {
     let (certificate, key) = authority.sign("127.0.0.1");
     let server = ApiServer::start_with_tls(&certificate, &key).await;
@@ -244,8 +244,8 @@ async fn over_tls_the_servers_certificate_must_be_of_the_authority_in_the_kubeco
     agent.until("/pods/default/b", |answer| answer.code == 200);
 }
 
-/// In a pod, the server is told by the environment, and whom to trust and who one is by files at one absolute path. They are
-/// put there in mounts of the agent's own.
+/// In a pod, the environment names the server, and files at a fixed absolute path hold the authority and the token. The
+/// agent sees them through mounts of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_pod_the_service_account_leads_to_the_api_server() {
     let permitted =

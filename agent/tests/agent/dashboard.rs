@@ -1,4 +1,4 @@
-//! The dashboard and the alerts in `deploy/`: they ask for metrics that there are, and for all of them.
+//! The dashboard and the alerts in `deploy/`: they use only existing metrics, and all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! An address for probes, which have no certificate to show: whether the agent lives and is ready, and nothing else.
+//! A separate address for probes without a certificate: serves only liveness and readiness.
 
 use std::net::SocketAddr;
 

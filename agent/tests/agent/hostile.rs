@@ -1,4 +1,4 @@
-//! Clients that are slow, greedy or broken: each harms itself, and everybody else is served meanwhile.
+//! Slow, greedy or broken clients harm only themselves; others are served meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -53,7 +53,7 @@ fn nonsense_and_excess_are_refused_and_others_are_served() {
     }
 }
 
-/// A page in a browser on this machine, whose owner has its name lead to 127.0.0.1, must not read what is served.
+/// DNS rebinding: a page in a browser on this machine, whose name points to 127.0.0.1, must not read responses.
 #[test]
 fn who_comes_by_a_public_name_is_turned_away() {
     let agent = Agent::on(&shipped());
@@ -79,7 +79,7 @@ fn a_client_that_closes_half_its_connection_gets_its_answer() {
     assert_eq!((answer.code, &*answer.body), (200, "ok"));
 }
 
-/// Lets this process have as many files open, if it may; how many it may have.
+/// Raises this process's limit of open files, if permitted. Returns the limit.
 fn allow_open_files(wanted: u64) -> u64 {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if soft < wanted {

@@ -1,4 +1,4 @@
-//! Starting, being told to end, and what the exit code says of it.
+//! Start, shutdown and exit codes.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! One life after the other, each ended by SIGTERM in the midst of its work: nothing is left behind, no pod is lost, and
-//! whoever was being answered is answered to the end.
+//! One agent after another, each ended by SIGTERM during its work: nothing is left behind, no pod is lost, and open
+//! requests are answered completely.
 //!
 //! Ten lives; `POD_INDEX_LIVES=100` for a hundred.
 
@@ -45,7 +45,7 @@ impl Tally {
     }
 }
 
-/// What came back: all of an answer, or none of it. A part of one is what must not be.
+/// The response: complete or absent. A partial one is a failure.
 fn ask(agent: SocketAddr, path: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect(agent).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -98,13 +98,13 @@ fn held(agent: &Agent) -> (usize, usize, u64) {
     (count("fd"), count("task"), line.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// The agent is gone, or not there yet.
+/// The agent is gone or not running yet.
 fn pause(tally: &Tally) {
     Tally::count(&tally.unanswered);
     std::thread::sleep(Duration::from_millis(2));
 }
 
-/// Look-ups, lists and manifests without a pause, until told to stop; the agent may go meanwhile.
+/// Lookups, lists and manifests without a pause, until stopped. The agent may end meanwhile.
 fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally: &Tally, stop: &Stop) {
     let until_stopped = |work: &(dyn Fn(usize) + Sync)| {
         let mut turn = 0;

@@ -1,4 +1,4 @@
-//! What the agent tells by itself: a log line for each event, and a problem wherever one may look.
+//! What the agent reports by itself: a log line for each event, and each problem wherever it is shown.
 
 use std::sync::{Arc, Mutex};
 

@@ -210,7 +210,7 @@ fn a_directory_that_is_not_there_yet_keeps_nobody_waiting() {
     agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
 }
 
-/// Whoever reads `/pods` reads this: every field of the shipped manifests' pods, as it is served.
+/// The public format of `/pods`: every field of the shipped manifests' pods, as served.
 #[test]
 fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
     // Path and node name are fixed, because UIDs are hashes of both.

@@ -158,7 +158,7 @@ fn the_connections_are_counted_and_so_are_the_descriptors_that_there_may_be() {
     open(1);
 }
 
-/// One that does all there is to be told of, but for TLS.
+/// An agent with all metrics except TLS.
 pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) {
     let checkpoints = directory.0.join(".checkpoints").display().to_string();
     let all = [

@@ -1,4 +1,4 @@
-//! The agent as the keeper of its node's mirror pods, against an API server that lets it do no more than a node may.
+//! The agent manages its node's mirror pods, on an API server that allows it no more than a node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ impl Site {
     }
 }
 
-/// Waits until so many static pods, and nothing else, are in sync, and have been found so by the keeper too.
+/// Waits until exactly this many static pods are in sync, and the agent has confirmed it.
 fn in_sync(agent: &Agent, pods: usize) -> Value {
     let all = |answer: &Answer| {
         let mirrors: Value = answer.json();
@@ -79,7 +79,7 @@ fn in_sync(agent: &Agent, pods: usize) -> Value {
     agent.until("/mirrors", all).json()
 }
 
-/// Waits until the keeper has looked so many times more.
+/// Waits for this many more comparisons.
 fn looks(agent: &Agent, more: u64) {
     let passes = |answer: &Answer| answer.json::<Value>()["passes"].as_u64().unwrap();
     let before = passes(&agent.get("/mirrors"));

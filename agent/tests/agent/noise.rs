@@ -1,5 +1,5 @@
-//! What the log does not hold: contents of pods, the client's own lines, tables. And that a log which nobody reads holds
-//! nobody up.
+//! What the log must not contain: contents of pods, the client's own lines, tables. A log that is not read blocks
+//! nothing.
 
 use std::process::Command;
 

@@ -1,8 +1,8 @@
-//! The page at `/`, as far as it can be told without a browser: what is served, and what it could not do if it would.
+//! The page at `/`, without a browser: what is served, and what its policy forbids.
 
 use crate::support::{Agent, Directory, manifest};
 
-/// What would let text become markup or code.
+/// What would turn text into markup or code.
 const FORBIDDEN: [&str; 9] = [
     "innerHTML",
     "outerHTML",

@@ -1,4 +1,4 @@
-//! The agent follows what its node's pods name, says how much that is, and nothing of what is in it.
+//! The agent follows what its node's pods reference, and reports numbers but no content.
 
 use serde_json::{Value, json};
 

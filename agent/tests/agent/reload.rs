@@ -1,4 +1,5 @@
-//! SIGHUP: the sources follow the configuration file, and nothing else is missing for a moment. And what systemd hears.
+//! SIGHUP: the sources follow the configuration file, and no other pod is missing for a moment. Also systemd's
+//! notifications.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex};

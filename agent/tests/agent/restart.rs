@@ -1,4 +1,4 @@
-//! The agent is killed and started again: with a directory for checkpoints, it knows its pods before their source does.
+//! The agent is killed and restarted: with a checkpoint directory, it has its pods before their source responds.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -61,7 +61,7 @@ async fn pods_that_ask_for_it_are_known_after_a_kill_without_their_api_server_an
     assert!(names.into_iter().any(|name| name == "Pod_torn.yaml.unusable"));
 }
 
-/// Waits until so many checkpoints are there; one that is being written does not count.
+/// Waits until this many checkpoints exist. Unfinished ones do not count.
 async fn checkpoints_are(directory: &std::path::Path, count: usize) {
     let deadline = std::time::Instant::now() + PATIENCE;
     let files = || {
@@ -160,8 +160,8 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_canno
     checkpoints_are(&checkpoints.0, 1).await;
 }
 
-/// The binary with these arguments, among limits of its own by which no file can be watched. `None`: nobody may set such
-/// here.
+/// The binary with these arguments, under limits that prevent watching files. `None`: this process may not set such
+/// limits.
 fn without_file_events(args: &[&str]) -> Option<Command> {
     let limited = |program: &OsStr| {
         let script = "echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"";

@@ -1,4 +1,4 @@
-//! Files that hold tokens, keys and passwords: what is wrong with one is said, and nothing of what is in it.
+//! Files with tokens, keys and passwords: errors are reported without the content.
 
 use std::os::unix::fs::PermissionsExt;
 

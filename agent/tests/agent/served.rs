@@ -1,4 +1,4 @@
-//! What is left out of pods, and what is added to them.
+//! What the agent removes from pods and adds to them.
 
 use std::sync::{Arc, Mutex};
 
@@ -110,7 +110,7 @@ async fn managed_fields_are_kept_where_they_are_asked_for_and_the_agents_annotat
     }
 }
 
-/// A pod as a Deployment's on a cluster: what its author wrote is a fifth of it.
+/// A pod of a Deployment as on a cluster: its author wrote a fifth of it.
 fn as_of_a_deployment(number: usize) -> Value {
     let name = format!("web-7d4b9c6f8d-{number:05}");
     let labels = json!({ "app": "web", "pod-template-hash": "7d4b9c6f8d", "team": "shop" });
@@ -189,7 +189,7 @@ fn as_of_a_deployment(number: usize) -> Value {
     })
 }
 
-/// What the memory limit of the `DaemonSet` and the table in `docs/operators.md` are taken from.
+/// The source of the `DaemonSet`'s memory limit and of the table in `docs/operators.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn memory_of_ten_thousand_pods_with_and_without_managed_fields() {

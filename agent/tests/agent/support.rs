@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
-/// How long anything may take on a machine that is busy with other things.
+/// Timeout for everything, generous for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary, with nothing of this process's environment that it would heed. `POD_INDEX_AGENT` names another one than that
-/// which was built with the tests.
+/// The binary, without environment variables that it would read. `POD_INDEX_AGENT` names another binary than the one
+/// built with the tests.
 pub fn binary(args: &[&str]) -> Command {
     let program =
         std::env::var_os("POD_INDEX_AGENT").unwrap_or_else(|| env!("CARGO_BIN_EXE_pod-index").into());
@@ -32,7 +32,7 @@ pub fn run(args: &[&str]) -> Output {
     binary(args).output().unwrap()
 }
 
-/// As [`run`], for what may never end: that fails the test.
+/// As [`run`], but fails the test if it never ends.
 pub fn run_within(patience: Duration, args: &[&str]) -> Output {
     let mut child = binary(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + patience;
@@ -258,7 +258,7 @@ impl Agent {
     }
 }
 
-/// Tells those who work beside a test, on threads that it waits for, to stop.
+/// Tells the threads of a test to stop.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
@@ -320,7 +320,7 @@ pub fn get(address: SocketAddr, path: &str) -> Answer {
     Answer::read(stream)
 }
 
-/// What the agent answered.
+/// The agent's response.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -352,7 +352,7 @@ impl Answer {
     }
 }
 
-/// What is before and what is after the first empty line.
+/// The parts before and after the first empty line.
 fn parted(bytes: &[u8]) -> (&str, &[u8]) {
     let end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap_or(bytes.len());
     (std::str::from_utf8(&bytes[..end]).unwrap(), bytes.get(end + 4..).unwrap_or_default())
@@ -374,7 +374,7 @@ fn unzip(body: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// A directory of manifests that goes away with the test.
+/// A directory of manifests, removed with the test.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
@@ -401,7 +401,7 @@ impl Drop for Directory {
     }
 }
 
-/// A small good manifest.
+/// A small valid manifest.
 pub fn manifest(name: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: nginx}}]}}\n"

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::{Agent, Answer, Directory, PATIENCE, get, run, shipped, stderr, stdout};
 
-/// Somebody who signs certificates.
+/// A certificate authority.
 pub struct Authority {
     pub issuer: Issuer<'static, KeyPair>,
     pub pem: String,
@@ -96,7 +96,7 @@ impl Pki {
     }
 }
 
-/// Somebody who asks over TLS.
+/// A TLS client.
 pub struct Client {
     pub trusts: String,
     /// A certificate and its key.
@@ -210,7 +210,7 @@ fn plain_http_is_told_that_the_port_speaks_tls() {
     assert_eq!(pki.client().code(&agent, "/livez"), Ok(200));
 }
 
-/// In a session that is taken up again nobody looks at the client's certificate, which may be over by then.
+/// A resumed session does not present the client's certificate again, which may have expired.
 #[test]
 fn who_must_show_a_certificate_must_show_it_each_time() {
     let pki = Pki::new();

@@ -1,5 +1,5 @@
-//! The watched directory as the one who edits it sees it: a manifest that is dropped in is served at once, and whatever is
-//! done to it, no other pod is missing for a moment.
+//! Edits of the manifest directory: a new manifest is served at once, and whatever happens to it, no other pod is
+//! missing for a moment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ fn shown(agent: SocketAddr) -> Shown {
     list.items.iter().map(|pod| (pod.name().to_owned(), image(pod))).collect()
 }
 
-/// Asks for `/pods` without a pause, and keeps every answer that differs from the one before it.
+/// Requests `/pods` without a pause. Keeps each response that differs from the previous one.
 struct Watch {
     seen: Mutex<Vec<Shown>>,
     stop: Stop,

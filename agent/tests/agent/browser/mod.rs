@@ -37,7 +37,7 @@ fn copied() -> Directory {
     directory
 }
 
-/// Nothing broke, and nothing was tried that the page may not do.
+/// Nothing broke, and the page attempted nothing forbidden.
 fn assert_quiet(browser: &Browser) {
     assert_eq!(browser.log(), [""; 0]);
 }

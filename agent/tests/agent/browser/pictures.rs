@@ -1,4 +1,4 @@
-//! The pictures of the README, taken anew of what is there now. Look at them before they are committed.
+//! Takes the README's pictures again. Review them before committing.
 //!
 //! ```text
 //! cargo test -p pod-index-agent --test agent -- --ignored --exact browser::pictures::are_taken_anew

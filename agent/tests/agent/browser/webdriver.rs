@@ -1,4 +1,4 @@
-//! Chromium, driven by `chromedriver` in the words of W3C's `WebDriver`: only as many of them as the tests need.
+//! Drives Chromium through `chromedriver` (W3C `WebDriver`), with only the commands that the tests need.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

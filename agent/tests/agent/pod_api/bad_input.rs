@@ -1,4 +1,4 @@
-//! What cannot be meant, and what is answered to it. Whoever else asks is served.
+//! Invalid requests and their responses. Other clients are served meanwhile.
 
 use super::*;
 

@@ -1,5 +1,4 @@
-//! Real clients through random changes, with connections that are cut and agents that are restarted: in the end each knows
-//! what the index has.
+//! Real clients during random changes, cut connections and agent restarts: in the end each has the pods of the index.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -33,7 +32,7 @@ impl Dice {
     }
 }
 
-/// Stands between clients and the agent, and cuts them off when it is told to.
+/// A proxy between clients and the agent that cuts connections on request.
 struct Proxy {
     address: SocketAddr,
     /// The agent's current address.
@@ -78,7 +77,7 @@ impl Drop for Proxy {
     }
 }
 
-/// A reflector, and how often it had to begin anew.
+/// A reflector, and how often it had to start again.
 struct Reflector {
     store: Store<Pod>,
     restarts: Arc<Mutex<usize>>,

@@ -1,4 +1,4 @@
-//! How many watches there may be, and what one costs that does not read.
+//! Limits on watches, and the cost of one that does not read.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,7 @@ async fn watches_have_limits_of_their_own_and_are_counted() {
     let _third = open().unwrap();
 }
 
-/// A flood of connections ends the oldest of them, and no watch.
+/// A flood of connections closes the oldest of them, but no watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_connections_ends_no_watch() {
     let world = World::new().await;

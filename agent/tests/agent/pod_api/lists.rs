@@ -152,7 +152,7 @@ async fn a_list_is_compressed_for_those_who_ask() {
     assert_eq!(answer.json::<Value>(), all);
 }
 
-/// Nobody is told that there are no pods only because they have not been read yet.
+/// Before the pods are read, no client sees an empty list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn before_every_source_was_read_there_is_no_list() {
     let (server, directory) = (ApiServer::start().await, Directory::new());

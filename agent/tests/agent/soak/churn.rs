@@ -1,4 +1,4 @@
-//! What happens to the agent meanwhile: pods come, change and go in all three sources, and clients of all kinds ask.
+//! The load: pods are added, changed and removed in all three sources, and clients of all kinds make requests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,10 +27,10 @@ const SECRETS: u64 = 47;
 /// How many of these are named at any time. Of some the last pod goes, and another comes.
 const NAMED: u64 = 30;
 
-/// What one who works does in a turn.
+/// One turn of a worker.
 pub type Work<'a> = Box<dyn Fn(u64) + Send + Sync + 'a>;
 
-/// What has been done so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     requests: AtomicU64,
@@ -250,7 +250,7 @@ fn named(references: &Answer) -> u64 {
     references.json::<Value>()["secrets"]["objects"].as_u64().unwrap()
 }
 
-/// `/pods`, plainly, squeezed, and only if it has changed.
+/// `/pods` plain, compressed, and conditional.
 fn lists(turn: u64, agent: &Agent, counts: &Counts) {
     let headers = if turn.is_multiple_of(2) { "Accept-Encoding: gzip\r\n" } else { "" };
     let answer = agent.send("GET /pods", headers, "");
@@ -277,7 +277,7 @@ fn on_one_connection(turn: u64, agent: SocketAddr, counts: &Counts) {
     }
 }
 
-/// Half a head, a list that nobody reads, nonsense; and then they leave.
+/// Half a head, a list that is not read, garbage; then disconnects.
 fn rude(turn: u64, agent: SocketAddr, counts: &Counts) {
     let words: &[u8] = match turn % 4 {
         0 => b"GET /pods HTTP/1.1\r\nHo",

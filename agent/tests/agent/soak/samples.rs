@@ -1,4 +1,4 @@
-//! What the agent holds, second by second, and whether it is more and more.
+//! Samples of the agent's resources, one per second, and whether they grow.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::support::Agent;
 /// How much more memory the last third of the time may take than the one before, in KiB: this, or a twentieth. It comes to
 /// about twelve bytes for each request of a run of ten minutes.
 const SLACK_KIB: u64 = 2048;
-/// How many more descriptors or threads. Clients come and go.
+/// The allowed growth of descriptors or threads. Clients come and go.
 const SLACK_COUNT: u64 = 4;
 
-/// One second's.
+/// The sample of one second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     pub second: u64,
@@ -47,7 +47,7 @@ impl Sample {
     }
 }
 
-/// What is compared: a name, how to see it, and how much it may grow from the second third to the last.
+/// A compared value: its name, how to read it, and its allowed growth from the second third to the last.
 type Measure = (&'static str, fn(&Sample) -> u64, u64);
 
 const MEASURES: [Measure; 4] = [
@@ -63,13 +63,13 @@ fn median(samples: &[Sample], of: impl Fn(&Sample) -> u64) -> u64 {
     values[values.len() / 2]
 }
 
-/// The second and the last third; the first is for warming up.
+/// The second and the last third; the first is the warm-up.
 fn thirds(samples: &[Sample]) -> (&[Sample], &[Sample]) {
     let third = samples.len() / 3;
     samples[third..].split_at(third)
 }
 
-/// What grew, in words. Medians are compared: a list of pods that is on its way when the second strikes counts for nothing.
+/// The values that grew, in words. Compares medians, so that a single long list in transit does not count.
 pub fn growth(samples: &[Sample]) -> Vec<String> {
     let (before, after) = thirds(samples);
     let grown = MEASURES.iter().filter_map(|(name, of, slack)| {
