@@ -45,9 +45,9 @@ pub(super) struct Cli {
 /// A query to a running agent.
 #[derive(Debug, Subcommand)]
 pub(super) enum Query {
-    /// Print a pod by NAMESPACE/NAME, by full name (NAME_NAMESPACE) or by UID.
+    /// Print a pod by NAMESPACE/NAME, by full name (name, underscore, namespace) or by UID.
     Get {
-        /// NAMESPACE/NAME, a full name (NAME_NAMESPACE) or a UID.
+        /// NAMESPACE/NAME, a full name (name, underscore, namespace) or a UID.
         pod: String,
     },
     /// Print the UID under which the node knows a pod. A mirror pod's UID becomes its static pod's; any other stays.
@@ -183,7 +183,7 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
     pub(super) checkpoint_all_pods: bool,
 
-    /// Follow the Secrets and ConfigMaps that the node's pods reference: Watch. /references counts them.
+    /// Follow the Secrets and config maps that the node's pods reference: Watch. /references counts them.
     #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
     #[arg(value_parser = strategy)]
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
