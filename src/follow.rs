@@ -53,7 +53,7 @@ use crate::wake::{Follower, TimedOut};
 /// # }
 /// use std::collections::HashMap;
 ///
-/// let (mut writer, reader) = pod_index::new();
+/// let (mut writer, reader) = pod_index::new::<Slim>();
 /// let mut changes = reader.changes();
 /// let follower = std::thread::spawn(move || {
 ///     let mut by_uid = HashMap::new();

@@ -1,5 +1,4 @@
 //! The command line, with the kubelet's flag names where they exist.
-#![expect(clippy::doc_markdown, reason = "--help prints these comments as they are")]
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -7,7 +7,7 @@
 //! connection as a real one allows. Its answers are those of a real one, word for word where a client looks at the words.
 //! Any request can be made to fail (see [`Fault`]), every request is counted, and every write is recorded.
 //!
-//! ```no_run
+//! ```text
 //! let server = ApiServer::start().await;
 //! server.put("pods", &pod);                   // as if somebody else had done it
 //! server.fail(Verb::List, Fault::Status(500)); // the next list fails
