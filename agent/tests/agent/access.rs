@@ -128,7 +128,7 @@ async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are
     server.know_token("of-late", "late", &[]);
     server.allow("late", "get", "metrics");
     assert_eq!(asked(None, Some("of-late"), "/metrics"), 401);
-    let line = agent.wait_for_log("gives no TokenReview");
+    let line = agent.wait_for_log("does not answer a TokenReview");
     assert!(line.contains("WARN"), "{line}");
     server.heal();
     assert_eq!(asked(None, Some("of-late"), "/metrics"), 200);
