@@ -135,7 +135,7 @@ fn systemd_is_told_when_the_agent_serves_reads_anew_and_leaves() {
     command.env("NOTIFY_SOCKET", &socket);
     let mut agent = Agent::spawn(command);
     hear("READY=1");
-    hear("STATUS=ready, with 1 pods");
+    hear("STATUS=ready, started with 1 pods");
     // By systemd's clock, which is also that of `Instant`, in microseconds.
     let reloading = || {
         let told = Instant::now();
