@@ -200,16 +200,16 @@ fn array_lines(bits: u32) -> usize {
 
 impl<T> Array<T> {
     /// A new array of `2^bits` links.
-    pub(super) fn new<P>(bits: u32, count: u64, children: Vec<T>, memory: &mut Memory<P>) -> Self {
+    pub(super) fn new<P>(bits: u32, count: u64, mut children: Vec<T>, memory: &mut Memory<P>) -> Self {
         assert_eq!((size_of::<T>(), children.len()), (size_of::<usize>(), 1 << bits));
         let at = memory.allocate(array_lines(bits));
-        // SAFETY: the memory is new and has room for the links and the foot. The links move: the vector forgets them.
+        // SAFETY: the memory is new and has room for the links and the foot. The links move: the vector keeps none of them.
         unsafe {
             let first = at.cast::<T>();
             ptr::copy_nonoverlapping(children.as_ptr(), first.as_ptr(), children.len());
             first.add(children.len()).cast().write(ArrayFoot { born: memory.generation, count });
+            children.set_len(0);
         }
-        mem::forget(children);
         let tag = TAG - bits as usize;
         Self { at: at.map_addr(|address| address | tag), children: PhantomData }
     }
