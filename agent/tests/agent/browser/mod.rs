@@ -75,7 +75,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
     assert!(browser.text("#pod-body").contains("nginx"), "{}", browser.text("#pod-body"));
     assert_eq!(browser.text("#pod-title").trim_start_matches("default").trim(), "dropped-node-1");
     fs::remove_file(directory.0.join("dropped.yaml")).unwrap();
-    browser.until("document.querySelector('#pod-body').innerText.includes('not there any more')");
+    browser.until("document.querySelector('#pod-body').innerText.includes('no longer exists')");
     browser.click("#pod button");
     browser.until("!document.querySelector('#pod').open && location.hash === '#/pods'");
     browser.until("document.querySelector('#pods .none').innerText.includes('No pod matches')");
