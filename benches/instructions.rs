@@ -77,6 +77,20 @@ fn updates() -> Setup<Arc<Pod>> {
     setup(|workload| workload.hits(TIMES, Pod::renewed))
 }
 
+/// An index of `pods`, and the same pods in another version.
+fn whole(pods: usize) -> Setup<Arc<Pod>> {
+    let mut workload = Workload::new(pods);
+    let (mut writer, reader) = pod_index::new();
+    // Twice, because the first set of a writer has no lists and nodes to use again.
+    for _ in 0..2 {
+        let applied = writer.set_pods(workload.all());
+        assert!(applied.refused.is_empty(), "good pods");
+    }
+    let keys = workload.updates().into_iter().chain(workload.mirrors.iter().cloned()).collect();
+    let cached = reader.cached();
+    Setup { writer, reader, cached, keys }
+}
+
 fn strangers() -> Setup<Arc<Pod>> {
     setup(|workload| workload.strangers(TIMES))
 }
@@ -153,7 +167,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(4_855_946))]
+#[library_benchmark(setup = updates, config = held_at(5_134_706))]
 #[bench::one_by_one()]
 fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -162,14 +176,30 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(2_532_844))]
+#[library_benchmark(setup = updates, config = held_at(2_585_201))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(10_720_442))]
+#[library_benchmark(setup = updates, config = held_at(3_180_665))]
+#[bench::batches_of_64()]
+fn update_in_batches(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
+    for batch in on.keys.chunks(64) {
+        let _ = black_box(on.writer.apply(batch.iter().cloned().map(Operation::Update)));
+    }
+    on
+}
+
+#[library_benchmark(setup = whole, config = held_at(22_089_462))]
+#[bench::of_10_000(10_000)]
+fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
+    let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
+    on
+}
+
+#[library_benchmark(setup = strangers, config = held_at(10_488_474))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -192,6 +222,8 @@ library_benchmark_group!(
         name_hit,
         update,
         update_in_a_batch,
+        update_in_batches,
+        set_pods,
         add_and_remove,
     ]
 );

@@ -86,6 +86,8 @@ impl<P: PodMeta> Draft<'_, P> {
         self.static_pods_mut().trim();
         self.mirrors_mut().trim();
         self.names_mut(PodKind::Mirror).trim();
+        // The pages left smaller ones behind when they grew, more than a write needs.
+        self.memory().trim();
         refused
     }
 

@@ -255,23 +255,29 @@ impl<T> Array<T> {
     }
 
     /// The array, to write to. If it is not the draft's yet, it becomes a copy.
+    #[inline]
     pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> ArrayMut<'_, T> {
         if self.born() != memory.generation {
-            let lines = array_lines(self.bits());
-            let copy = memory.allocate(lines);
-            // SAFETY: the array is there, by the rules; the copy is new and as large.
-            unsafe { ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines) };
-            memory.retire_node(untagged(self.at), lines, self.born());
-            let tag = tag(self.at);
-            self.at = copy.map_addr(|address| address | tag);
-            // SAFETY: the copy is the draft's.
-            unsafe { (*self.foot().as_ptr()).born = memory.generation };
+            self.copy(memory);
         }
         // SAFETY: it was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
         unsafe {
             let children = slice::from_raw_parts_mut(untagged(self.at).cast().as_ptr(), 1 << self.bits());
             ArrayMut { children, count: &mut (*self.foot().as_ptr()).count }
         }
+    }
+
+    #[inline(never)]
+    fn copy<P>(&mut self, memory: &mut Memory<P>) {
+        let lines = array_lines(self.bits());
+        let copy = memory.allocate(lines);
+        // SAFETY: the array is there, by the rules; the copy is new and as large.
+        unsafe { ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines) };
+        memory.retire_node(untagged(self.at), lines, self.born());
+        let tag = tag(self.at);
+        self.at = copy.map_addr(|address| address | tag);
+        // SAFETY: the copy is the draft's.
+        unsafe { (*self.foot().as_ptr()).born = memory.generation };
     }
 
     /// Where the node is; none for the statics of an empty table.
@@ -373,10 +379,30 @@ impl<E> PageLink<E> {
         Some(PageMut { page: Page::at(self.at), unique: PhantomData })
     }
 
-    /// As [`own`](Self::own), but not if the page is full.
+    /// The page, to add an entry to: none if it has [`MAX_LEN`] already. If it has no room or is not the draft's yet, it
+    /// becomes a copy that has room for one more.
     pub(super) fn own_with_room<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
-        let Page { lines, .. } = self.page();
-        if self.page().len() == capacity::<E>(lines) { None } else { self.own(memory) }
+        let (page, PageFoot { born, .. }) = (self.page(), self.page().read_foot());
+        let len = page.len();
+        if len == MAX_LEN {
+            return None;
+        }
+        let lines = page_lines::<E>(len + 1);
+        if lines != page.lines || born != memory.generation {
+            let copy = Page { at: memory.allocate(lines), lines, entries: PhantomData };
+            // SAFETY: the page is there, by the rules. The copy is new and has room for what is copied. A page that is not
+            // full has none behind it.
+            unsafe {
+                let bytes = TAGS + len * size_of::<E>();
+                ptr::copy_nonoverlapping(page.at.cast::<u8>().as_ptr(), copy.at.cast().as_ptr(), bytes);
+                ptr::copy_nonoverlapping(page.stamps().as_ptr(), Page::<E>::stamps(copy).as_ptr(), len);
+                copy.foot().write(PageFoot { born: memory.generation, next: None });
+            }
+            memory.retire_node(page.at, page.lines, born);
+            self.at = copy.at.map_addr(|address| address | (lines - 1));
+        }
+        // It was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
+        Some(PageMut { page: Page::at(self.at), unique: PhantomData })
     }
 
     /// Moves all entries to `slots` and leaves the empty page.
@@ -452,10 +478,15 @@ impl<'a, E> Page<'a, E> {
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
     }
 
+    fn stamps(self) -> NonNull<u64> {
+        // SAFETY: the stamps stand behind the entries that there is room for.
+        unsafe { self.first().add(capacity::<E>(self.lines)).cast() }
+    }
+
     fn stamp(self, index: usize) -> NonNull<u64> {
         assert!(index < capacity::<E>(self.lines));
-        // SAFETY: the stamps stand behind the entries that there is room for.
-        unsafe { self.first().add(capacity::<E>(self.lines)).cast().add(index) }
+        // SAFETY: there are as many stamps as there is room for entries.
+        unsafe { self.stamps().add(index) }
     }
 
     /// The flags of the entry at `index`.
@@ -542,14 +573,9 @@ impl<K, V> PageMut<'_, Entry<K, V>> {
 }
 
 impl<E> PageMut<'_, E> {
-    /// Adds an entry, or returns it if there is no room.
-    pub(super) fn push(&mut self, slot: Slot<E>) -> Result<(), Slot<E>> {
-        let len = self.page.len();
-        if len == capacity::<E>(self.page.lines) {
-            return Err(slot);
-        }
-        self.write(len, slot);
-        Ok(())
+    /// Adds an entry, for which there must be room.
+    pub(super) fn push(&mut self, slot: Slot<E>) {
+        self.write(self.page.len(), slot);
     }
 
     fn write(&mut self, index: usize, slot: Slot<E>) {
@@ -642,6 +668,11 @@ impl<P> Default for Memory<P> {
 }
 
 impl<P> Memory<P> {
+    /// Gives the memory of freed nodes back to the allocator.
+    pub(crate) fn trim(&mut self) {
+        self.pool = NodePool::default();
+    }
+
     /// Begins a draft.
     pub(crate) fn begin(&mut self, generation: u64) {
         self.generation = generation;

@@ -14,8 +14,8 @@ pub(crate) struct Record(NonNull<Head>);
 #[repr(C)]
 struct Head {
     born: u64,
-    first: usize,
-    second: usize,
+    first: u32,
+    second: u32,
     count: AtomicU32,
 }
 
@@ -27,11 +27,10 @@ unsafe impl Send for Record {}
 // SAFETY: as above.
 unsafe impl Sync for Record {}
 
-fn layout(first: usize, second: usize) -> Layout {
-    let size = first.checked_add(second).and_then(|size| size.checked_add(size_of::<Head>()));
-    let layout = size.and_then(|size| Layout::from_size_align(size, align_of::<Head>()).ok());
-    // More than there is to address: as if the allocator had none.
-    layout.unwrap_or_else(|| alloc::handle_alloc_error(Layout::new::<Head>()))
+/// The layout of a record of two strings of these lengths: a head, whose padding is the first four bytes of text.
+fn layout(first: u32, second: u32) -> Option<Layout> {
+    let size = TEXT.checked_add(first as usize)?.checked_add(second as usize)?;
+    Layout::from_size_align(size.max(size_of::<Head>()), align_of::<Head>()).ok()
 }
 
 /// Whether two slices of one length are equal. Names are short: two loads that overlap cost less than a call.
@@ -51,12 +50,17 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 impl Record {
     /// A new record, born in `generation`.
     pub(crate) fn new(generation: u64, first: &str, second: &str) -> Self {
-        let layout = layout(first.len(), second.len());
+        // A text of 4 GiB is treated as one for which there is no memory.
+        fn too_long() -> ! {
+            alloc::handle_alloc_error(Layout::new::<Head>())
+        }
+        let length = |text: &str| u32::try_from(text.len()).unwrap_or_else(|_| too_long());
+        let head =
+            Head { born: generation, first: length(first), second: length(second), count: AtomicU32::new(1) };
+        let layout = layout(head.first, head.second).unwrap_or_else(|| too_long());
         // SAFETY: the size is not 0.
         let at = unsafe { alloc::alloc(layout) };
         let Some(at) = NonNull::new(at) else { alloc::handle_alloc_error(layout) };
-        let head =
-            Head { born: generation, first: first.len(), second: second.len(), count: AtomicU32::new(1) };
         // SAFETY: the memory is new and has room for the head and both strings. The head's padding is written over.
         unsafe {
             at.cast().write(head);
@@ -78,9 +82,16 @@ impl Record {
         self.head().born
     }
 
+    /// The lengths of the strings.
+    #[inline]
+    fn lengths(&self) -> (usize, usize) {
+        let Head { first, second, .. } = self.head();
+        (*first as usize, *second as usize)
+    }
+
     #[inline]
     fn text(&self) -> &[u8] {
-        let Head { first, second, .. } = self.head();
+        let (first, second) = self.lengths();
         // SAFETY: as many bytes stand behind the head.
         unsafe { slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(TEXT), first + second) }
     }
@@ -88,8 +99,7 @@ impl Record {
     /// Whether these are its strings.
     #[inline]
     pub(crate) fn is(&self, first: &str, second: &str) -> bool {
-        let head = self.head();
-        if (head.first, head.second) != (first.len(), second.len()) {
+        if self.lengths() != (first.len(), second.len()) {
             return false;
         }
         let (one, other) = self.text().split_at(first.len());
@@ -98,7 +108,7 @@ impl Record {
 
     /// The two strings.
     pub(crate) fn parts(&self) -> (&str, &str) {
-        let (first, second) = self.text().split_at(self.head().first);
+        let (first, second) = self.text().split_at(self.lengths().0);
         (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
     }
 
@@ -120,7 +130,7 @@ impl Record {
         let Head { first, second, count, .. } = self.head();
         let (layout, left) = (layout(*first, *second), count.load(Ordering::Relaxed) - 1);
         count.store(left, Ordering::Relaxed);
-        if left == 0 {
+        if let (0, Some(layout)) = (left, layout) {
             #[cfg(test)]
             audit::LIVE.set(audit::LIVE.get() - 1);
             // SAFETY: nobody has the record any more.

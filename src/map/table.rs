@@ -19,7 +19,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::slice;
 
-use super::node::{Array, DeadList, MAX_LEN, Memory, Page, PageLink, Slot};
+use super::node::{Array, ArrayMut, DeadList, MAX_LEN, Memory, Page, PageLink, Slot};
 use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
@@ -49,7 +49,7 @@ pub(crate) struct Place {
 }
 
 /// As many entries a page as there is room for beforehand: few enough that hardly a page overflows.
-const PRESIZE_LOAD: usize = 6;
+const PRESIZE_LOAD: usize = 8;
 
 impl<K, V> Table<K, V> {
     /// The first version, which is empty.
@@ -242,37 +242,31 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         self.file(hash, slot);
     }
 
-    fn file(&mut self, hash: u64, mut slot: Slot<Entry<K, V>>) {
+    fn file(&mut self, hash: u64, slot: Slot<Entry<K, V>>) {
         self.table.len += 1;
         loop {
             let root_bits = self.table.root.bits();
             let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
-            let (bits, count) = (chunk.bits(), chunk.count());
-            let link = child_mut(chunk, rest, self.memory);
-            let filed = match link.own_with_room(self.memory) {
-                Some(mut page) => page.push(slot),
-                None => Err(slot),
-            };
-            match filed {
-                Ok(()) => {}
-                // If there are few for so many pages, their hashes agree in too many bits to be told apart.
-                Err(back) if link.page().len() < MAX_LEN || count * 2 < 1 << bits => {
-                    let mut slots = Vec::with_capacity(MAX_LEN + 1);
-                    link.take(&mut slots, self.memory);
-                    slots.push(back);
-                    *link = PageLink::new(&mut slots, self.memory);
+            let bits = chunk.bits();
+            let ArrayMut { children, count } = chunk.own(self.memory);
+            let link = &mut children[index(rest, bits)];
+            if let Some(mut page) = link.own_with_room(self.memory) {
+                page.push(slot);
+            } else if *count * 2 < 1 << bits {
+                // There are few for so many pages: their hashes agree in too many bits to be told apart.
+                let mut slots = Vec::with_capacity(MAX_LEN + 1);
+                link.take(&mut slots, self.memory);
+                slots.push(slot);
+                *link = PageLink::new(&mut slots, self.memory);
+            } else {
+                if bits > root_bits {
+                    self.double_root();
+                } else {
+                    double_chunk(chunk, root_bits, self.memory, self.hashing);
                 }
-                Err(back) => {
-                    slot = back;
-                    if bits > root_bits {
-                        self.double_root();
-                    } else {
-                        double_chunk(chunk, root_bits, self.memory, self.hashing);
-                    }
-                    continue;
-                }
+                continue;
             }
-            *chunk.own(self.memory).count = count + 1;
+            *count += 1;
             return;
         }
     }
@@ -375,7 +369,13 @@ fn chunk_mut<'a, E, P>(
 /// The child that the highest bits of `hash` lead to, in an array that is the draft's then.
 fn child_mut<'a, T, P>(array: &'a mut Array<T>, hash: u64, memory: &mut Memory<P>) -> &'a mut T {
     let bits = array.bits();
-    &mut array.own(memory).children[(hash >> 1 >> (63 - bits)) as usize]
+    &mut array.own(memory).children[index(hash, bits)]
+}
+
+/// The `bits` highest bits of a hash.
+fn index(hash: u64, bits: u32) -> usize {
+    // In two steps, because there may be none.
+    (hash >> 1 >> (63 - bits)) as usize
 }
 
 /// Gives a chunk twice as many pages: one more bit of the hash tells entries apart.
