@@ -56,8 +56,7 @@ fn an_address_in_use_is_exit_code_3_and_named() {
 
 #[test]
 fn asking_where_no_agent_is_is_exit_code_3() {
-    // Bound, but no longer listening when queried.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = crate::support::port_to_keep().to_string();
     let output = run(&["get", "default/web", "--port", &port]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("no agent answers"), "{}", stderr(&output));

@@ -129,8 +129,7 @@ impl Drop for At {
 
 #[test]
 fn an_agent_may_go_away_and_come_back() {
-    // The port of a closed listener: unlikely to be reused in between.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::support::port_to_keep();
     let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--port", &port.to_string()], SIZE);
     terminal.until(|seen| seen.contains("no answer") && seen.contains("trying again"));
     for _ in 0..2 {

@@ -108,7 +108,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
 fn an_agent_that_comes_back_is_followed_again() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::support::port_to_keep();
     let first = crate::top::At::port(port);
     let browser = Browser::open(&format!("http://127.0.0.1:{port}/"), WINDOW);
     browser.until(&format!("{ROWS}.length === 5"));
