@@ -25,7 +25,7 @@ use pod_index_kubelet::references::Strategy;
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
-    pub(super) command: Option<Query>,
+    pub(super) command: Option<Command>,
 
     #[command(flatten)]
     pub(super) run: RunArgs,
@@ -39,6 +39,31 @@ pub(super) struct Cli {
     /// The output format.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     pub(super) output: Output,
+}
+
+/// What to do instead of running the agent.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    #[command(flatten)]
+    Query(Query),
+    /// Print the completion script of a shell.
+    Completions {
+        /// The shell.
+        shell: CompletedShell,
+    },
+    /// Print the manual page of the agent, or that of a command, in roff: `pod-index man | man -l -`.
+    Man {
+        /// The command.
+        command: Option<String>,
+    },
+}
+
+/// The shells with completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// A query to a running agent.

@@ -38,6 +38,7 @@ mod exit;
 mod format;
 mod headers;
 mod log;
+mod manual;
 mod metrics;
 mod mirrors;
 mod pod_api;
@@ -62,6 +63,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use self::cli::Command;
+
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -77,7 +80,9 @@ pub fn main() -> ExitCode {
                 }
             })
         }
-        Some(query) => query::ask(&query, &cli.server, &cli.client, cli.output),
+        Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
+        Some(Command::Completions { shell }) => manual::print_completions(shell),
+        Some(Command::Man { command }) => manual::print_page(command.as_deref()),
     };
     exit::code(done)
 }
