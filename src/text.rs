@@ -15,7 +15,7 @@ mod tests {
     use super::shorten;
 
     #[test]
-    fn a_long_text_is_cut_at_a_character() {
+    fn a_long_text_is_cut_at_a_character_boundary() {
         assert_eq!(shorten("short"), "short");
         let cut = shorten(&"ä".repeat(1_000_000));
         assert_eq!(cut, format!("{}…", "ä".repeat(64)));

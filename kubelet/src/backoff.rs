@@ -3,23 +3,24 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// After so long without a failure, the next one counts as the first, as in client-go's reflector, if nothing else is said.
+/// Default reset time: a failure this long after the previous one counts as the first, as in client-go's
+/// reflector.
 const FORGET: Duration = Duration::from_secs(120);
 
-/// A hundred years: longer than anybody waits, and short enough to be added to any moment.
+/// A hundred years: longer than any real wait, and short enough to be added to any `Instant`.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// For so long after a first failure, no wait is longer than half the most: most outages are over by then.
+/// For this long after the first failure, waits are capped at half the maximum: most outages end sooner.
 const EARLY: Duration = Duration::from_secs(60);
 
-/// Waits that double from the least to the most, each shortened at random by up to a third.
+/// Waits that double from the minimum to the maximum, each shortened at random by up to a third.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     least: Duration,
     most: Duration,
     forget: Duration,
     next: Duration,
-    /// When the first failure was that is not forgotten.
+    /// The first failure since the last reset.
     first: Option<Instant>,
     last: Option<Instant>,
 }
@@ -27,28 +28,29 @@ pub struct Backoff {
 impl Backoff {
     #[must_use]
     pub fn new(least: Duration, most: Duration) -> Self {
-        // Longer ones could not be added to a moment.
+        // Longer waits could overflow an `Instant`.
         let (least, most) = (least.min(FOREVER), most.min(FOREVER));
         Self { least, most: most.max(least), forget: FORGET, next: least, first: None, last: None }
     }
 
-    /// After so long without a failure, the next one counts as the first.
+    /// A failure this long after the previous one counts as the first.
     #[must_use]
     pub fn forget_after(mut self, forget: Duration) -> Self {
         self.forget = forget;
         self
     }
 
-    /// The shortest wait, whatever was before.
+    /// The minimum wait, regardless of earlier failures.
     #[must_use]
     pub fn least(&self) -> Duration {
         self.least.mul_f64(jitter())
     }
 
-    /// The wait that a failure at `now` is answered with.
+    /// How long to wait after a failure at `now`.
     #[must_use]
     pub fn wait(&mut self, now: Instant) -> Duration {
-        // A success in between is not enough: a server that lists and cannot watch would be listed without a pause.
+        // A success in between does not reset: a server that can list but not watch would be listed without a
+        // pause.
         if self.last.is_some_and(|last| now.saturating_duration_since(last) > self.forget) {
             (self.next, self.first) = (self.least, None);
         }
@@ -66,7 +68,7 @@ pub(crate) fn jitter() -> f64 {
     (2.0 + random()) / 3.0
 }
 
-/// A random number from 0 to 1. The keys of a hash map need no dependency, and are random enough to spread agents.
+/// A random number from 0 to 1. Hash map keys need no dependency and are random enough to spread agents out.
 pub(crate) fn random() -> f64 {
     let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or_default();
     f64::from(random) / f64::from(u32::MAX)
@@ -83,11 +85,11 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_the_most_and_start_afresh_after_a_long_peace() {
+    fn waits_double_up_to_the_maximum_and_reset_after_a_long_time_without_failures() {
         let mut backoff = Backoff::new(SECOND, 10 * SECOND);
         let start = Instant::now();
         let mut now = start;
-        // Half the most within the first minute.
+        // Half the maximum within the first minute.
         for (whole, at) in [(1, 0), (2, 2), (4, 5), (5, 10), (5, 59), (10, 61), (10, 75)] {
             now = start + at * SECOND;
             let wait = backoff.wait(now);
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn two_agents_do_not_wait_alike() {
+    fn two_agents_wait_different_times() {
         let waits = || {
             let mut backoff = Backoff::new(SECOND, 30 * SECOND);
             [(); 8].map(|()| backoff.wait(Instant::now()))

@@ -1,6 +1,7 @@
-//! FNV-1a, a hash that is the same everywhere and for ever. Against accidents, not against forgers, and not for secrets.
+//! FNV-1a, a hash that is the same on every machine and in every version. It detects accidental changes only:
+//! it is not safe against forgery and must not be used for secrets.
 
-/// 128 bits; the kubelet uses these, too.
+/// 128 bits. The kubelet uses this hash too.
 pub(crate) struct Fnv128a(u128);
 
 impl Fnv128a {
@@ -40,7 +41,7 @@ pub(crate) fn fnv1a_64(bytes: &[u8]) -> u64 {
 mod tests {
     use super::Fnv128a;
 
-    /// The published vectors of `draft-eastlake-fnv` (also in Go's `hash/fnv` tests).
+    /// The published vectors of `draft-eastlake-fnv`, which Go's `hash/fnv` tests also use.
     #[test]
     fn the_hash_is_fnv_1a() {
         for (text, digest) in [

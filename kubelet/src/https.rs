@@ -1,6 +1,4 @@
-//! What HTTP clients need for TLS: a configuration to begin with, and connections.
-//!
-//! It must not know what is asked.
+//! TLS for HTTP clients: the base configuration and the connector. Independent of the requests sent.
 
 use std::sync::Arc;
 
@@ -14,18 +12,19 @@ use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme
 /// Opens connections to `http` and to `https` URLs.
 pub type Connector = HttpsConnector<HttpConnector>;
 
-/// ring, by name: an embedder may have several crypto providers in the tree and none installed.
+/// Uses ring explicitly: an embedder may have several crypto providers in the tree and none installed.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The beginning of a client's configuration. Who is trusted, and who the client is, comes next.
+/// The base client configuration. The caller adds trusted roots and the client certificate.
 pub fn client_config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls::Error> {
     ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()
 }
 
-/// Connections for HTTP/1.1. With `name`, every server must have a certificate for that name instead of the URL's host.
+/// A connector for HTTP/1.1. With `name`, server certificates are checked for that name instead of the URL's
+/// host.
 #[must_use]
 pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Connector {
     let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
@@ -37,14 +36,14 @@ pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Con
     }
 }
 
-/// A client that accepts any certificate. The connection is encrypted, but anybody may be at its other end.
+/// A client configuration that accepts any certificate. Connections are encrypted but not authenticated.
 #[must_use]
 pub fn unverified(builder: ConfigBuilder<ClientConfig, WantsVerifier>) -> ClientConfig {
     let verifier = Arc::new(Unverified(provider()));
     builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
 }
 
-/// Checks that the server has the key of its certificate, and not whose certificate it is.
+/// Checks that the server holds the key of its certificate, but not who issued the certificate.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

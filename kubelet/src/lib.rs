@@ -1,9 +1,10 @@
-//! Where pods come from and what follows them, for [`pod_index`]: each part behaves as the kubelet's does.
+//! Pod sources and what follows them, for [`pod_index`]. Each part behaves like its counterpart in the
+//! kubelet.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`sources`] | manifests from a directory or a URL, pods from the kubelet or the API server, and the merge of all of them |
-//! | `api_client` | the client of the API server: few connections, and an end to every silence |
+//! | `api_client` | the API server client: few connections, and a timeout for every silence |
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
@@ -16,7 +17,7 @@
 //! | `api-server` | `sources::api_server`, `mirror` and `references` |
 //! | `tls` | HTTPS, for the URL that serves manifests and for the API server |
 //!
-//! No feature picks a version of Kubernetes. The application does, with a feature of `k8s-openapi`.
+//! No feature picks a Kubernetes version. The application does that with a feature of `k8s-openapi`.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
@@ -37,15 +38,15 @@ pub mod sources;
 #[doc(hidden)]
 pub mod text;
 
-/// Marks a pod that was read from a checkpoint, until a source sends it.
+/// Marks a pod that was read from a checkpoint and that no source has sent yet.
 const RESTORED: &str = "pod-index/restored";
 
-/// The README's example is a test.
+/// Tests the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The chapters for embedders use all three parts, so their examples are tested here.
+/// The guide for embedders uses all three parts, so its examples are tested here.
 #[cfg(all(doctest, feature = "api-server"))]
 #[doc = include_str!("../../docs/embedders.md")]
 struct Embedders;

@@ -1,15 +1,13 @@
-//! Words for people who read errors: texts cut short, and what lies behind an error.
-//!
-//! It must not know what the texts are about.
+//! Error texts: shortening, error chains, and decoder messages without the values they quote.
 
 use std::error::Error;
 
-/// `text`, cut after 128 bytes: an error about a UID of ten megabytes must not be ten megabytes long.
+/// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {
     shorten_to(text, 128)
 }
 
-/// `text`, cut at a character after so many bytes at most; what was cut ends in `…`.
+/// `text`, cut at a character boundary after at most `most` bytes. A cut text ends in `…`.
 pub(crate) fn shorten_to(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -18,13 +16,13 @@ pub(crate) fn shorten_to(text: &str, most: usize) -> String {
     format!("{}…", &text[..end])
 }
 
-/// An error and what lies behind it.
+/// An error and its chain of sources.
 pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     joined(error, |_| None)
 }
 
-/// As `causes`, of an error of kube's. What the API server says is for people; kube's account of it, which says it twice and
-/// then shows the whole object, is not.
+/// Like `causes`, for kube errors. Only the API server's own message is shown: kube repeats it and then
+/// appends the whole object.
 #[cfg(feature = "api-server")]
 #[must_use]
 pub fn api_causes(error: &(dyn Error + 'static)) -> String {
@@ -42,13 +40,13 @@ pub fn api_causes(error: &(dyn Error + 'static)) -> String {
     })
 }
 
-/// What a credential plugin that failed says of it. Not what it answered, which may be a token.
+/// The standard error of a failed credential plugin. Its standard output is left out: it may contain a token.
 #[cfg(feature = "api-server")]
 fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
     use kube::client::AuthError::{AuthExecParse, AuthExecRun, AuthExecStart};
     match error {
         AuthExecStart(error) => Some(format!("the credential plugin cannot be started: {error}")),
-        // Not its command line, which holds its environment.
+        // The command line is left out: it contains the plugin's environment.
         AuthExecRun { out, .. } => {
             let said = String::from_utf8_lossy(&out.stderr);
             let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -66,7 +64,7 @@ fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
     }
 }
 
-/// How `serde_json` begins to say what is wrong where it quotes nothing; and how `WirePod` does.
+/// Beginnings of `serde_json` and `WirePod` messages that quote no value.
 const SYNTAX: [&str; 17] = [
     "missing field ",
     "EOF while parsing",
@@ -87,28 +85,28 @@ const SYNTAX: [&str; 17] = [
     "a pod",
 ];
 
-/// What a decoder says, without the value that it found: it may be a password.
+/// A decoder's message without the value it found, which may be a password.
 #[must_use]
 pub fn without_found(text: &str) -> String {
-    // serde's own words: what was found, and then what was expected.
+    // serde's own messages: first what was found, then what was expected.
     let found = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant "];
     if found.iter().any(|found| text.starts_with(found)) {
-        // The last one: what was found may hold these words.
+        // Split at the last `, expected `: the value found may contain these words.
         return match text.rsplit_once(", expected ") {
             Some((_, expected)) => format!("expected {expected}"),
             None => "is no such value".to_owned(),
         };
     }
-    // The words of a syntax error, and of a field that is missing. They quote nothing.
+    // Messages about syntax errors and missing fields quote nothing.
     if SYNTAX.iter().any(|syntax| text.starts_with(syntax)) {
         return text.to_owned();
     }
-    // A type's own words, which may quote anything. Where it was, the decoder has put behind them.
+    // A type's own message may quote anything. The decoder appends the position.
     let place = text.rfind(" at line ").map(|at| &text[at..]).unwrap_or_default();
     format!("is no such value{place}")
 }
 
-/// What is wrong with a YAML file that may hold secrets, in words that quote none of it.
+/// What is wrong with a YAML file, without quoting it: it may hold secrets.
 #[must_use]
 pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error as E;
@@ -119,7 +117,7 @@ pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
         | E::SerdeInvalidLength { expected, .. } => format!("expected {expected}"),
         E::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
         E::DuplicateMappingKey { .. } => "a key is there twice".to_owned(),
-        // Their words may quote anything.
+        // These messages may quote anything.
         E::Message { .. }
         | E::AliasError { .. }
         | E::NonFiniteFloat { .. }
@@ -130,7 +128,8 @@ pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// The parts of an error, each once: many say what lies behind them, too. A part with `better` words for it is the last.
+/// Joins the parts of an error chain without repetition: many errors repeat their source. A part that
+/// `better` can reword ends the chain.
 fn joined(
     error: &(dyn Error + 'static),
     better: impl Fn(&(dyn Error + 'static)) -> Option<String>,
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_decoder_says_is_kept_but_for_what_it_found() {
+    fn decoder_messages_are_kept_without_the_value_found() {
         for (json, expected) in [
             (r#"{"number": "hunter2"}"#, "expected i32 at line 1"),
             (r#"{"list": "hunter2, expected nothing"}"#, "expected a sequence at line 1"),
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_at_a_character() {
+    fn a_long_text_is_cut_at_a_character_boundary() {
         assert_eq!(shorten("short"), "short");
         let cut = shorten(&"ä".repeat(1_000_000));
         assert_eq!(cut, format!("{}…", "ä".repeat(64)));

@@ -10,11 +10,11 @@ use kube::client::Body;
 
 use super::ConnectionOptions;
 
-/// How many HTTP/1.1 connections are kept for later requests.
+/// How many idle HTTP/1.1 connections are kept.
 const MOST_IDLE: usize = 4;
-/// TCP probes a silent peer this often.
+/// Interval of TCP keepalive probes on a silent connection.
 const TCP_PROBES: Duration = Duration::from_secs(10);
-/// A peer that acknowledges nothing for so long is gone. Four probes.
+/// A peer that acknowledges nothing for this long is dead. Four probes.
 const TCP_SILENCE: Duration = Duration::from_secs(40);
 
 #[cfg(feature = "tls")]
@@ -22,10 +22,10 @@ type Connector = TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
 #[cfg(not(feature = "tls"))]
 type Connector = TimeoutConnector<HttpConnector>;
 
-/// One HTTP/2 connection to the server, or as many HTTP/1.1 connections as there are requests under way.
+/// One HTTP/2 connection to the server, or one HTTP/1.1 connection per request under way.
 pub(super) type Connection = Client<Connector, Body>;
 
-/// What opens connections to one server.
+/// Opens connections to one server.
 pub(super) struct Connections {
     connector: Connector,
     pings: (Duration, Duration),
@@ -34,7 +34,7 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(config: &Config, options: &ConnectionOptions) -> kube::Result<Self> {
         let mut tcp = HttpConnector::new();
-        // `https://` is TLS's business.
+        // TLS handles `https://`.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_PROBES));
@@ -47,7 +47,7 @@ impl Connections {
         Ok(Self { connector, pings: (options.ping_interval, options.ping_timeout) })
     }
 
-    /// A connection of its own, opened by the first request.
+    /// A separate connection, opened by its first request.
     pub(super) fn another(&self) -> Connection {
         let (interval, timeout) = self.pings;
         Client::builder(TokioExecutor::new())
@@ -56,14 +56,14 @@ impl Connections {
             .http2_keep_alive_interval(interval)
             .http2_keep_alive_timeout(timeout)
             .http2_keep_alive_while_idle(true)
-            // A connection without a new request for a while is a connection with watches. Pings tell if it is dead.
+            // A connection without new requests may still carry watches. Pings tell whether it is dead.
             .pool_idle_timeout(None)
             .pool_max_idle_per_host(MOST_IDLE)
             .build(self.connector.clone())
     }
 }
 
-/// kube's own connector offers HTTP/1.1 alone.
+/// kube's own connector offers only HTTP/1.1.
 #[cfg(feature = "tls")]
 fn encrypted(
     config: &Config,

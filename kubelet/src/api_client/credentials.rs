@@ -1,4 +1,4 @@
-//! What every request bears: where it goes, who asks, and the headers of the configuration.
+//! What is added to every request: the server's address, the credentials and the configured headers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,28 +13,29 @@ use tower::{BoxError, Layer, service_fn};
 
 use super::lanes::{Answer, Lanes};
 
-/// A token file is not read, and a credential plugin not run, more often, however often the server says 401.
+/// Minimum time between two renewals (reading the token file or running the credential plugin), even if the
+/// server keeps answering 401.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
-/// A token file is read again after so long, as by client-go.
+/// A token file is read again after this time, as in client-go.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
 
 type Service = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
-/// A service that adds the credentials to a request and sends it.
+/// Adds the credentials to requests and sends them.
 pub(super) struct Credentials {
     config: Config,
     lanes: Arc<Lanes>,
     current: Mutex<Current>,
-    /// Held by whoever renews.
+    /// Held during a renewal.
     renewing: AsyncMutex<()>,
 }
 
 #[derive(Clone)]
 struct Current {
     service: Service,
-    /// How often it was renewed.
+    /// Number of renewals.
     version: u64,
-    /// When that was tried last; at first, when it was made.
+    /// Time of the last attempt to renew, initially the time of creation.
     since: Instant,
     was_tried: bool,
 }
@@ -46,7 +47,7 @@ impl Credentials {
         Ok(Self { config, lanes, current: Mutex::new(current), renewing: AsyncMutex::default() })
     }
 
-    /// The service, and its version.
+    /// The current service and its version.
     pub(super) async fn current(&self) -> (Service, u64) {
         let Current { version, since, .. } = *self.lock();
         if self.config.auth_info.token_file.is_some() && since.elapsed() >= TOKEN_AGE {
@@ -56,8 +57,9 @@ impl Credentials {
         (current.service.clone(), current.version)
     }
 
-    /// Reads the token file or runs the credential plugin anew, unless somebody has done so since this version was used.
-    /// `false`: nothing is newer than that. What cannot be read or run leaves the credentials as they are (k/k#68164).
+    /// Reads the token file or runs the credential plugin again, unless another task has done so since
+    /// `version`. Returns `false` if the credentials are still those of `version`. If the renewal fails, the
+    /// old credentials stay in use (k/k#68164).
     pub(super) async fn renew(&self, version: u64) -> bool {
         let auth = &self.config.auth_info;
         if auth.token_file.is_none() && auth.exec.is_none() && auth.auth_provider.is_none() {
@@ -69,7 +71,7 @@ impl Credentials {
             return now != version;
         }
         let (config, lanes) = (self.config.clone(), Arc::clone(&self.lanes));
-        // A file, or a process, may be slow.
+        // Reading a file and running a process may block.
         let renewed = tokio::task::spawn_blocking(move || service(&config, &lanes)).await;
         let mut current = self.lock();
         (current.since, current.was_tried) = (Instant::now(), true);
@@ -106,8 +108,8 @@ fn service(config: &Config, lanes: &Arc<Lanes>) -> kube::Result<Service> {
     })
 }
 
-/// The configuration with what its token file holds. kube reads the file itself, once a minute, and takes the end of the line
-/// for a part of the token.
+/// The configuration with the token from its token file. kube would read the file itself, once a minute, but
+/// keeps a trailing newline as part of the token.
 fn with_token(config: &Config) -> kube::Result<Config> {
     let mut config = config.clone();
     let auth = &mut config.auth_info;

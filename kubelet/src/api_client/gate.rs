@@ -1,6 +1,5 @@
-//! Who may try to reach the API server while it is away: one request at a time, and not too often.
-//!
-//! It knows times and outcomes. It must not know HTTP.
+//! Limits attempts to reach the API server during an outage: one request at a time, with pauses. Knows
+//! nothing of HTTP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +10,9 @@ use tokio::time::{self, Instant};
 
 use crate::backoff::jitter;
 
-/// The pause after the first attempt that failed. It doubles.
+/// The pause after the first failed attempt. It doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause of the first minute, and that after it.
+/// The longest pause in the first minute of an outage, and after it.
 const LONGEST_PAUSES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
 const EARLY: Duration = Duration::from_secs(60);
 
@@ -23,16 +22,16 @@ pub(super) struct Gate(watch::Sender<Option<Outage>>);
 #[derive(Clone, Debug)]
 struct Outage {
     since: Instant,
-    /// How many attempts have failed since it began.
+    /// Failed attempts since the outage began.
     failures: u32,
-    /// Nobody tries before.
+    /// No attempt starts before this time.
     next: Instant,
-    /// Somebody is trying.
+    /// An attempt is under way.
     is_probed: bool,
     why: Arc<str>,
 }
 
-/// The server is away, and the latest attempt to reach it, which was another request's, has failed.
+/// The server is unreachable: another request has just tried and failed.
 #[derive(Clone, Debug)]
 pub(super) struct Away(Arc<str>);
 
@@ -49,7 +48,8 @@ impl Gate {
         Self(watch::Sender::new(None))
     }
 
-    /// Waits until a request may be sent. Fails when the server is away and another request's attempt has just failed.
+    /// Waits until a request may be sent. Fails if another request's attempt to reach the server has just
+    /// failed.
     pub(super) async fn pass(&self) -> Result<Pass<'_>, Away> {
         let mut changes = self.0.subscribe();
         let failures_before = changes.borrow_and_update().as_ref().map(|outage| outage.failures);
@@ -62,7 +62,7 @@ impl Gate {
                     state.is_probed |= is_probe;
                     outage = Some(state.clone());
                 }
-                // Nobody has to look again because somebody tries.
+                // That an attempt has begun is no reason for waiters to look again.
                 false
             });
             let Some(outage) = outage else { return Ok(Pass { gate: self, is_probe, is_told: false }) };
@@ -80,7 +80,7 @@ impl Gate {
         }
     }
 
-    /// Waits for an attempt that fails.
+    /// Waits for an attempt to fail.
     pub(super) async fn failure(&self) -> Away {
         let mut changes = self.0.subscribe();
         let before = changes.borrow_and_update().as_ref().map_or(0, |outage| outage.failures);
@@ -101,7 +101,7 @@ impl Gate {
     fn failed(&self, is_probe: bool, why: &str, not_before: Duration) {
         let now = Instant::now();
         self.0.send_if_modified(|state| match state {
-            // The first failure may be that of one connection: the next request finds out at once.
+            // The first failure may affect only one connection, so the next request may try at once.
             None => {
                 let next = now + not_before;
                 *state = Some(Outage { since: now, failures: 0, next, is_probed: false, why: why.into() });
@@ -116,13 +116,14 @@ impl Gate {
                 outage.why = why.into();
                 true
             }
-            // It was sent before the outage was known.
+            // The request was sent before the outage was known.
             Some(_) => false,
         });
     }
 }
 
-/// The right to send one request. It has to be told what came of it; if it is not, nothing did.
+/// The right to send one request. Report its outcome with `answered` or `failed`; dropping it counts as a
+/// failure.
 pub(super) struct Pass<'a> {
     gate: &'a Gate,
     is_probe: bool,
@@ -130,13 +131,14 @@ pub(super) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// The server has answered.
+    /// The server answered.
     pub(super) fn answered(mut self) {
         self.is_told = true;
         self.gate.opened();
     }
 
-    /// It could not be reached, or cannot serve anybody; in the latter case it may ask to be left alone for a while.
+    /// The server could not be reached, or serves no requests. In the second case it may ask for a pause
+    /// (`not_before`).
     pub(super) fn failed(mut self, why: &str, not_before: Duration) {
         self.is_told = true;
         self.gate.failed(self.is_probe, why, not_before);
@@ -157,7 +159,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The times, in seconds since the start, at which `callers` that never tire attempt to reach a server that is away.
+    /// The times, in seconds since the start, at which `callers` that retry forever attempt to reach an
+    /// unavailable server.
     async fn attempts(gate: Arc<Gate>, callers: usize, seconds: u64) -> Vec<f64> {
         let start = Instant::now();
         let times = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_ask_there_is_one_attempt_in_five_seconds_after_the_first_minute() {
+    async fn after_the_first_minute_any_number_of_callers_make_one_attempt_in_five_seconds() {
         let gate = Arc::new(Gate::new());
         gate.pass().await.unwrap().failed("refused", Duration::ZERO);
         let times = attempts(gate, 300, 300).await;
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_lets_everybody_through_at_once_and_a_failure_is_told_to_everybody() {
+    async fn an_answer_lets_all_waiters_through_and_a_failure_reaches_all_waiters() {
         let gate = Arc::new(Gate::new());
         gate.pass().await.unwrap().failed("refused", Duration::ZERO);
         let probe = gate.pass().await.unwrap();
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_that_is_given_up_has_failed_and_the_next_one_comes_in_its_turn() {
+    async fn a_dropped_attempt_counts_as_failed_and_the_next_one_waits() {
         let gate = Gate::new();
         gate.pass().await.unwrap().failed("refused", Duration::ZERO);
         drop(gate.pass().await.unwrap());

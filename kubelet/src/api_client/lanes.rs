@@ -1,4 +1,4 @@
-//! Which request goes over which connection, and when a connection is not to be used any more.
+//! Assigns requests to connections and retires silent connections.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,9 +20,9 @@ use super::gate::{Gate, Pass};
 /// All connections to one server.
 pub(super) struct Lanes {
     connections: Connections,
-    /// For the pod watch, for writes, and for whatever else is about pods.
+    /// Connections for the pod watch, for writes, and for all other requests about pods.
     pods: Mutex<Vec<Arc<Lane>>>,
-    /// For everything else.
+    /// Connections for all other requests.
     others: Mutex<Vec<Arc<Lane>>>,
     gate: Gate,
     streams: usize,
@@ -30,16 +30,18 @@ pub(super) struct Lanes {
     no_event: Duration,
 }
 
-/// One HTTP/2 connection; under HTTP/1.1 one connection for each request that is under way.
+/// One HTTP/2 connection, or one HTTP/1.1 connection for each request under way.
 struct Lane {
     connection: Connection,
-    /// How many requests are under way. Changed under the lock of the list that the lane is in, or decremented.
+    /// Number of requests under way. Incremented under the lock of the list that holds the lane; decremented
+    /// without it.
     streams: AtomicUsize,
-    /// The last request had an answer, so there is a connection.
+    /// The last request was answered, so a connection exists.
     is_open: AtomicBool,
-    /// Held by the request that opens the connection. Without it, each of many requests would open one.
+    /// Held by the request that opens the connection. Without it, each of many concurrent requests would open
+    /// one.
     opening: AsyncMutex<()>,
-    /// It was silent for too long. Requests that come later use another one.
+    /// The connection was silent for too long. New requests use another one.
     is_retired: AtomicBool,
 }
 
@@ -56,12 +58,12 @@ impl Lanes {
         }
     }
 
-    /// Sends a request that says where it goes and who asks.
+    /// Sends a request that already has its address and credentials.
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         let mut stream = self.stream(&request);
         let lane = Arc::clone(&stream.lane);
         let opening = async {
-            // Only while there is no connection do the requests come one by one.
+            // Requests are sent one by one only while there is no connection.
             if lane.is_open.load(Ordering::Relaxed) {
                 return None;
             }
@@ -92,7 +94,7 @@ impl Lanes {
         Ok(answer.map(|body| Answer { body, stream }))
     }
 
-    /// A place on a connection that has one left.
+    /// Picks a connection that has a stream left.
     fn stream(&self, request: &Request<Body>) -> Stream {
         let lanes = if is_of_pods(request) { &self.pods } else { &self.others };
         let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,12 +124,12 @@ impl Lanes {
     }
 }
 
-/// Whether the request is a write, or about pods: nothing else may keep these waiting.
+/// Whether the request is a write or about pods. No other request may delay these.
 fn is_of_pods(request: &Request<Body>) -> bool {
     request.method() != Method::GET || request.uri().path().split('/').any(|segment| segment == "pods")
 }
 
-/// Whether the server serves anybody at all.
+/// Tells the gate whether the server serves requests at all.
 fn judge<B>(pass: Pass<'_>, answer: &Response<B>) {
     match answer.status() {
         status @ (StatusCode::UNAUTHORIZED
@@ -142,11 +144,11 @@ fn judge<B>(pass: Pass<'_>, answer: &Response<B>) {
     }
 }
 
-/// A request's place on a connection, from before it is sent until its answer is read or given up.
+/// A request's stream on a connection, held until its answer is read or abandoned.
 struct Stream {
     lane: Arc<Lane>,
-    /// Since when nothing was heard, and after how long that is reason to give up the connection. `None` while nothing is
-    /// waited for.
+    /// When data last arrived, and the silence after which the connection is given up. `None` while no data
+    /// is expected.
     silence: Option<(Instant, Duration)>,
 }
 

@@ -1,26 +1,28 @@
-//! The client of the API server: HTTP/2, few connections, and an end to every silence.
+//! The API server client: HTTP/2, few connections, and a timeout for every silence.
 //!
-//! It knows connections, credentials and outages. It must not know what is listed or watched.
+//! Handles connections, credentials and outages. It does not depend on what is listed or watched.
 //!
 //! # Connections
-//! * The pod watch, every write and every request about pods share connections of their own. All other requests, such as
-//!   the watches of Secrets and `ConfigMaps`, are spread over other connections. A connection carries at most 80 requests
-//!   at a time: API servers allow 100, and a request beyond that would wait without an error.
-//! * A server that offers HTTP/2 (by ALPN) is spoken to by HTTP/2. Any other server is spoken to by HTTP/1.1, and each
-//!   watch then takes a connection of its own. `http://` URLs always mean HTTP/1.1.
+//! * The pod watch, all writes and all requests about pods share connections of their own. All other
+//!   requests, such as the watches of Secrets and `ConfigMaps`, use other connections. A connection carries
+//!   at most 80 requests at a time: API servers allow 100, and a request beyond that would wait without an
+//!   error.
+//! * If the server offers HTTP/2 (by ALPN), the client uses it. Otherwise it uses HTTP/1.1, with one
+//!   connection for each watch. `http://` URLs always use HTTP/1.1.
 //!
 //! # Silence
-//! * HTTP/2: a ping after 30 s without a word, and 15 s for its answer. A peer that is gone is noticed within 45 s.
-//! * HTTP/1.1: TCP keepalive and `TCP_USER_TIMEOUT` close the connection of a peer that is gone after 40 s.
-//! * A proxy answers both for a server that is gone. What ends such a silence is the deadline of whoever waits: a request
-//!   that is given up without an answer, or a watch that is given up after a long silence, takes its connection out of
-//!   use. The next request opens another one.
+//! * HTTP/2: a ping after 30 s of silence, and 15 s for its answer. A dead peer is noticed within 45 s.
+//! * HTTP/1.1: TCP keepalive and `TCP_USER_TIMEOUT` close the connection to a dead peer after 40 s.
+//! * A proxy may answer pings and probes for a dead server. The caller's deadline ends such a silence: if a
+//!   request is dropped without an answer, or a watch is dropped after a long silence, its connection is
+//!   retired. The next request opens another one.
 //!
 //! # Outages
-//! * While the server cannot be reached, one request at a time tries to: at least every 4 s in the first minute, at most
-//!   once in five seconds after it. All others wait for what comes of it.
+//! * While the server is unreachable, one request at a time tries to reach it: at least every 4 s in the
+//!   first minute, at most once in five seconds after it. All others wait for its outcome.
 //! * `Retry-After` is obeyed.
-//! * An answer of 401 makes the client read its token file, or run its credential plugin, once more, and repeat the request.
+//! * After a 401, the client reads its token file or runs its credential plugin again and repeats the
+//!   request.
 
 mod connect;
 mod credentials;
@@ -39,12 +41,12 @@ use tower::{BoxError, ServiceExt, service_fn};
 use credentials::Credentials;
 use lanes::{Answer, Lanes};
 
-/// How often a request is repeated because the server asks for it by `Retry-After`, as in client-go.
+/// How often a request is repeated because of `Retry-After`, as in client-go.
 const REPEATS: usize = 10;
 /// The longest `Retry-After` that is obeyed.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// When a connection counts as dead, and how many requests it carries. The defaults are right for a cluster.
+/// When a connection counts as dead. The defaults suit a cluster.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing by themselves"]
 pub struct ConnectionOptions {
@@ -70,34 +72,34 @@ impl Default for ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// HTTP/2: after how long a silence a ping is sent, and how long its answer may take. 30 s and 15 s by default, as in
-    /// client-go.
+    /// HTTP/2 only: ping after this much silence, and give up if the answer takes longer than `timeout`. 30 s
+    /// and 15 s by default, as in client-go.
     pub fn pings(mut self, interval: Duration, timeout: Duration) -> Self {
         (self.ping_interval, self.ping_timeout) = (interval, timeout);
         self
     }
 
-    /// How long it may take to open a connection, TLS included; 5 s by default.
+    /// Time limit for opening a connection, including TLS. 5 s by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// After how long a silence a request, or a watch, that is given up takes its connection out of use; 10 s and 100 s
-    /// by default.
+    /// A request or watch that is dropped after this much silence retires its connection. 10 s and 100 s by
+    /// default.
     pub fn silences(mut self, request: Duration, watch: Duration) -> Self {
         (self.no_answer, self.no_event) = (request, watch);
         self
     }
 }
 
-/// A client of the API server that `config` names. `user_agent` is sent with every request.
+/// A client of the API server that `config` names. Every request carries `user_agent`.
 ///
 /// Must be called within a tokio runtime.
 ///
 /// # Errors
-/// If the configuration holds credentials or certificates that cannot be read, names a proxy, or if `user_agent` is no
-/// header value.
+/// If `config` holds credentials or certificates that cannot be read, or names a proxy, or if `user_agent` is
+/// not a valid header value.
 pub fn client(mut config: Config, user_agent: &str, options: &ConnectionOptions) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         // kube's own client names what is not supported.
@@ -112,8 +114,7 @@ pub fn client(mut config: Config, user_agent: &str, options: &ConnectionOptions)
     Ok(Client::new(service, namespace))
 }
 
-/// Sends a request; with new credentials if the server does not know those that it has, and again if the server asks for
-/// that.
+/// Sends a request. Renews the credentials after a 401, and repeats the request after a `Retry-After`.
 async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
     let mut request = request;
     let mut renewed = false;
@@ -137,7 +138,7 @@ async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<R
     unreachable!("the loop ends by its answers")
 }
 
-/// The same request once more. `None` if its body can be read only once.
+/// A copy of the request. `None` if its body can be read only once.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -148,7 +149,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// How long the server wants the client to wait before it asks again.
+/// How long the server asks the client to wait before the next request.
 fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return None;

@@ -1,18 +1,18 @@
-//! What is done to the disk, step by step: a seam, so that tests can lose power between any two steps.
+//! Disk operations, step by step, behind a trait: tests simulate a power loss between any two steps.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The name under which a checkpoint is written before it gets its own. There is one writer, so one name will do.
+/// Temporary name of a checkpoint while it is written. There is one writer, so one name is enough.
 pub(super) const WRITING: &str = ".writing";
 
-/// What there is under a name.
+/// What a name refers to.
 pub(super) enum Seen {
     Nothing,
-    /// No regular file. It was not opened: to open a pipe could take for ever.
+    /// Not a regular file. It is not opened: opening a pipe could block forever.
     Other,
-    /// A file of more bytes than were asked for.
+    /// A file larger than the limit.
     Larger,
     Bytes(Vec<u8>),
 }
@@ -22,25 +22,25 @@ pub(super) trait Disk: Send + 'static {
     /// A file that has been written and may not be on disk yet.
     type File;
 
-    /// What there is, if that is a file of at most so many bytes. An error says nothing of what is in it.
+    /// Reads the file if it has at most `most` bytes. Errors do not quote its content.
     fn read(&self, name: &str, most: usize) -> io::Result<Seen>;
-    /// Makes the file, in place of one of this name.
+    /// Creates or replaces the file.
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<Self::File>;
-    /// What was written to the file is on disk when this returns.
+    /// Returns once the file's content is on disk.
     fn sync(&mut self, file: Self::File) -> io::Result<()>;
-    /// Gives the file another name, in place of one that has it, in one step.
+    /// Renames the file in one step, replacing any file of the new name.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes the file. That there is none is no error.
+    /// Removes the file. A missing file is not an error.
     fn remove(&mut self, name: &str) -> io::Result<()>;
-    /// What was renamed and removed is on disk when this returns.
+    /// Returns once renames and removals are on disk.
     fn sync_directory(&mut self) -> io::Result<()>;
-    /// Whether there is nothing of this name.
+    /// Whether the name is unused.
     fn is_free(&self, name: &str) -> io::Result<bool>;
-    /// Where a file of this name is, for messages.
+    /// The file's path, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 
-/// Gives what is there a name that is not looked at again, and that nothing else has.
+/// Renames the file to an unused name that is never read.
 pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> {
     let numbered = (1..100).map(|number| format!("{name}.unusable.{number}"));
     for aside in std::iter::once(format!("{name}.unusable")).chain(numbered) {
@@ -53,21 +53,22 @@ pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> 
     Err(io::Error::other("too many are there already"))
 }
 
-/// A directory of a file system, locked.
+/// A locked directory of the file system.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// Held for its lock as well.
+    /// Also holds the lock.
     handle: File,
 }
 
 impl Directory {
-    /// Opens and locks the directory; it is made if it is not there.
+    /// Opens and locks the directory, and creates it if necessary.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if !path.is_dir() {
             let new: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
             make(path)?;
-            // A directory is on disk when the one it is in is: what is acknowledged in it must not go with it.
+            // Sync each new directory's parent as well: otherwise a power loss could remove the directory
+            // with acknowledged files.
             for parent in new.into_iter().filter_map(Path::parent) {
                 let here = parent.as_os_str().is_empty();
                 File::open(if here { Path::new(".") } else { parent })?.sync_all()?;
@@ -78,13 +79,13 @@ impl Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         match handle.try_lock() {
-            // Some network file systems cannot lock a directory. That is no reason to do without checkpoints.
+            // Some network file systems cannot lock directories. Checkpoints are kept there without a lock.
             Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(Self { path: path.to_owned(), handle }),
             Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// The names of what is there, in order. What is not UTF-8 is not ours.
+    /// The names in the directory, sorted. Names that are not UTF-8 are never checkpoints.
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -104,7 +105,7 @@ impl Disk for Directory {
             if !fs::symlink_metadata(&path)?.is_file() {
                 return Ok(Seen::Other);
             }
-            // A larger one is not read to its end to be told that it is too large.
+            // Do not read a large file to its end only to reject it.
             let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
             let mut bytes = Vec::new();
             File::open(&path)?.take(limit).read_to_end(&mut bytes)?;
@@ -157,7 +158,7 @@ impl Disk for Directory {
     }
 }
 
-/// Environments may hold what is nobody else's business.
+/// Environment variables in pods may be confidential.
 #[cfg(unix)]
 fn for_the_owner_alone(options: &mut OpenOptions) {
     use std::os::unix::fs::OpenOptionsExt;

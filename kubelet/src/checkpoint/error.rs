@@ -1,10 +1,10 @@
-//! What can be wrong with a checkpoint, or with the place for them. It names the file, and tells of the pod in it no more
-//! than its name.
+//! Problems with a checkpoint or with the checkpoint directory. An error names the file and quotes nothing of
+//! the pod but its name.
 
 use std::fmt;
 use std::path::Path;
 
-/// Something that could not be read, written or used.
+/// A problem with a checkpoint or with the checkpoint directory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CheckpointError {
     kind: CheckpointErrorKind,
@@ -16,30 +16,30 @@ pub struct CheckpointError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum CheckpointErrorKind {
-    /// The directory cannot be made, opened or listed.
+    /// The directory cannot be created, opened or listed.
     Directory,
     /// Another process uses the directory.
     Locked,
-    /// The file is not what was once written: it was cut off, or its bytes changed.
+    /// The file is damaged: it was cut off, or its bytes changed.
     Torn,
-    /// The file is no checkpoint, or that of another pod. What is no regular file is left alone,
-    /// unless it is a directory in the place of a checkpoint that is to be written: that is set aside.
+    /// The file is not a checkpoint, or holds another pod. Anything but a regular file is left alone, except
+    /// a directory in the place of a checkpoint to be written: it is set aside.
     Foreign,
     /// A newer version of this program wrote the file.
     Newer,
-    /// The file could not be read, several times. It stays as it is until something is heard of its pod, and is read again
+    /// Several attempts to read the file failed. It stays until a source reports its pod, and is read again
     /// at the next start.
     Unreadable,
     /// A pod's checkpoint could not be written.
     Write,
-    /// A pod is larger than any checkpoint that would be read. It has none, and is not waited for.
+    /// The pod is larger than the largest checkpoint. It gets no checkpoint, and no wait includes it.
     TooLarge,
-    /// A checkpoint that is no longer wanted could not be removed.
+    /// An obsolete checkpoint could not be removed.
     Remove,
 }
 
 impl CheckpointErrorKind {
-    /// A short word for the kind, for labels of metrics.
+    /// A short word for the kind, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,13 +66,13 @@ impl CheckpointError {
         self
     }
 
-    /// What kind of error it is.
+    /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> CheckpointErrorKind {
         self.kind
     }
 
-    /// The file or the directory it is about.
+    /// The file or directory that the error is about.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path

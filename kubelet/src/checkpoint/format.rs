@@ -1,4 +1,4 @@
-//! The bytes of a checkpoint, and its name. Pure: no file is touched here.
+//! File names and file content of checkpoints. Pure: no file is touched here.
 
 use std::fmt::Write;
 
@@ -12,11 +12,11 @@ const HEADER: &str = "# pod-index checkpoint ";
 const VERSION: u32 = 1;
 const PREFIX: &str = "Pod_";
 const SUFFIX: &str = ".yaml";
-/// The longest UID that fits into a file name as hex digits, with room for `.unusable.99`. Of a longer one the name has a
-/// hash.
+/// The longest UID that fits into a file name as hex digits, with space for `.unusable.99`. The name of a
+/// longer UID is a hash.
 const LONGEST_UID: usize = 110;
 
-/// Why bytes are no checkpoint.
+/// Why a file cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unusable {
     pub(super) kind: CheckpointErrorKind,
@@ -27,7 +27,7 @@ fn unusable<T>(kind: CheckpointErrorKind, message: impl Into<String>) -> Result<
     Err(Unusable { kind, message: message.into() })
 }
 
-/// The file name for a pod, whatever its UID.
+/// The file name for a pod. Any UID has one.
 pub(super) fn file_name(uid: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if uid.len() > LONGEST_UID {
@@ -47,12 +47,12 @@ pub(super) fn file_name(uid: &str) -> String {
     name
 }
 
-/// Whether a file of this name would be taken for a checkpoint.
+/// Whether a file of this name counts as a checkpoint.
 pub(super) fn is_file_name(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// The bytes, and their hash.
+/// The file content and its hash.
 pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
     let body = if pod.annotation(RESTORED_ANNOTATION).is_some() {
         let mut pod = pod.clone();
@@ -71,7 +71,7 @@ pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
     Ok((bytes, hash))
 }
 
-/// The pod in a file of this name, and the hash of its bytes.
+/// The pod in a file of this name, and the hash of the content.
 pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
     use CheckpointErrorKind::{Foreign, Newer, Torn};
     let header = HEADER.as_bytes();
@@ -100,7 +100,7 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
     if hash != format!("{found:016x}") {
         return unusable(Torn, "its bytes are not those that were written");
     }
-    // Not the error itself, which may quote a value.
+    // The decoder's error is left out: it may quote a value.
     let Ok(pod) = serde_json::from_slice::<Pod>(body) else {
         return unusable(Torn, "there is no pod in it");
     };
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_comes_back_as_it_was_but_for_the_mark() {
+    fn a_pod_is_decoded_as_it_was_encoded_without_the_mark() {
         let mut marked = pod("u1");
         let (bytes, hash) = encode(&marked).unwrap();
         assert_eq!(decode("Pod_u1.yaml", &bytes).unwrap(), (pod("u1"), hash));
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_a_manifest_in_yaml() {
+    fn a_checkpoint_is_a_yaml_manifest() {
         let (bytes, _) = encode(&pod("u1")).unwrap();
         let text = std::str::from_utf8(&bytes).unwrap();
         assert_eq!(serde_saphyr::from_str::<Pod>(text).unwrap(), pod("u1"));
     }
 
     #[test]
-    fn a_file_cut_off_at_any_byte_is_torn_and_one_with_any_byte_changed_is_not_taken_for_good() {
+    fn files_cut_off_at_any_byte_are_torn_and_files_with_any_byte_changed_are_rejected() {
         let (bytes, _) = encode(&pod("u1")).unwrap();
         for end in 0..bytes.len() - 1 {
             let error = decode("Pod_u1.yaml", &bytes[..end]).unwrap_err();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_program_did_not_write_is_foreign_and_what_a_newer_one_did_is_newer() {
+    fn foreign_files_and_files_of_newer_versions_are_recognized() {
         let kind = |name: &str, bytes: &[u8]| decode(name, bytes).unwrap_err().kind;
         let (bytes, _) = encode(&pod("u1")).unwrap();
         assert_eq!(kind("Pod_u2.yaml", &bytes), Foreign);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_uid_leads_out_of_the_directory_and_no_two_share_a_name() {
+    fn no_uid_escapes_the_directory_and_no_two_share_a_name() {
         assert_eq!(file_name("0f1e-2d"), "Pod_0f1e-2d.yaml");
         let odd = ["../../etc/passwd", "a/b", "a.b", "%61", "A b", "ä", "\0", ".", "%"];
         let long = ["u".repeat(111), "ä".repeat(56), "ä".repeat(55), "../".repeat(5000), "u".repeat(112)];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_a_uid_of_any_length_comes_back_and_one_without_does_not() {
+    fn a_pod_with_a_uid_of_any_length_is_restored_and_one_without_is_not() {
         for uid in ["u".repeat(110), "u".repeat(111), "u".repeat(100_000)] {
             let (bytes, _) = encode(&pod(&uid)).unwrap();
             assert_eq!(decode(&file_name(&uid), &bytes).unwrap().0, pod(&uid));

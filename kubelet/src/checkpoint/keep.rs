@@ -1,4 +1,4 @@
-//! One pass: makes the files what a snapshot says they should be.
+//! One pass of the checkpoint thread: updates the files to match a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -10,41 +10,41 @@ use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, LARGEST, Which, format};
 use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
-/// How many errors are told at once. On a disk that is gone, there is one for each pod.
+/// Maximum number of errors reported at once. If the disk is gone, every pod has one.
 const MOST_ERRORS: usize = 100;
 
-/// The files that a start found.
+/// The files found at the start.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// By name, and the hash of what is in each.
+    /// Hash of the content, by file name.
     pub(super) files: HashMap<String, u64>,
-    /// Those that could not be read. They stay until something is heard of their pods.
+    /// Files that could not be read. They stay until a source reports their pods.
     pub(super) unread: BTreeSet<String>,
-    /// How many were set aside.
+    /// Number of files that were set aside.
     pub(super) set_aside: usize,
 }
 
-/// What is on disk, as far as is known, and what has yet to get there.
+/// What is on disk, as far as known, and what remains to be written.
 pub(super) struct Keeper<D> {
     disk: D,
     which: Which,
-    /// The files by name, and the hash of what is in each; nothing: it may be there, and hold anything.
+    /// Hash of the content, by file name. `None`: the file may exist, with unknown content.
     files: HashMap<String, Option<u64>>,
-    /// How many of them are known to be there.
+    /// Number of files known to exist.
     whole: usize,
-    /// Those of them that nobody could read, of whose pods nothing was heard yet. The first pass leaves them alone: that
-    /// their pods are not in the index says nothing, as they could not be restored.
+    /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
+    /// alone: their pods are missing from the index because they could not be restored.
     unread: BTreeSet<String>,
-    /// The snapshot that the files were compared with last.
+    /// The snapshot last compared with the files.
     seen: Option<OwnedSnapshot<Pod>>,
-    /// The files that are not as they should be, whose pods they are, and why.
+    /// Files that could not be written or removed, with their pods and the errors.
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
-    /// The files that are not there because no start would read them.
+    /// Pods without a file because they are too large to be read back.
     refused: BTreeMap<String, CheckpointError>,
     done: Done,
 }
 
-/// What a keeper has done so far.
+/// Counters of the keeper.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
     pub(super) written: u64,
@@ -65,8 +65,8 @@ impl<D: Disk> Keeper<D> {
         Self { disk, which, files, whole, unread, seen: None, failed, refused, done }
     }
 
-    /// Brings the files from what they are to what the snapshot says, and returns all that is wrong now. What could not
-    /// be done is tried again by the next pass, if that is to `retry`.
+    /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
+    /// what failed before.
     pub(super) fn pass(&mut self, now: OwnedSnapshot<Pod>, retry: bool) -> Vec<CheckpointError> {
         let touched = self.touched(&now, retry);
         let mut done = BTreeMap::new();
@@ -91,7 +91,7 @@ impl<D: Disk> Keeper<D> {
             && let Err(error) = self.disk.sync_directory()
         {
             let error = self.error(CheckpointErrorKind::Write, "", &error);
-            // Whether a later sync would cover what this one failed to is not promised, so all is done once more.
+            // A later successful sync may not cover writes that this one failed to sync, so all are repeated.
             for (name, uid) in done {
                 self.note(&name, None);
                 self.fail(name, uid, error.clone());
@@ -101,7 +101,7 @@ impl<D: Disk> Keeper<D> {
         self.errors()
     }
 
-    /// The files to look at, and the pods that they are of, as far as that is known.
+    /// The files to check, with their pods as far as known.
     fn touched(&mut self, now: &Snapshot<Pod>, retry: bool) -> BTreeMap<String, Option<PodUid>> {
         let mut touched = BTreeMap::new();
         if retry {
@@ -114,7 +114,7 @@ impl<D: Disk> Keeper<D> {
             now.changes_since(before).into_iter().for_each(|change| touch(change.pod()));
         } else {
             now.pods().iter().chain(now.mirror_pods().iter()).for_each(|pod| touch(pod));
-            // A file may be of a pod that went while nobody kept it.
+            // Includes files whose pods were removed while no agent ran.
             for name in self.files.keys().filter(|name| !self.unread.contains(*name)) {
                 touched.entry(name.clone()).or_default();
             }
@@ -122,30 +122,30 @@ impl<D: Disk> Keeper<D> {
         touched
     }
 
-    /// Whether something is not on disk yet as it should be.
+    /// Whether anything still has to be written or removed.
     pub(super) fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// What is wrong now, as much of it as anybody reads.
+    /// Current errors, at most `MOST_ERRORS`.
     fn errors(&self) -> Vec<CheckpointError> {
         let errors = self.failed.values().map(|(_, error)| error).chain(self.refused.values());
-        // A directory that cannot be synced is one error, however many files wait for it.
+        // A failed directory sync is one error, however many files it affects.
         let mut said = HashSet::new();
         errors.filter(|error| said.insert(*error)).take(MOST_ERRORS).cloned().collect()
     }
 
-    /// How many files are not as they should be.
+    /// Number of files that do not match the index.
     pub(super) fn wrong(&self) -> usize {
         self.failed.len() + self.refused.len()
     }
 
-    /// How many checkpoints there are.
+    /// Number of checkpoints on disk.
     pub(super) fn files(&self) -> usize {
         self.whole
     }
 
-    /// How many files are there that nobody could read.
+    /// Number of files that could not be read.
     pub(super) fn unread(&self) -> usize {
         self.unread.len()
     }
@@ -160,7 +160,7 @@ impl<D: Disk> Keeper<D> {
         self.done
     }
 
-    /// Writes a pod, unless it is on disk as it is; says whether it wrote.
+    /// Writes a pod's checkpoint unless the file already matches. Returns whether it wrote.
     fn write(&mut self, name: &str, pod: &Pod) -> Result<bool, CheckpointError> {
         let written = format::encode(pod).map_err(io::Error::from).and_then(|(bytes, hash)| {
             if self.files.get(name) == Some(&Some(hash)) {
@@ -171,7 +171,7 @@ impl<D: Disk> Keeper<D> {
             }
             let file = self.past_a_directory(WRITING, |disk| disk.write(WRITING, &bytes))?;
             self.disk.sync(file)?;
-            // From here on, it is uncertain which of the two the name stands for.
+            // From here on, the file may hold the old or the new content.
             self.note(name, None);
             self.past_a_directory(name, |disk| disk.rename(WRITING, name))?;
             self.note(name, Some(hash));
@@ -181,7 +181,7 @@ impl<D: Disk> Keeper<D> {
         });
         match written {
             Ok(Some(acted)) => Ok(acted),
-            // It will never be there, so nobody is to wait for it; and what was there is of another version.
+            // It will never be written, so no wait includes it. An existing file is of another version.
             Ok(None) => {
                 let (namespace, pod_name) = (pod.namespace(), pod.name());
                 let why = format!("the pod {namespace}/{pod_name} is larger than {} MiB", LARGEST >> 20);
@@ -191,7 +191,7 @@ impl<D: Disk> Keeper<D> {
                 self.remove(name)
             }
             Err(error) => {
-                // A full disk is not to be kept full. Failing that, it is overwritten by the next.
+                // Free the space on a full disk. If that fails, the next write overwrites the file.
                 let _ = self.disk.remove(WRITING);
                 Err(self.error(CheckpointErrorKind::Write, name, &error))
             }
@@ -211,7 +211,8 @@ impl<D: Disk> Keeper<D> {
         Ok(true)
     }
 
-    /// Does what a directory of this name may be in the way of, which no file can replace; then that is set aside.
+    /// Runs `act`. If it fails because a directory has the file's name, sets that directory aside and tries
+    /// again.
     fn past_a_directory<T>(&mut self, name: &str, act: impl Fn(&mut D) -> io::Result<T>) -> io::Result<T> {
         match act(&mut self.disk) {
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {

@@ -1,5 +1,5 @@
-//! The start: opens the directory, reads what is there, and sets aside what cannot be used. What cannot be read stays
-//! where it is: nothing is known of it.
+//! The start: opens the directory, reads the checkpoints, and sets unusable files aside. Files that cannot be
+//! read stay in place, since their content is unknown.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use super::thread::Checkpointing;
 use super::{LARGEST, RESTORED_ANNOTATION, Which};
 use pod_index::{CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Snapshot};
 
-/// A directory of checkpoints, open and locked, whose pods have been read.
+/// A locked directory of checkpoints whose pods have been read.
 #[derive(Debug)]
 #[must_use = "without `keep`, nothing is written"]
 pub struct Checkpoints {
@@ -27,22 +27,22 @@ pub struct Checkpoints {
     found: Found,
 }
 
-/// What was read.
+/// The pods and errors found by [`Checkpoints::open`].
 #[derive(Debug, Default)]
 #[must_use = "the pods are to be put into the index"]
 pub struct Restored {
-    /// The pods, marked with [`RESTORED_ANNOTATION`], in the order of their files' names.
+    /// The pods, marked with [`RESTORED_ANNOTATION`], sorted by file name.
     pub pods: Vec<Arc<Pod>>,
-    /// What could not be used, in the same order; each has been set aside, or says why not.
+    /// The files that could not be used, sorted by name. Each was set aside, or its error says why not.
     pub errors: Vec<CheckpointError>,
 }
 
 impl Checkpoints {
-    /// Opens the directory, which is made if it is not there, and reads the checkpoints in it.
+    /// Opens the directory, creating it if necessary, and reads its checkpoints.
     ///
     /// # Errors
-    /// If it cannot be made or listed, or if another process uses it. One bad file is no such error; see
-    /// [`Restored::errors`].
+    /// If the directory cannot be created or listed, or if another process uses it. A bad file is not an
+    /// error here; see [`Restored::errors`].
     ///
     /// # Examples
     /// ```
@@ -88,8 +88,8 @@ impl Checkpoints {
         Ok((Self { directory, which, found }, restored))
     }
 
-    /// Starts the thread that keeps the files as the index is. **Put the restored pods into the index before**: a file
-    /// whose pod is not there goes.
+    /// Starts the thread that updates the files whenever the index changes. **Put the restored pods into the
+    /// index first**: the thread removes the files of pods that are not in it.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -99,25 +99,26 @@ impl Checkpoints {
 }
 
 impl Restored {
-    /// What puts the pods into an index.
+    /// Operations that put the pods into an index.
     pub fn operations(&self) -> impl Iterator<Item = Operation<Pod>> {
         self.pods.iter().map(|pod| Operation::Add(Arc::clone(pod)))
     }
 
-    /// The restored pods of which no source has told: those that are in the index still as they were restored. Once all
-    /// sources have been seen, they are gone from the cluster and the node, and to be removed.
+    /// Restored pods that no source has reported: they are still in the index as restored. Once all sources
+    /// have been read, these pods no longer exist and should be removed.
     ///
-    /// A pod is told from one that only says of itself that it was restored: what counts is the very object.
+    /// Pods are compared by object identity. A pod that merely carries the annotation is not included.
     #[must_use]
     pub fn unclaimed(&self, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
         self.unclaimed_if(snapshot, |_| true)
     }
 
-    /// Those of them that once came from this source (`file`, `http` or `api`, as their annotation
-    /// `kubernetes.io/config.source` has it). They are gone once this source was heard, whatever the others have to say.
+    /// Like [`unclaimed`](Self::unclaimed), only for pods that came from this source (`file`, `http` or
+    /// `api`, as in the annotation `kubernetes.io/config.source`). Remove them once this source has been
+    /// read; other sources do not matter.
     ///
-    /// **Heard means more than seen.** A source whose directory is not mounted yet, or that cannot read a part of what it
-    /// has, names fewer pods than there are; let its pods go after its first look that nothing was wrong with.
+    /// **Wait for a complete read.** A source whose directory is not mounted yet, or that can read only a
+    /// part, reports fewer pods than exist. Remove its pods only after its first read without an error.
     #[must_use]
     pub fn unclaimed_from(&self, source: &str, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
         self.unclaimed_if(snapshot, |pod| pod.annotation(CONFIG_SOURCE_ANNOTATION) == Some(source))
@@ -132,12 +133,12 @@ impl Restored {
     }
 }
 
-/// The waits before what could not be read is read again: a process that is short of descriptors or of memory may have more
-/// of them soon.
+/// The waits before files that could not be read are tried again: a process that is short of descriptors or
+/// memory may recover soon.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
-/// What was found so far, by the names of the files.
+/// Results so far, by file name.
 struct Loading<'a, D> {
     disk: &'a mut D,
     found: Found,
@@ -150,10 +151,11 @@ impl<'a, D: Disk> Loading<'a, D> {
         Self { disk, found: Found::default(), pods: BTreeMap::new(), errors: BTreeMap::new() }
     }
 
-    /// Reads what is named like a checkpoint.
+    /// Reads all files named like checkpoints.
     fn run(mut self, names: &[String]) -> (Found, Restored) {
         if names.iter().any(|name| name == WRITING) {
-            // Of a run that ended while it wrote: nothing of it was acknowledged. If it stays, it is overwritten.
+            // Left by a process that ended during a write. It was never acknowledged. If removal fails, the
+            // next write overwrites it.
             let _ = self.disk.remove(WRITING);
         }
         let names = names.iter().filter(|name| format::is_file_name(name)).cloned();
@@ -166,7 +168,7 @@ impl<'a, D: Disk> Loading<'a, D> {
             unread = self.load_each(unread.into_keys());
         }
         for (name, error) in unread {
-            // Nothing is known of what is in it, so it is neither bad nor too much.
+            // The content is unknown, so the file is neither damaged nor obsolete.
             let message = format!("cannot be read: {error}; it is left in place");
             let error =
                 CheckpointError::new(CheckpointErrorKind::Unreadable, &self.disk.path(&name), message);
@@ -177,16 +179,16 @@ impl<'a, D: Disk> Loading<'a, D> {
         (self.found, Restored { pods, errors })
     }
 
-    /// Those that could not be read, and why not.
+    /// Returns the files that could not be read, with the errors.
     fn load_each(&mut self, names: impl Iterator<Item = String>) -> BTreeMap<String, io::Error> {
         names.filter_map(|name| self.load(&name).err().map(|error| (name, error))).collect()
     }
 
-    /// An error: what is in the file is not known.
+    /// Returns an error if the file could not be read.
     fn load(&mut self, name: &str) -> io::Result<()> {
         let bad = match self.disk.read(name, LARGEST)? {
             Seen::Nothing => return Ok(()),
-            // It was put there by somebody else.
+            // Not created by this program.
             Seen::Other => {
                 let message = "it is no regular file; left alone";
                 let error =
@@ -333,7 +335,7 @@ mod tests {
     const PASSING: [i32; 4] = [5, 12, 23, 24];
 
     #[test]
-    fn what_cannot_be_read_for_a_moment_is_restored_in_its_place() {
+    fn files_unreadable_for_a_moment_are_restored_in_order() {
         let place = Place::new("moment");
         for code in PASSING {
             let (found, restored) = load(&mut place.failing(WAITS.len(), code));
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_stays_whoever_else_comes_and_goes_and_is_read_at_the_next_start() {
+    fn an_unreadable_file_stays_while_other_pods_change_and_is_read_at_the_next_start() {
         for code in PASSING {
             let place = Place::new("stays");
             let before = fs::read(place.0.join("Pod_b.yaml")).unwrap();
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_is_replaced_or_goes_once_something_is_heard_of_its_pod() {
+    fn an_unreadable_file_is_replaced_or_removed_once_its_pod_is_reported() {
         for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
             let place = Place::new("heard");
             let mut disk = place.failing(usize::MAX, PASSING[0]);
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_between_the_listing_and_the_reading_is_no_error() {
+    fn a_file_removed_between_listing_and_reading_is_no_error() {
         let place = Place::new("gone");
         let mut disk = place.failing(0, 0);
         let names = disk.directory.names().unwrap();

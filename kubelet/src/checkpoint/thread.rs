@@ -1,4 +1,4 @@
-//! The thread that keeps the files, and what is known of how far it is.
+//! The checkpoint thread and its status.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use super::keep::Keeper;
 use crate::backoff::{Backoff, FOREVER};
 use pod_index::Reader;
 
-/// The waits before what failed is tried again: the first, and the longest.
+/// The waits before a failed operation is retried: the first, and the longest.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
-/// Keeps the files as the index is, on a thread of its own. Dropping it lets the thread end by itself.
+/// The thread that keeps the files up to date. Dropping this handle ends the thread.
 #[derive(Debug)]
 #[must_use = "dropping it ends the thread"]
 pub struct Checkpointing {
@@ -27,29 +27,29 @@ pub struct Checkpointing {
     reader: Reader<Pod>,
 }
 
-/// How the checkpoints are doing.
+/// Status of the checkpoints.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CheckpointStatus {
-    /// The last generation of the index that is on disk with all that was before it; nothing: none yet.
+    /// The last generation of the index that is on disk, including everything before it. `None` at first.
     pub generation: Option<u64>,
-    /// How many checkpoints there are.
+    /// Number of checkpoints on disk.
     pub files: usize,
-    /// What is wrong now, the first hundred of it. It is tried again until it is not.
+    /// Current errors, at most 100. Each is retried until it is resolved.
     pub errors: Vec<CheckpointError>,
-    /// How many pods' checkpoints are not as they should be.
+    /// Number of pods whose checkpoints do not match the index.
     pub wrong: usize,
-    /// How many checkpoints have been written so far.
+    /// Number of checkpoints written so far.
     pub written: u64,
-    /// How many have been removed.
+    /// Number of checkpoints removed so far.
     pub removed: u64,
-    /// How often a write or a removal has failed.
+    /// Number of failed writes and removals.
     pub failures: u64,
-    /// When that was the case last.
+    /// When a write or removal last failed.
     pub last_failure: Option<SystemTime>,
-    /// How many files were set aside.
+    /// Number of files that were set aside.
     pub set_aside: usize,
-    /// How many files could not be read at the start, and have not been replaced or removed since.
+    /// Number of files that could not be read at the start and were not replaced or removed since.
     pub unread: usize,
 }
 
@@ -109,43 +109,44 @@ impl Checkpointing {
         Ok(Self { shared, thread: thread.thread().clone(), reader })
     }
 
-    /// Waits until this generation of the index, or a later one, is on disk: no kill and no loss of power takes it away.
-    /// A pod that is too large for a checkpoint is not waited for; [`status`](Self::status) tells of it.
+    /// Waits until this generation of the index, or a later one, is on disk: no kill or power loss loses it.
+    /// The wait does not include pods that are too large for a checkpoint; [`status`](Self::status) reports
+    /// them.
     ///
-    /// It blocks the thread; in async code, call it on one that may be blocked.
+    /// Blocks the calling thread; in async code, use `spawn_blocking`.
     ///
     /// # Errors
-    /// If the time is over, or if the thread has ended. The error tells what is wrong with the disk, if it is known.
+    /// If the timeout expires or the thread has ended. The error includes the disk's problem, if known.
     pub fn wait_for(&self, generation: u64, timeout: Duration) -> Result<(), NotAcknowledged> {
         let state = self.wait(timeout, |state| state.has_reached(generation));
         state.acknowledged(generation)
     }
 
-    /// How the checkpoints are doing.
+    /// The current status.
     #[must_use]
     pub fn status(&self) -> CheckpointStatus {
         self.shared.lock().status.clone()
     }
 
-    /// What tells how the checkpoints are doing, as [`status`](Self::status), to be kept by the one who shows it.
+    /// A function that returns the current [`status`](Self::status) and outlives this handle.
     pub fn observer(&self) -> impl Fn() -> CheckpointStatus + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.lock().status.clone()
     }
 
-    /// Brings the index as it is now to disk, and ends the thread. What has failed is tried once more, and then no more;
-    /// a disk that hangs is waited for until the time is over.
+    /// Writes the current state of the index to disk and ends the thread. Failed operations are repeated
+    /// once. If the disk hangs, this waits until the timeout.
     ///
     /// # Errors
-    /// If the index as it is now is not known to be on disk, and why, if that is known.
+    /// If the current state may not be on disk. The error includes the reason, if known.
     pub fn finish(self, timeout: Duration) -> Result<(), NotAcknowledged> {
         let generation = self.reader.load().generation();
         drop(self.stop());
-        // Not only until it is acknowledged: who has finished has let go of the directory.
+        // Wait for the thread's end, not only for the acknowledgement: only then is the directory unlocked.
         self.wait(timeout, |_| false).acknowledged(generation)
     }
 
-    /// Waits until it is so, the thread has ended, or the time is over.
+    /// Waits until `is_so` returns true, the thread has ended, or the timeout expires.
     fn wait(&self, timeout: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let deadline = Instant::now() + timeout.min(FOREVER);
         let mut state = self.shared.lock();
@@ -173,7 +174,7 @@ impl Drop for Checkpointing {
     }
 }
 
-/// A generation of which it is not known whether it is on disk.
+/// A generation that may not be on disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotAcknowledged {
     generation: u64,
@@ -181,7 +182,7 @@ pub struct NotAcknowledged {
 }
 
 impl NotAcknowledged {
-    /// What is wrong, if that is known; nothing: the disk is slow.
+    /// The problem, if known. `None` means the disk is slow.
     #[must_use]
     pub fn error(&self) -> Option<&CheckpointError> {
         self.error.as_ref()
@@ -200,7 +201,7 @@ impl std::fmt::Display for NotAcknowledged {
 
 impl std::error::Error for NotAcknowledged {}
 
-/// Tells, however the thread ends, that it has.
+/// Reports the thread's end, even after a panic.
 struct Ends(Arc<Shared>);
 
 impl Drop for Ends {
@@ -210,7 +211,7 @@ impl Drop for Ends {
     }
 }
 
-/// Wakes a thread. The thread looks again whenever it is woken.
+/// Wakes the thread, which then checks all conditions again.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -226,7 +227,8 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
     let mut backoff = Backoff::new(LEAST_WAIT, MOST_WAIT);
     let mut retry_at = None;
     loop {
-        // Before the snapshot is loaded: what was published before the end was asked for is in it.
+        // Read before the snapshot is loaded, which then includes everything published before the stop was
+        // requested.
         let stop = shared.lock().stop;
         let snapshot = reader.snapshot();
         let generation = snapshot.generation();
@@ -242,7 +244,8 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
             }
             tell(shared, &keeper, generation, &errors);
             if !stop {
-                // To look again before the thread is parked: whatever blocked it in the meantime (a lock, a logger) may
+                // Check again before parking: a lock or a logger that blocked in the meantime may have
+                // consumed the unpark of `stop`.
                 // have taken the call to stop for its own.
                 continue;
             }
@@ -250,7 +253,7 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
         if stop {
             return;
         }
-        // Something was published since the look above, or the next publication wakes this thread.
+        // Either a change was published since the check above, or the next publication wakes this thread.
         if let Poll::Ready(Some(_)) = changes.poll_next(&mut Context::from_waker(&waker)) {
             continue;
         }
@@ -261,7 +264,7 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
     }
 }
 
-/// Acknowledges, or logs what is newly wrong.
+/// Acknowledges the generation, or logs new errors.
 fn tell<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &[CheckpointError]) {
     let mut state = shared.lock();
     let status = &mut state.status;
@@ -277,7 +280,7 @@ fn tell<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &
     let before = std::mem::replace(&mut status.errors, errors.to_vec());
     drop(state);
     shared.changed.notify_all();
-    // Unlocked: whoever asks for the status does not wait for the log.
+    // Logs without the lock, so that a status request does not wait for the log.
     for error in errors.iter().filter(|error| !before.contains(error)) {
         tracing::warn!(path = error.path(), kind = error.kind().as_str(), "{error}");
     }

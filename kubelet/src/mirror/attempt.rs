@@ -1,4 +1,4 @@
-//! One attempt to set one mirror right.
+//! One attempt to correct one mirror.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::client::{MirrorClient, MirrorError, Mirrored};
 use super::plan::Planned;
 use pod_index::{FullName, MirrorPodUid, PodMeta};
 
-/// What came of one attempt.
+/// The result of one attempt.
 pub(super) struct Outcome {
     pub(super) full_name: FullName,
-    /// The static pod as it was attempted; `None` for an orphan.
+    /// The static pod as attempted; `None` for an orphan.
     pub(super) pod: Option<Arc<Pod>>,
     pub(super) deleted: bool,
     pub(super) created: bool,
@@ -19,20 +19,20 @@ pub(super) struct Outcome {
     pub(super) error: Option<MirrorError>,
 }
 
-/// What the index has yet to show.
+/// The change that the index has yet to show.
 pub(super) enum Expected {
     Mirror(MirrorPodUid),
     Gone(MirrorPodUid),
 }
 
 impl Outcome {
-    /// Whether something was done, and nothing failed.
+    /// Whether something was changed and nothing failed.
     pub(super) fn is_success(&self) -> bool {
         self.error.is_none() && (self.deleted || self.created)
     }
 }
 
-/// Deletes the mirror, if there is one, and creates one, if there should be.
+/// Deletes the old mirror, if any, and creates a new one, if wanted.
 pub(super) async fn attempt(client: &impl MirrorClient, planned: Planned) -> Outcome {
     let to_mirror = planned.to_mirror().cloned();
     let Planned { full_name, pod, mirror, .. } = planned;
@@ -46,8 +46,7 @@ pub(super) async fn attempt(client: &impl MirrorClient, planned: Planned) -> Out
                 return outcome;
             }
         }
-        // Gone by another hand, or not the one that was seen: either way the index has yet to tell, and until it does,
-        // there is nothing to be done.
+        // The mirror is gone or was replaced. Either way, wait until the index shows it.
         outcome.expected = Some(Expected::Gone(uid));
         if !outcome.deleted {
             return outcome;

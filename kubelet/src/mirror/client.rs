@@ -1,4 +1,4 @@
-//! What makes and deletes mirror pods: the trait, its errors, and the one that does nothing.
+//! Creating and deleting mirror pods: the trait, its errors, and a client that does nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -14,22 +14,23 @@ use pod_index::MirrorPodUid;
 pub trait MirrorClient: Send + Sync {
     /// Creates the mirror of a static pod.
     ///
-    /// That it exists is no error if it is the mirror of this very version of the pod.
+    /// If the mirror of this version of the pod already exists, that is not an error.
     ///
     /// # Errors
-    /// If the node is unknown, has no UID or is being deleted; if a pod that is no mirror of this one bears the name; if the
-    /// API server refuses or cannot be reached.
+    /// If the node is unknown, has no UID or is being deleted; if another pod, which is not this pod's
+    /// mirror, has the name; if the API server refuses or cannot be reached.
     ///
     /// Kubelet: `CreateMirrorPod`.
     #[doc(alias = "CreateMirrorPod")]
     fn create_mirror_pod(&self, pod: &Pod) -> impl Future<Output = Result<Mirrored, MirrorError>> + Send;
 
-    /// Deletes a mirror pod at once, and says whether it did. With a UID, only if it is still the pod of that UID.
+    /// Deletes a mirror pod immediately. Returns whether it did. With a UID, deletes the pod only if it has
+    /// that UID.
     ///
-    /// That there is none, or that it has another UID, is no error: nothing was deleted.
+    /// A missing pod or another UID is not an error: nothing is deleted.
     ///
     /// # Errors
-    /// If the full name is none; if the API server refuses or cannot be reached.
+    /// If the full name is invalid; if the API server refuses or cannot be reached.
     ///
     /// Kubelet: `DeleteMirrorPod`.
     #[doc(alias = "DeleteMirrorPod")]
@@ -40,18 +41,18 @@ pub trait MirrorClient: Send + Sync {
     ) -> impl Future<Output = Result<bool, MirrorError>> + Send;
 }
 
-/// What became of a creation.
+/// The result of a creation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mirrored {
-    /// It was created, and has this UID.
+    /// It was created with this UID.
     Created(MirrorPodUid),
-    /// It was there already, and has this UID.
+    /// It already existed with this UID.
     Existed(MirrorPodUid),
     /// There is no API server to create it on.
     Nowhere,
 }
 
-/// The client of a node without an API server: it does nothing, and says so.
+/// A client for nodes without an API server. It does nothing and returns [`Mirrored::Nowhere`].
 ///
 /// # Examples
 /// ```
@@ -88,33 +89,34 @@ pub struct MirrorError {
     message: String,
 }
 
-/// How many bytes of a message are kept. An API server may answer with all that it was sent; the message is logged, and held
-/// for each pod.
+/// Size limit of an error message in bytes. An API server's answer may contain the whole request, and the
+/// message is logged and stored for each pod.
 const MESSAGE: usize = 1_024;
 
 /// The kinds of [`MirrorError`]s.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MirrorErrorKind {
-    /// The full name is not `name_namespace`, or the pod has none.
+    /// The full name is not `name_namespace`, or the pod has no full name.
     Name,
     /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
     Node,
-    /// The pod's name is taken: by a pod that is no mirror, by a mirror of another node or of another version of the pod,
-    /// by a pod that the client may not read (a node may not read those of other nodes), or by a mirror that somebody's
-    /// finalizer keeps while it is being deleted.
+    /// The pod's name is in use: by a pod that is not a mirror, by a mirror of another node or of another
+    /// version of the pod, by a pod that the client may not read (a node may not read other nodes' pods), or
+    /// by a mirror whose deletion waits for a finalizer.
     Taken,
-    /// The API server answers, and refuses (4xx): it does not know who asks, does not allow it, has no such namespace, or
-    /// finds the pod invalid.
+    /// The API server refuses the request (4xx): authentication or authorization failed, the namespace does
+    /// not exist, or the pod is invalid.
     Refused,
-    /// The API server cannot be reached, has troubles of its own (5xx), or asks for patience (408, 429).
+    /// The API server cannot be reached, has an internal problem (5xx), or asks the client to wait (408,
+    /// 429).
     Request,
-    /// Nothing has failed, but somebody undoes again and again what is done.
+    /// Nothing failed, but another client keeps undoing the change.
     Contended,
 }
 
 impl MirrorErrorKind {
-    /// A short word for the kind, for labels of metrics.
+    /// A short word for the kind, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -129,19 +131,19 @@ impl MirrorErrorKind {
 }
 
 impl MirrorError {
-    /// An error of a [`MirrorClient`]: what kind, about which pod (its full name), and what is wrong. Of that, the first
-    /// 1,024 bytes are kept.
+    /// An error of a [`MirrorClient`]: its kind, the pod's full name, and a message, of which the first 1,024
+    /// bytes are kept.
     pub fn new(kind: MirrorErrorKind, pod: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind, pod: pod.into(), message: shorten_to(&message.into(), MESSAGE) }
     }
 
-    /// What kind of error it is.
+    /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> MirrorErrorKind {
         self.kind
     }
 
-    /// The full name of the pod it is about.
+    /// The full name of the pod.
     #[must_use]
     pub fn pod(&self) -> &str {
         &self.pod
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_any_length_makes_a_message_that_can_be_read() {
+    fn an_answer_of_any_length_makes_a_readable_message() {
         for (said, length) in
             [("x".repeat(1_024), 1_024), ("x".repeat(1_025), 1_024), ("é".repeat(9_999), 1_024)]
         {

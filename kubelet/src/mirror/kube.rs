@@ -16,46 +16,47 @@ use crate::RESTORED;
 use crate::text::api_causes;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
 
-/// Who has set the fields of a mirror (`metadata.managedFields`).
+/// The field manager in a mirror's `metadata.managedFields`.
 const FIELD_MANAGER: &str = "pod-index";
-/// How long the API server may take for an answer.
+/// Time limit for an answer of the API server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a node's UID is believed. Where `NodeRestriction` does not look at it, nothing but its age tells that the node
-/// was registered anew meanwhile, and garbage collection deletes the mirrors of a node that is no more.
+/// How long a node's UID is cached. Without `NodeRestriction`, only this limit detects that the node was
+/// registered again with another UID; garbage collection deletes mirrors owned by the old UID.
 const NODE_AGE: Duration = Duration::from_secs(10);
-/// How long it is believed that a node has none, so that not each of its mirrors asks for it; and how long, at the least,
-/// a UID that `NodeRestriction` may have refused.
+/// How long "no such node" is cached, so that not every mirror asks again. Also the minimum time between two
+/// lookups after `NodeRestriction` may have refused a UID.
 const NO_NODE_AGE: Duration = Duration::from_secs(1);
 
-/// Makes and deletes the mirror pods of one node, with no more rights than a node has.
+/// Creates and deletes the mirror pods of one node, with no more rights than a node has.
 ///
-/// Each mirror bears the node's UID. It is asked for when a mirror is made, and is believed for ten seconds, for one second
-/// if the API server refuses a mirror; that there is no such node is believed for one second.
+/// Each mirror carries the node's UID as an owner reference. The UID is looked up when a mirror is created
+/// and cached for ten seconds, or for one second if the API server refuses a mirror. A missing node is cached
+/// for one second.
 ///
 /// Kubelet: `basicMirrorClient` (`pkg/kubelet/pod/mirror_client.go`), which takes the node from an informer.
 pub struct KubeMirrorClient {
     client: Client,
     node: String,
     node_age: Duration,
-    /// What was found when the node was last looked up: its UID, or what is wrong.
+    /// Result of the last lookup of the node: its UID, or the problem.
     node_uid: Mutex<Option<(Result<String, String>, Instant)>>,
 }
 
 impl KubeMirrorClient {
-    /// The mirror pods of `node`.
+    /// A client for the mirror pods of `node`.
     #[must_use]
     pub fn new(client: Client, node: &str) -> Self {
         Self { client, node: node.to_owned(), node_age: NODE_AGE, node_uid: Mutex::new(None) }
     }
 
-    /// How long the node's UID is believed. 10 s if nothing is said.
+    /// How long the node's UID is cached. 10 s by default.
     #[must_use]
     pub fn node_age(mut self, age: Duration) -> Self {
         self.node_age = age;
         self
     }
 
-    /// The node's UID, looked up by one while the others wait for the answer.
+    /// The node's UID. One caller looks it up while the others wait.
     async fn node_uid(&self, pod: &FullName) -> Result<String, MirrorError> {
         let mut known = self.node_uid.lock().await;
         let found = match &*known {
@@ -87,8 +88,9 @@ impl KubeMirrorClient {
         metadata.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| problem("has no UID"))
     }
 
-    /// The API server has refused a mirror: perhaps for the node's UID, or for want of the node. If it is not for that, a hundred mirrors that are
-    /// refused shall not be a hundred look-ups.
+    /// The API server refused a mirror, perhaps because of the node's UID or because the node is missing.
+    /// Expires the cache, but limits lookups: a hundred refusals for other reasons must not cause a hundred
+    /// lookups.
     async fn doubt_node_uid(&self) {
         let mut known = self.node_uid.lock().await;
         if known.as_ref().is_some_and(|(_, since)| since.elapsed() >= NO_NODE_AGE) {
@@ -96,14 +98,14 @@ impl KubeMirrorClient {
         }
     }
 
-    /// The mirror of a static pod, owned by the node and by nobody else: what `NodeRestriction` lets a node create
+    /// The mirror of a static pod, owned only by the node: what `NodeRestriction` allows a node to create
     /// (KEP-1314).
     fn mirror(&self, pod: &Pod, node_uid: String) -> Pod {
         let mut mirror = pod.clone();
         let hash = pod.annotation(CONFIG_HASH_ANNOTATION).unwrap_or_default().to_owned();
         let annotations = mirror.metadata.annotations.get_or_insert_default();
         annotations.insert(CONFIG_MIRROR_ANNOTATION.to_owned(), hash);
-        // This agent's own business.
+        // Internal to this agent.
         annotations.remove(RESTORED);
         mirror.metadata.owner_references = Some(vec![OwnerReference {
             api_version: "v1".to_owned(),
@@ -114,7 +116,7 @@ impl KubeMirrorClient {
             block_owner_deletion: None,
         }]);
         mirror.metadata.resource_version = None;
-        // Nobody would ever take them away from a mirror, and it could not be replaced.
+        // Nothing would ever remove them from a mirror, and it could not be replaced.
         mirror.metadata.finalizers = None;
         mirror.spec.get_or_insert_with(PodSpec::default).node_name = Some(self.node.clone());
         mirror
@@ -124,14 +126,14 @@ impl KubeMirrorClient {
         Api::namespaced(self.client.clone(), full_name.namespace())
     }
 
-    /// Somebody was faster. Upstream means to look whether it is the mirror that was wanted (k/k#19942), and looks at an
-    /// empty object.
+    /// The pod already exists. Upstream intends to check whether it is the wanted mirror (k/k#19942), but
+    /// compares an empty object.
     async fn existing(&self, full_name: &FullName, pod: &Pod) -> Result<Mirrored, MirrorError> {
         let found = patiently(full_name, self.pods(full_name).get_opt(full_name.name())).await?;
         if let Err(kube::Error::Api(status)) = &found
             && status.is_forbidden()
         {
-            // A node may not read the pods of others.
+            // A node may not read other nodes' pods.
             let message = format!("a pod that this client may not read bears its name: {}", status.message);
             return Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), message));
         }
@@ -141,7 +143,8 @@ impl KubeMirrorClient {
         };
         let taken =
             |message: &str| Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), message));
-        // It was deleted, and somebody's finalizer keeps it: to take it for the mirror would be to delete it again.
+        // It was deleted and waits for a finalizer. If it were accepted as the mirror, the agent would delete
+        // it again.
         if found.metadata.deletion_timestamp.is_some() {
             return taken("a pod that is still being deleted bears its name");
         }
@@ -216,7 +219,7 @@ impl MirrorClient for KubeMirrorClient {
     }
 }
 
-/// `NodeRestriction` looks the node up: it was deleted since this client did.
+/// `NodeRestriction` looks the node up. The node was deleted after this client read it.
 fn is_about_node(status: &Status) -> bool {
     status.is_not_found() && status.details.as_ref().is_some_and(|details| details.kind == "nodes")
 }

@@ -1,8 +1,8 @@
-//! Whether somebody else is the kubelet of the node.
+//! Detects another kubelet on the node.
 //!
-//! A kubelet renews a lease every few seconds. Its times are of another clock, and either clock may be wrong, by years and
-//! for good. So no two clocks are compared: a lease is live if it is seen to be renewed, whatever time it says, and over if
-//! it is not for as long as it lasts.
+//! A kubelet renews a lease every few seconds. Its timestamps come from another clock, and either clock may
+//! be wrong by any amount. So clocks are never compared: a lease is live if it is seen to change, whatever
+//! its timestamps, and expired if it does not change for its duration.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,46 +13,45 @@ use kube::Client;
 use kube::api::Api;
 use tokio::time;
 
-/// Where kubelets keep their leases (`NamespaceNodeLease`).
+/// Namespace of the kubelets' leases (`NamespaceNodeLease`).
 const NAMESPACE: &str = "kube-node-lease";
-/// How long a lease lasts that does not say so: the kubelet's `nodeLeaseDurationSeconds`.
+/// Duration of a lease that has none: the kubelet's `nodeLeaseDurationSeconds`.
 const DEFAULT_SECONDS: i32 = 40;
-/// A lease is looked at this often while it lasts: twice for each time that a kubelet renews it
-/// (`nodeLeaseRenewIntervalFraction`).
+/// Number of looks per lease duration: two for each renewal by a kubelet (`nodeLeaseRenewIntervalFraction`).
 const LOOKS: u32 = 8;
-/// And at least so often, however long it lasts.
+/// Longest pause between two looks, however long the lease lasts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks, again and again, whether a kubelet runs on a node.
+/// Checks repeatedly whether a kubelet runs on a node.
 ///
-/// Two that keep the mirrors of one node take each other's for wrong ones. Look until the answer is
-/// [`Absent`](Kubelet::Absent) before keeping them, and from time to time while keeping them.
+/// If two agents keep the mirrors of one node, each deletes the other's. Look until the answer is
+/// [`Absent`](Kubelet::Absent) before you keep mirrors, and repeat the check while you keep them.
 ///
 /// Kubelet: the lease that `pkg/kubelet/kubelet.go` renews every ten seconds; it is judged as in client-go's leader election
 /// (`tools/leaderelection`).
 pub struct KubeletWatch {
     leases: Api<Lease>,
     node: String,
-    /// The time of renewal that was seen last, if there was one, and since when it has been that one.
+    /// The last renewal time seen, if any, and when it was first seen.
     seen: Option<(Option<MicroTime>, Instant)>,
-    /// Whether the last look saw nothing, because the API server did not answer.
+    /// Whether the last look failed because the API server did not answer.
     is_blind: bool,
 }
 
 /// Whether a kubelet runs on a node.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kubelet {
-    /// Nobody has a lease, or nobody has renewed it for as long as it lasts.
+    /// There is no lease, or it was not renewed for its duration.
     Absent,
-    /// There is a lease. Look again so long from now, to see whether somebody renews it.
+    /// There is a lease. Look again after this time to see whether it is renewed.
     Unclear(Duration),
-    /// Somebody has renewed this lease since it was looked at last.
+    /// The lease was renewed since the last look.
     Live(Box<Lease>),
 }
 
 impl KubeletWatch {
-    /// Looks for the kubelet of `node`.
+    /// Watches for the kubelet of `node`.
     #[must_use]
     pub fn new(client: Client, node: &str) -> Self {
         Self {
@@ -77,7 +76,7 @@ impl KubeletWatch {
         self.learn(answer, asked, Instant::now())
     }
 
-    /// An API server that does not answer takes no renewal either: its silence is not the kubelet's.
+    /// While the API server does not answer, no kubelet can renew its lease: missing renewals prove nothing.
     fn learn<E>(
         &mut self,
         answer: Result<Option<Lease>, E>,
@@ -92,7 +91,7 @@ impl KubeletWatch {
         Ok(self.judge(lease, asked, answered))
     }
 
-    /// What was read some time between `asked` and `answered`.
+    /// Judges a lease that was read between `asked` and `answered`.
     fn judge(&mut self, lease: Option<Lease>, asked: Instant, answered: Instant) -> Kubelet {
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
         let (renewed, lasts) =
@@ -119,7 +118,7 @@ impl KubeletWatch {
 }
 
 fn lasts(spec: &LeaseSpec) -> Duration {
-    // The API server takes no other than a positive number.
+    // The API server accepts only positive numbers.
     let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
     Duration::from_secs(u64::from(seconds.unsigned_abs()))
 }
@@ -139,7 +138,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A watch that does nothing over the network.
+    /// A watch without a network.
     fn watch() -> KubeletWatch {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
         KubeletWatch::new(Client::try_from(nowhere).expect("a client"), "n1")
@@ -151,12 +150,12 @@ mod tests {
         Some(serde_json::from_str(&lease).expect("a lease"))
     }
 
-    /// By whatever clock.
+    /// Timestamps of different clocks.
     const TIMES: [&str; 3] =
         ["1970-01-01T00:10:00.000000Z", "2026-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"];
 
     #[tokio::test]
-    async fn a_lease_is_live_when_it_is_renewed_whatever_times_it_says() {
+    async fn a_renewed_lease_is_live_whatever_its_timestamps() {
         for before in TIMES {
             for after in TIMES.into_iter().filter(|after| *after != before) {
                 let (mut watch, start) = (watch(), Instant::now());
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_the_server_does_not_answer_nobody_could_renew_a_lease() {
+    async fn a_silent_server_does_not_let_a_lease_expire() {
         let (mut watch, start) = (watch(), Instant::now());
         let mut learn = |answer: Result<_, ()>, after: u32| {
             let then = start + after * SECOND;
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lease_that_nobody_renews_is_over_after_as_long_as_it_lasts_even_one_of_the_future() {
+    async fn a_lease_not_renewed_expires_after_its_duration_even_with_a_future_timestamp() {
         for [renewed, later] in [[TIMES[0], TIMES[1]], [TIMES[2], TIMES[1]]] {
             let (mut watch, start) = (watch(), Instant::now());
             assert_eq!(watch.judge(lease(renewed), start, start), Kubelet::Unclear(5 * SECOND));
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nobody_has_renewed_a_lease_there_is_no_kubelet_until_somebody_does() {
+    async fn without_a_renewal_there_is_no_kubelet_until_the_first_one() {
         let unused: Option<Lease> = Some(serde_json::from_str("{}").expect("a lease"));
         for lease_before in [None, unused] {
             let mut watch = watch();

@@ -1,28 +1,30 @@
-//! Mirror pods: what tells the API server of static pods.
+//! Mirror pods: they make static pods visible on the API server.
 //!
-//! For agents that *are* the kubelet of their node: custom kubelets, virtual nodes, edge agents. On a node that has a
-//! kubelet this must not run: two of them take each other's mirrors for wrong ones.
+//! For agents that *are* the kubelet of their node: custom kubelets, virtual nodes, edge agents. Do not run
+//! this on a node that has a kubelet: the two would delete each other's mirrors.
 //!
-//! This module knows what mirrors there should be and how to make and delete them. It must not know where pods come from.
+//! This module knows which mirrors should exist and how to create and delete them. It does not depend on the
+//! sources.
 //!
 //! # How
-//! [`Mirrors`] compares snapshots with what should be, and does what is missing; it follows no events. A missed event, a
-//! restart or an outage of the API server heals by itself with the next look. One request about a pod is under way at
-//! most, and a slow one holds back no other pod. What fails is tried again after a while, a new version of the pod at once.
+//! [`Mirrors`] compares snapshots with the desired state and applies the difference; it does not follow
+//! events. So the next look repairs whatever a missed event, a restart or an outage of the API server left
+//! behind. At most one request per pod is under way, and a slow request does not delay other pods. Failed
+//! requests are retried after a wait, a new version of the pod at once.
 //!
 //! # Safety
-//! * Nothing is done before all sources have been seen: a static pod that has not been read yet has no wrong mirror. If a
-//!   source is added later, orphans wait for it too.
-//! * Only mirrors of the agent's own node are ever deleted, and only with their UID as the precondition: what took a
-//!   mirror's name meanwhile stays.
-//! * A pod that is no mirror is never touched. One that bears a static pod's name is reported.
-//! * Two that keep the mirrors of one node by mistake do not write without end: what had to be set right three times is
-//!   waited with, longer each time, and reported ([`WaitsFor::Contention`]).
+//! * Nothing is changed before all sources have been read: the static pod of a supposed orphan may not have
+//!   been read yet. If a source is added later, orphans wait for it too.
+//! * Only mirrors of the agent's own node are deleted, and only with their UID as the precondition: a new pod
+//!   of the same name stays.
+//! * A pod that is not a mirror is never touched. If it has a static pod's name, that is reported.
+//! * Two agents that keep the mirrors of one node by mistake do not write endlessly: after three corrections
+//!   of the same mirror, each further one waits longer, and is reported ([`WaitsFor::Contention`]).
 //!
 //! # Rights
-//! What a node has by itself, and no more. For other credentials, what `deploy/kubernetes/mirror-pods.yaml` grants is
-//! exactly what is asked for: pods `create`, `delete` and `get`; nodes `get`; leases in `kube-node-lease` `get`. To see the
-//! mirrors, the API-server source needs pods `list` and `watch` besides.
+//! Those of a node, and no more. Other credentials need exactly what `deploy/kubernetes/mirror-pods.yaml`
+//! grants: pods `create`, `delete` and `get`; nodes `get`; leases in `kube-node-lease` `get`. To see the
+//! mirrors, the API server source also needs pods `list` and `watch`.
 
 mod attempt;
 mod client;

@@ -1,4 +1,4 @@
-//! From a snapshot to what mirrors there should be. Pure: no clock, no client.
+//! Derives the desired mirrors from a snapshot. Pure: no clock, no client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,54 +8,55 @@ use serde::Serialize;
 
 use pod_index::{FullName, PodMeta, Snapshot, is_mirror_pod_of};
 
-/// How a static pod and its mirror stand to each other.
+/// How a static pod and its mirror relate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MirrorState {
-    /// The mirror is as it should be.
+    /// The mirror is correct.
     InSync,
-    /// There is no mirror: one is to be created.
+    /// There is no mirror. One will be created.
     Missing,
-    /// The mirror is of another version of the pod: it is to be deleted, and one created unless the pod has ended.
+    /// The mirror is of another version of the pod. It will be deleted, and replaced unless the pod has
+    /// ended.
     WrongHash,
-    /// The mirror is being deleted: it is to be deleted at once, and one created unless the pod has ended.
+    /// The mirror is being deleted. It will be deleted immediately, and replaced unless the pod has ended.
     Terminating,
-    /// There is no static pod of the mirror's name: it is to be deleted.
+    /// There is no static pod of the mirror's name. The mirror will be deleted.
     Orphaned,
-    /// The static pod has ended, has no mirror, and gets no new one (k/k#29845, k/k#116483).
+    /// The static pod has ended and has no mirror. None will be created (k/k#29845, k/k#116483).
     Finished,
 }
 
-/// One static pod, one mirror, or a pair of them.
+/// A static pod, a mirror, or a pair of them.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The name that they share.
+    /// Their common full name.
     pub full_name: FullName,
     /// The static pod; `None` for an orphan.
     pub pod: Option<Arc<Pod>>,
     /// The mirror, if there is one.
     pub mirror: Option<Arc<Pod>>,
-    /// How they stand to each other.
+    /// How they relate.
     pub state: MirrorState,
 }
 
 impl Planned {
-    /// The static pod that should have a mirror and has none, or not the right one.
+    /// The static pod, if it lacks a correct mirror.
     pub(super) fn to_mirror(&self) -> Option<&Arc<Pod>> {
         self.pod.as_ref().filter(|pod| self.state != MirrorState::InSync && !has_ended(pod))
     }
 }
 
-/// Every static pod and every mirror of `node`, and how they stand to each other, in the order of their names.
+/// All static pods and mirrors of `node`, sorted by name, with their state.
 ///
-/// Of several static pods of one name, the one that holds it in the index counts.
+/// If several static pods share a name, the one that holds it in the index counts.
 ///
-/// A departure: the kubelet leaves the mirror of a static pod that has ended as it is. Here one that is being deleted, or
-/// is of another version, goes: there is nobody else on the node who would ever end its deletion, and it tells of a pod
-/// that is not there.
+/// Difference from the kubelet: the kubelet does not touch the mirror of a static pod that has ended. Here,
+/// such a mirror is removed if it is being deleted or is of another version. Nothing else on the node would
+/// finish its deletion, and it describes a pod that no longer exists.
 ///
 /// # Complexity
-/// O(static pods + mirror pods), times the logarithm of it.
+/// O(n log n) for n static pods and mirror pods.
 ///
 /// Kubelet: `syncPod` (`pkg/kubelet/kubelet.go`) for the pairs, `HandlePodCleanups` for the orphans.
 #[must_use]

@@ -1,7 +1,7 @@
-//! Makes the mirrors what they should be, over and over.
+//! Corrects the mirrors, in a loop.
 //!
-//! This file knows whose turn it is. What should be is `plan`'s, how to do it `attempt`'s and the client's, when to leave a
-//! name be `tries`'.
+//! This file schedules the attempts. `plan` decides what should exist, `attempt` and the client apply it, and
+//! `tries` decides how long a name has to wait.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -22,9 +22,9 @@ use super::status::{MirrorFailure, MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Tries, Waits};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
-/// Between two looks, if nothing changes: the kubelet's housekeeping period.
+/// Time between two looks if nothing changes: the kubelet's housekeeping period.
 const PERIOD: Duration = Duration::from_secs(2);
-/// About how many mirrors requests may be under way.
+/// Maximum number of mirrors with a request under way.
 const CONCURRENCY: usize = 8;
 const WAITS: Waits = Waits {
     failure: (Duration::from_secs(1), Duration::from_secs(60)),
@@ -33,7 +33,7 @@ const WAITS: Waits = Waits {
 const CONTENDED: &str = "it has to be set right again and again; does a kubelet, or another agent with other manifests, \
                          keep the mirror pods of this node too?";
 
-/// Keeps the mirror pods of one node.
+/// Keeps the mirror pods of one node up to date.
 ///
 /// # Examples
 /// ```no_run
@@ -54,16 +54,16 @@ pub struct Mirrors<C> {
     book: Book,
 }
 
-/// All that is known besides the index.
+/// All state besides the index.
 struct Book {
     node: String,
     waits: Waits,
     is_ending: Box<dyn Fn(&FullName) -> bool + Send + Sync>,
-    /// The time of day, to tell and never to wait by: it may jump.
+    /// Wall clock, for display only: it may jump, so no wait depends on it.
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     tries: HashMap<FullName, Tries>,
     under_way: HashSet<FullName>,
-    /// What has been done since it was told last.
+    /// Counters since the last log line.
     done: Done,
     status: watch::Sender<MirrorsStatus>,
 }
@@ -76,7 +76,7 @@ struct Done {
 }
 
 impl<C: MirrorClient> Mirrors<C> {
-    /// The mirrors of the static pods of `node`.
+    /// Keeps the mirrors of the static pods of `node`.
     pub fn new(client: C, node: &str) -> Self {
         let book = Book {
             node: node.to_owned(),
@@ -91,7 +91,7 @@ impl<C: MirrorClient> Mirrors<C> {
         Self { client, period: PERIOD, book }
     }
 
-    /// How often to look if nothing changes. 2 s if nothing is said.
+    /// How often to look if nothing changes. 2 s by default.
     ///
     /// Kubelet: `housekeepingPeriod`.
     #[must_use]
@@ -100,51 +100,51 @@ impl<C: MirrorClient> Mirrors<C> {
         self
     }
 
-    /// The waits after failures for one version of one pod: the first, and the longest. 1 s and 60 s if nothing is said.
+    /// The waits after failures for one version of one pod: the first, and the longest. 1 s and 60 s by
+    /// default.
     #[must_use]
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
         self.book.waits.failure = (least, most);
         self
     }
 
-    /// The waits for one version of one pod whose mirror has been set right three times, and was undone each time: the first,
-    /// and the longest. 1 s and 5 min if nothing is said. It is forgotten after three times the longest.
+    /// The waits for one version of one pod whose mirror was corrected three times and undone each time: the
+    /// first, and the longest. 1 s and 5 min by default. Resets after three times the longest wait.
     #[must_use]
     pub fn contention(mut self, least: Duration, most: Duration) -> Self {
         self.book.waits.contention = (least, most);
         self
     }
 
-    /// Which static pods, gone from the sources, are still ending: their mirrors stay until they have ended, so that
-    /// their last status can be told.
+    /// Which static pods are gone from the sources but still terminating. Their mirrors stay until the pods
+    /// have ended, so that their last status can be reported.
     #[must_use]
     pub fn keep_while(mut self, is_ending: impl Fn(&FullName) -> bool + Send + Sync + 'static) -> Self {
         self.book.is_ending = Box::new(is_ending);
         self
     }
 
-    /// Takes the time of day from `clock`: for tests of what happens when it jumps. Nothing hangs on it but the times in the
-    /// status.
+    /// Reads the wall clock from `clock`, to test clock jumps. Only the times in the status depend on it.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.book.clock = Box::new(clock);
         self
     }
 
-    /// How the mirrors are doing. The receiver keeps the last status when they are dropped.
+    /// The status. The receiver keeps the last one after the mirrors are dropped.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<MirrorsStatus> {
         self.book.status.subscribe()
     }
 
-    /// Keeps them, for ever: looks once a [`period`](Self::period), after each publication, and whenever a request was
-    /// answered. Nothing is done before `sources_seen` is true for the first time; whenever it is
-    /// not any more, because a source was added that has not been read, no orphan is deleted. Never returns while
-    /// `sources_seen` can still become true.
+    /// Runs the loop: looks once a [`period`](Self::period), after each publication, and after each answer.
+    /// Changes nothing before `sources_seen` is true for the first time. Whenever it becomes false again,
+    /// because a source was added that has not been read, no orphan is deleted. Returns only once
+    /// `sources_seen` can no longer become true.
     ///
-    /// One request about a pod is under way at most, and none waits for another pod's, as long as not too many are slow.
+    /// At most one request per pod is under way. A slow request delays other pods only if too many are slow.
     ///
-    /// Cancel it by dropping the future; what it was about to do, another run does.
+    /// Cancel it by dropping the future; the next run does what was left.
     pub async fn run(self, reader: Reader<Pod>, mut sources_seen: watch::Receiver<bool>) {
         if sources_seen.wait_for(|seen| *seen).await.is_err() {
             return;
@@ -153,7 +153,7 @@ impl<C: MirrorClient> Mirrors<C> {
         let Self { client, period, mut book } = self;
         let mut under_way = FuturesUnordered::new();
         loop {
-            // Whatever was published before the look is no reason for another one.
+            // The look covers all publications so far.
             let _ = changes.try_next();
             let planned = look(&mut book, &reader, &mut sources_seen);
             for planned in planned {
@@ -161,7 +161,7 @@ impl<C: MirrorClient> Mirrors<C> {
             }
             tokio::select! {
                 () = time::sleep(period) => {}
-                // Without a writer there is nothing more to wait for here; the period goes on.
+                // Without a writer there are no more changes to wait for; the period continues.
                 Some(_) = changes.next() => {}
                 Ok(()) = sources_seen.changed() => {}
                 Some(outcome) = under_way.next() => book.learn(outcome, Instant::now()),
@@ -173,26 +173,27 @@ impl<C: MirrorClient> Mirrors<C> {
     }
 }
 
-/// What is to be attempted now. The snapshot is not held while the API server is waited for.
+/// What to attempt now. The snapshot is not held while requests are under way.
 fn look(book: &mut Book, reader: &Reader<Pod>, sources_seen: &mut watch::Receiver<bool>) -> Vec<Planned> {
     let were_seen = *sources_seen.borrow_and_update();
     let snapshot = reader.load();
-    // Seen before and after: all that the sources name is in this snapshot.
+    // True before and after the load: this snapshot contains everything that the sources report.
     let are_seen = were_seen && !sources_seen.has_changed().unwrap_or(false);
     book.look(&snapshot, are_seen, Instant::now())
 }
 
 impl Book {
-    /// Compares what there is with what should be, tells of it, and answers with what is to be attempted now.
+    /// Compares actual and desired state, publishes the status, and returns what to attempt now.
     ///
-    /// Plan and expectations must be of one snapshot: a newer one may show what was done, and the plan ask for it again.
+    /// Plan and expectations must use the same snapshot: with a newer one, the plan could repeat what was
+    /// already done.
     fn look(&mut self, snapshot: &Snapshot<Pod>, sources_seen: bool, now: Instant) -> Vec<Planned> {
         let planned = plan(snapshot, &self.node);
         self.settle(snapshot, &planned, now);
         let is_due =
             |planned: &&Planned| is_wanted(planned) && self.waits_for(planned, sources_seen, now).is_none();
         let mut due: Vec<_> = planned.iter().filter(is_due).cloned().collect();
-        // Who was tried longest ago, or never, comes first: those who fail all the time keep nobody from his turn.
+        // Names tried longest ago, or never, come first, so that permanent failures do not starve others.
         due.sort_by_key(|planned| self.tries.get(&planned.full_name).and_then(|tries| tries.last));
         due.truncate(CONCURRENCY.saturating_sub(self.under_way.len()));
         for planned in &due {
@@ -204,7 +205,7 @@ impl Book {
         due
     }
 
-    /// Forgets names that are no more, and expectations that are met or overdue.
+    /// Removes obsolete names, and expectations that are met or overdue.
     fn settle(&mut self, snapshot: &Snapshot<Pod>, planned: &[Planned], now: Instant) {
         let planned: HashMap<_, _> = planned.iter().map(|planned| (&planned.full_name, planned)).collect();
         let is_shown = |expected: &Expected| match expected {
@@ -247,7 +248,7 @@ impl Book {
         let tries = self.tries_of(outcome.full_name.clone(), outcome.pod.as_ref());
         tries.expect(outcome.expected, now);
         if !tries.is_about(outcome.pod.as_ref()) {
-            // It was edited meanwhile.
+            // The pod was edited meanwhile.
             return;
         }
         if let Some(error) = outcome.error {
@@ -282,7 +283,7 @@ impl Book {
     fn line(&self, planned: Planned, sources_seen: bool, now: Instant) -> MirrorStatus {
         let uid = |pod: Arc<Pod>| pod.uid().to_owned();
         let tries = self.tries.get(&planned.full_name);
-        // Whoever waits for nothing and was not begun, would have been if there were room.
+        // A due name that was not started lacks a free slot.
         let waits_for = self.waits_for(&planned, sources_seen, now);
         let waits_for = waits_for.or(is_wanted(&planned).then_some(WaitsFor::Turn));
         let is_timed = matches!(waits_for, Some(WaitsFor::BackOff | WaitsFor::Contention));
@@ -299,7 +300,7 @@ impl Book {
     }
 }
 
-/// Whether there is something to be done.
+/// Whether there is something to do.
 fn is_wanted(planned: &Planned) -> bool {
     match planned.state {
         MirrorState::InSync | MirrorState::Finished => false,

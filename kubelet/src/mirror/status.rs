@@ -1,4 +1,4 @@
-//! How the mirrors are doing, for people and for metrics: plain data.
+//! Status of the mirrors, for people and metrics. Plain data.
 
 use std::time::SystemTime;
 
@@ -7,75 +7,75 @@ use serde::Serialize;
 use super::client::MirrorErrorKind;
 use super::plan::MirrorState;
 
-/// How all mirrors of the node are doing.
+/// Status of all mirrors of the node.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct MirrorsStatus {
-    /// How often snapshot and desire have been compared.
+    /// How often actual and desired state have been compared.
     pub passes: u64,
-    /// How many mirrors have been created.
+    /// Number of mirrors created.
     pub created: u64,
-    /// How many mirrors have been deleted.
+    /// Number of mirrors deleted.
     pub deleted: u64,
-    /// How many attempts have failed.
+    /// Number of failed attempts.
     pub failed: u64,
-    /// How many names have a request under way, or wait for the index to show what was done. Among them are names that
-    /// `pods` does not list, because the static pod went while its mirror was being made.
+    /// Number of names with a request under way, or with a change that the index does not show yet. Includes
+    /// names that `pods` does not list because the static pod was removed while its mirror was created.
     pub pending: usize,
-    /// Every static pod and every orphaned mirror, in the order of their names.
+    /// All static pods and orphaned mirrors, sorted by name.
     pub pods: Vec<MirrorStatus>,
 }
 
-/// How one static pod and its mirror are doing.
+/// Status of one static pod and its mirror.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MirrorStatus {
-    /// The name that they share.
+    /// Their common full name.
     pub full_name: String,
     /// The static pod's UID, if there is one.
     pub pod_uid: Option<String>,
     /// The mirror's UID, if there is one.
     pub mirror_uid: Option<String>,
-    /// How they stood to each other at the last look.
+    /// How they related at the last look.
     pub state: MirrorState,
-    /// What has to happen before anything (more) is done about that.
+    /// What has to happen before the next change.
     pub waits_for: Option<WaitsFor>,
-    /// When it is tried again, if it waits for that.
+    /// When the next attempt is due, if `waits_for` is a matter of time.
     pub next_try: Option<SystemTime>,
-    /// How the last attempt to change that failed; or that somebody undoes what is done, which is told for a while even when
-    /// the mirror is as it should be.
+    /// The last failed attempt, or the report that another client keeps undoing the change. The report stays
+    /// for a while even if the mirror is correct.
     pub last_failure: Option<MirrorFailure>,
 }
 
-/// What has to happen before anything (more) is done about a mirror.
+/// What has to happen before a mirror is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// A source was configured that has not been read: the static pod of this orphan may be in it.
+    /// A configured source has not been read, and may contain this orphan's static pod.
     Sources,
-    /// So many requests are under way that it is not its turn.
+    /// Too many requests are under way.
     Turn,
     /// A request about it is under way.
     Answer,
-    /// It is done, and the index has to show it.
+    /// The change is done, but the index does not show it yet.
     Index,
-    /// The wait after a failure has to end.
+    /// The wait after a failure.
     BackOff,
-    /// It was set right several times, and somebody undid it each time: a wait has to end, that doubles each time.
+    /// It was corrected several times and undone each time. The wait doubles each time.
     Contention,
-    /// The static pod is gone from its source, and still ending.
+    /// The static pod is gone from its source but still terminating.
     EndOfPod,
 }
 
-/// How an attempt failed.
+/// A failed attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MirrorFailure {
-    /// What kind of failure it was.
+    /// The kind of failure.
     pub kind: MirrorErrorKind,
-    /// What was wrong.
+    /// The error message.
     pub message: String,
-    /// When it was.
+    /// When it happened.
     pub time: SystemTime,
 }

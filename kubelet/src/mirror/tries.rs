@@ -1,7 +1,8 @@
-//! What is remembered of one name: when it may be tried again, and why not before. Pure: every time is given.
+//! The state of one name: when it may be tried again, and why not earlier. Pure: all times are arguments.
 //!
-//! Two things are waited for. A failure is tried again after a while. And what is undone again and again, by somebody who
-//! takes it for wrong, is not done again and again: two agents that keep the mirrors of one node by mistake come to rest.
+//! There are two kinds of waits. A failure is retried after a wait. And a change that another client keeps
+//! undoing is repeated less and less often: so two agents that keep the mirrors of one node by mistake settle
+//! down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ use super::status::{MirrorFailure, WaitsFor};
 use crate::backoff::Backoff;
 use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
 
-/// How long the index may take to show what was done, before it is done again.
+/// How long the index may take to show a change before it is repeated.
 const EXPECTATION: Duration = Duration::from_secs(30);
-/// So often a mirror is set right without a pause: it is made, somebody deletes it by hand, and once more.
+/// How many corrections of a mirror need no wait, for example after manual deletions.
 const UNDISTURBED: u32 = 3;
 
-/// The first wait and the longest, of each kind.
+/// The first and the longest wait, of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) failure: (Duration, Duration),
@@ -27,8 +28,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// How long it is remembered that a mirror was set right: until both of two who undo each other's work have waited, and
-    /// a while longer.
+    /// How long corrections are remembered: until both of two competing agents have waited, and a while
+    /// longer.
     fn memory(self) -> Duration {
         self.contention.1.saturating_mul(3)
     }
@@ -36,15 +37,15 @@ impl Waits {
 
 pub(super) struct Tries {
     waits: Waits,
-    /// The version of the static pod that all this is about; `None` for an orphan.
+    /// The version of the static pod that this state is about; `None` for an orphan.
     pod: Option<Arc<Pod>>,
-    /// When it was tried last.
+    /// When it was last tried.
     pub(super) last: Option<Instant>,
     expected: Option<(Expected, Instant)>,
     failures: Backoff,
     failure: Option<MirrorFailure>,
     after_failure: Option<Instant>,
-    /// How often it was set right, and when it was last.
+    /// How often it was corrected, and when last.
     successes: Option<(u32, Instant)>,
     contention: Backoff,
     contended: Option<MirrorFailure>,
@@ -69,7 +70,7 @@ impl Tries {
         }
     }
 
-    /// Takes note of how it stands now; whether there is anything left to remember.
+    /// Updates the state to match the index. Returns whether there is anything left to remember.
     pub(super) fn settle(
         &mut self,
         planned: Option<&Planned>,
@@ -86,7 +87,7 @@ impl Tries {
         }
         let Some(planned) = planned else { return self.expected.is_some() || self.successes.is_some() };
         if !self.is_about(planned.pod.as_ref()) {
-            // What was edited is tried at once, whatever became of the version before.
+            // An edited pod is tried at once, whatever happened to its previous version.
             let expected = self.expected.take();
             *self = Self { expected, ..Self::new(planned.pod.clone(), self.waits) };
         }
@@ -99,13 +100,13 @@ impl Tries {
         self.successes.is_some()
     }
 
-    /// Whether this is about this version of the pod.
+    /// Whether this state is about this version of the pod.
     pub(super) fn is_about(&self, pod: Option<&Arc<Pod>>) -> bool {
         match (&self.pod, pod) {
             (None, None) => true,
             (Some(one), Some(other)) => {
                 let hash = |pod: &Arc<Pod>| pod.annotation(CONFIG_HASH_ANNOTATION).map(str::to_owned);
-                // An explicit UID is the hash of every version.
+                // With an explicit UID, all versions have the same hash.
                 Arc::ptr_eq(one, other) || (hash(one) == hash(other) && one.spec == other.spec)
             }
             _ => false,
@@ -116,7 +117,7 @@ impl Tries {
         self.expected = expected.map(|expected| (expected, now));
     }
 
-    /// Whether this failure is another one than the last.
+    /// Records a failure. Returns whether it differs from the last one.
     pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> bool {
         let is_news = self.failure.as_ref().is_none_or(|last| last.message != failure.message);
         self.failure = Some(failure);
@@ -124,7 +125,7 @@ impl Tries {
         is_news
     }
 
-    /// It was set right. Whether that makes it clear that somebody undoes it, and was not clear before.
+    /// Records a correction. Returns whether it is the first one that shows contention.
     pub(super) fn succeed(&mut self, now: Instant, contended: impl FnOnce() -> MirrorFailure) -> bool {
         let (before, _) = self.successes.unwrap_or((0, now));
         self.successes = Some((before.saturating_add(1), now));
@@ -136,12 +137,12 @@ impl Tries {
         self.contended.replace(contended()).is_none()
     }
 
-    /// Whether the index has yet to show what was done.
+    /// Whether the index does not yet show the change.
     pub(super) fn awaits_index(&self) -> bool {
         self.expected.is_some()
     }
 
-    /// What has to happen before it is tried again.
+    /// What has to happen before the next attempt.
     pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
         let waits = |until: Option<Instant>| until.is_some_and(|until| now < until);
         if self.awaits_index() {
@@ -158,7 +159,7 @@ impl Tries {
         self.after_contention.max(self.after_failure)
     }
 
-    /// What is wrong.
+    /// The last failure, or the contention.
     pub(super) fn last_failure(&self) -> Option<&MirrorFailure> {
         self.failure.as_ref().or(self.contended.as_ref())
     }
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_again_and_again_is_waited_with_longer_each_time_and_forgotten_after_a_long_peace() {
+    fn repeatedly_undone_corrections_wait_longer_each_time_and_reset_after_a_quiet_period() {
         let web = pod("1", "i");
         let (mut tries, mut now) = (Tries::new(Some(Arc::clone(&web)), WAITS), Instant::now());
         for (news, whole) in [(false, 0), (false, 0), (true, 1), (false, 2), (false, 4), (false, 8)]
@@ -212,7 +213,7 @@ mod tests {
             if let Some(next_try) = tries.next_try() {
                 let wait = next_try.saturating_duration_since(now);
                 assert!((whole * SECOND / 2..=whole * SECOND).contains(&wait), "{wait:?} of {whole} s");
-                // The other waits as long, and then undoes it.
+                // The other agent waits as long, and then undoes the change.
                 now += wait + whole * SECOND;
                 assert_eq!(tries.waits_for(now), None);
             }
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_knows_nothing_of_the_waits_of_the_one_before_but_what_the_index_has_yet_to_show() {
+    fn a_new_version_resets_the_waits_but_not_the_pending_index_update() {
         let now = Instant::now();
         for other in [pod("2", "i"), pod("1", "j")] {
             let mut tries = Tries::new(Some(pod("1", "i")), WAITS);

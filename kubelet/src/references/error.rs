@@ -1,11 +1,12 @@
-//! Why an object could not be had, in the kubelet's words where it has them. None of them tells what is in an object.
+//! Why an object could not be read, in the kubelet's words where it has them. Errors never quote an object's
+//! content.
 
 use std::fmt;
 
 use super::key::ObjectKey;
 use crate::text::shorten;
 
-/// Why [`Manager::get`](super::Manager::get) has no object to give.
+/// Why [`Manager::get`](super::Manager::get) returned no object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GetError {
     kind: GetErrorKind,
@@ -20,16 +21,16 @@ pub struct GetError {
 pub enum GetErrorKind {
     /// No registered pod names it.
     NotRegistered,
-    /// It is followed, but the API server has not told of it within the time that a get waits.
+    /// It is followed, but the API server has not answered within the time that a get waits.
     NotSynced,
     /// There is no such object.
     NotFound,
-    /// The API server refused, could not be reached, or answered what could not be read.
+    /// The API server refused, could not be reached, or sent an unreadable answer.
     Request,
 }
 
 impl GetErrorKind {
-    /// A short word for the kind, for labels of metrics.
+    /// A short word for the kind, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,19 +71,19 @@ impl GetError {
         Self { kind, namespace: key.namespace.to_string(), name: key.name.to_string(), message }
     }
 
-    /// What kind of error it is.
+    /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> GetErrorKind {
         self.kind
     }
 
-    /// The namespace that was asked for; a very long one is cut and ends in `…`.
+    /// The requested namespace, cut if it is very long (it then ends in `…`).
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The name that was asked for; a very long one is cut and ends in `…`.
+    /// The requested name, cut if it is very long (it then ends in `…`).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

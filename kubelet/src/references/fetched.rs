@@ -1,4 +1,4 @@
-//! One object that is fetched when it is asked for, and kept for a time.
+//! One object that is fetched on request and cached for a while.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ use std::sync::Arc;
 pub(super) struct Fetched<K> {
     key: ObjectKey,
     last: ArcSwap<Fetch<K>>,
-    /// Held by the one who fetches: the others wait for what that brings. In it, what was wrong with the last fetch.
+    /// Held during a fetch: the others wait for its result. Holds the error of the last fetch.
     fetching: Mutex<Option<GetError>>,
-    /// How many fetches have come to an end. Changed by whoever holds `fetching`.
+    /// Number of completed fetches. Changed only while `fetching` is held.
     fetches: AtomicU64,
     is_failing: AtomicBool,
 }
 
-/// What the API server said last.
+/// The API server's last answer.
 struct Fetch<K> {
     known: Known<K>,
     at: Instant,
@@ -48,22 +48,22 @@ impl<K: ReferencedKind> Fetched<K> {
         self.last.load().known.clone()
     }
 
-    /// The object, if it is there and fresh.
+    /// The object, if it is present and fresh.
     fn fresh(&self, ttl: Duration) -> Option<Object<K>> {
         let last = self.last.load();
         if last.at.elapsed() < ttl { last.known.clone().object() } else { None }
     }
 
-    /// The object, fetched if it is not fresh. While the API server errs, what it said last stands. That there was none
-    /// is asked anew each time.
+    /// The object, fetched if it is not fresh. If the fetch fails, the last object is returned. "Not found"
+    /// is never cached.
     pub(super) async fn get(&self, endpoint: &Endpoint<K>, ttl: Duration) -> Result<Object<K>, GetError> {
         if let Some(object) = self.fresh(ttl) {
             return Ok(object);
         }
         let before = self.fetches.load(Ordering::Acquire);
         let mut failure = self.fetching.lock().await;
-        // One that ended while this one waited will do. Else a server that does not answer would have each of those who wait
-        // try in turn, each for as long as an answer may take.
+        // If a fetch ended during the wait, use its result. Otherwise each waiter would try an unresponsive
+        // server in turn, up to the time limit.
         if self.fetches.load(Ordering::Acquire) != before {
             return match (&*failure, self.cached().object()) {
                 (None, Some(object)) => Ok(object),
@@ -79,7 +79,7 @@ impl<K: ReferencedKind> Fetched<K> {
 
     async fn fetch(&self, endpoint: &Endpoint<K>) -> Result<Object<K>, GetError> {
         let before = self.cached();
-        // To look after an object that is there, one that the server has at hand will do.
+        // To refresh a known object, the server may answer from its cache.
         let fetched = endpoint.get(&self.key, matches!(before, Known::Present(_))).await;
         let is_failing = !matches!(fetched, Ok(_) | Err(Failure::NotFound));
         self.is_failing.store(is_failing, Ordering::Relaxed);
@@ -113,8 +113,8 @@ impl<K: ReferencedKind> Fetched<K> {
     }
 }
 
-/// Whether `new` is an older version than `old`, which a server's cache may well have. Versions that are no numbers are
-/// not compared.
+/// Whether `new` is an older version than `old`, as a server's cache may return. Versions that are not
+/// numbers are not compared.
 fn is_older<K: ReferencedKind>(new: &K, old: &K) -> bool {
     let version = |object: &K| object.meta().resource_version.as_deref()?.parse::<u64>().ok();
     matches!((version(new), version(old)), (Some(new), Some(old)) if new < old)

@@ -1,10 +1,11 @@
-//! Brings an index's changes to whoever registers pods.
+//! Forwards an index's changes to code that registers pods.
 
 use pod_index::{Change, Changes, PodMeta};
 
-/// Passes every pod of the index to `apply`, and from then on what has changed. Ends when the index's writer is gone.
+/// Passes every pod of the index to `apply`, then all changes. Ends when the index's writer is dropped.
 ///
-/// Spawn it as a task of its own. It never keeps the writer waiting: while it is busy, changes add up to one difference.
+/// Spawn it as a separate task. It never delays the writer: changes during a call of `apply` are merged into
+/// one difference.
 ///
 /// # Examples
 /// ```no_run
@@ -22,7 +23,7 @@ use pod_index::{Change, Changes, PodMeta};
 /// ```
 ///
 /// # Complexity
-/// As [`Step::changes`](pod_index::Step::changes), for each step.
+/// That of [`Step::changes`](pod_index::Step::changes), for each step.
 pub async fn follow<P: PodMeta>(mut changes: Changes<P>, mut apply: impl FnMut(&[Change<'_, P>])) {
     while let Some(step) = changes.next().await {
         let changes = step.changes();

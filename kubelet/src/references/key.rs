@@ -1,4 +1,4 @@
-//! Which object: a namespace and a name that an object of the API server can have.
+//! The namespace and name of an object, valid for the API server.
 
 /// The namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -8,15 +8,15 @@ pub(super) struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// `None` if no object can be there.
+    /// `None` if no object can have this namespace and name.
     pub(super) fn new(namespace: &str, name: &str) -> Option<Self> {
         (is_subdomain(namespace) && is_subdomain(name))
             .then(|| Self { namespace: namespace.into(), name: name.into() })
     }
 }
 
-/// Whether `name` is a DNS-1123 subdomain, as the names of Secrets and `ConfigMaps` are. What passes can stand in a path
-/// and in a field selector as it is.
+/// Whether `name` is a DNS-1123 subdomain, as names of Secrets and `ConfigMaps` are. Such a name is safe in a
+/// path and in a field selector without escaping.
 fn is_subdomain(name: &str) -> bool {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_an_object_can_be_called_becomes_a_key() {
+    fn only_valid_object_names_become_keys() {
         for good in ["a", "db-password", "ca.example.com", "1", &"a".repeat(253)] {
             assert!(ObjectKey::new("default", good).is_some(), "{good}");
         }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::names::ReferencingPod;
 
-/// What a [`Manager`](super::Manager) can keep: Secrets and `ConfigMaps`, and nothing else.
+/// The kinds that a [`Manager`](super::Manager) supports: Secrets and `ConfigMaps`.
 pub trait ReferencedKind:
     sealed::Sealed
     + Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -18,13 +18,13 @@ pub trait ReferencedKind:
     + Sync
     + 'static
 {
-    /// How the kubelet calls it in its messages.
+    /// The kubelet's word for the kind in its messages.
     const WORD: &'static str;
 
     /// Calls `visit` with the name of each object of this kind that the pod names.
     fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str));
 
-    /// Whether it says of itself that it will never change.
+    /// Whether the object is marked as immutable.
     fn is_immutable(&self) -> bool;
 }
 
@@ -58,9 +58,9 @@ mod sealed {
     impl Sealed for super::ConfigMap {}
 }
 
-/// An object of the API server, shared. What it holds is not in its debug output: it may be a secret.
+/// A shared object of the API server. Its debug output hides the content, which may be secret.
 ///
-/// It dereferences to the object itself. Whoever prints *that* prints what it holds.
+/// It dereferences to the object itself; printing *that* prints the content.
 pub struct Object<K>(std::sync::Arc<K>);
 
 impl<K> Object<K> {
@@ -68,7 +68,7 @@ impl<K> Object<K> {
         Self(std::sync::Arc::new(object))
     }
 
-    /// The object alone.
+    /// The object itself.
     #[must_use]
     pub fn into_arc(self) -> std::sync::Arc<K> {
         self.0
@@ -89,7 +89,7 @@ impl<K> Clone for Object<K> {
     }
 }
 
-/// Which object and which version of it, and nothing of what is in it.
+/// Prints the object's identity and version, never its content.
 impl<K: Resource> fmt::Debug for Object<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metadata = self.0.meta();

@@ -1,4 +1,4 @@
-//! The managers: registered pods on one side, their objects on the other.
+//! The managers: they connect registered pods to the objects that the pods name.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,12 +39,13 @@ pub type SecretManager = Manager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = Manager<ConfigMap>;
 
-/// The objects of one kind that registered pods name: from the first reference to the last, each is followed or kept, as
-/// the [`Strategy`] says. A handle; clone it freely. With the last one, all watches end.
+/// The objects of one kind that registered pods name. From the first reference to the last, each object is
+/// watched or cached as the [`Strategy`] says. This is a handle; clone it freely. Dropping the last clone
+/// ends all watches.
 ///
 /// # Consistency
-/// This is a cache and may be stale: what is read was true when the API server told it. Of one object, what is read
-/// never goes back in time, as long as its watch runs.
+/// This is a cache and may be stale: reads return what the API server last sent. Reads of one object never go
+/// back in time while its watch runs.
 ///
 /// # Examples
 /// ```no_run
@@ -65,7 +66,7 @@ struct Shared<K: ReferencedKind> {
     /// In milliseconds.
     ttl: AtomicU64,
     registry: Mutex<Registry>,
-    /// By namespace and name. Written by whoever holds `registry`.
+    /// By namespace and name. Changed only while `registry` is held.
     objects: ArcSwap<Objects<K>>,
 }
 
@@ -76,22 +77,22 @@ enum Entry<K: ReferencedKind> {
     Fetched(Fetched<K>),
 }
 
-/// How a manager is doing: numbers, and no names.
+/// Status of a manager: numbers, no names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ManagerStatus {
-    /// How it goes about it.
+    /// The manager's strategy.
     pub strategy: Strategy,
-    /// How many pods are registered.
+    /// Number of registered pods.
     pub pods: usize,
-    /// How many objects they name.
+    /// Number of objects that they name.
     pub objects: usize,
-    /// Of how many of them something is known, be it that there is none.
+    /// Objects whose state is known, including those known not to exist.
     pub synced: usize,
-    /// How many of them cannot be followed or fetched now: what was tried last has failed, and what is known may be old.
+    /// Objects whose last list, watch or fetch failed. What is known of them may be old.
     pub failing: usize,
-    /// How many watches run.
+    /// Number of running watches.
     pub watches: usize,
 }
 
@@ -99,7 +100,7 @@ impl<K: ReferencedKind> Manager<K> {
     /// A manager without any pods.
     ///
     /// # Panics
-    /// Outside of a tokio runtime; the watches run on it.
+    /// Outside of a tokio runtime, on which the watches run.
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
         let runtime = Handle::current();
@@ -124,11 +125,12 @@ impl<K: ReferencedKind> Manager<K> {
         Self(shared)
     }
 
-    /// Registers a pod with all objects that it names, in place of those that it named before. A pod that has ended is
-    /// unregistered. Never waits for the network.
+    /// Registers a pod with all objects that it names, replacing those that it named before. Unregisters a
+    /// pod that has ended. Never waits for the network.
     ///
-    /// Under [`Strategy::Cache`] an object that this pod did not name before is fetched anew when it is asked for next. (The
-    /// kubelet has all of a pod's objects fetched anew with every update of the pod, its status included.)
+    /// With [`Strategy::Cache`], an object that this pod did not name before is fetched again at the next
+    /// get. (The kubelet fetches all of a pod's objects again after every update of the pod, including its
+    /// status.)
     ///
     /// Kubelet: `RegisterPod`.
     #[doc(alias = "RegisterPod")]
@@ -136,8 +138,8 @@ impl<K: ReferencedKind> Manager<K> {
         self.step([registration::<K, P>(pod)]);
     }
 
-    /// Lets go of the objects that the pod with this UID named. What it named counts, not what it says now; that it is not
-    /// registered is no error.
+    /// Releases the objects that the pod with this UID named when it was registered. An unregistered pod is
+    /// not an error.
     ///
     /// Kubelet: `UnregisterPod`.
     #[doc(alias = "UnregisterPod")]
@@ -145,8 +147,8 @@ impl<K: ReferencedKind> Manager<K> {
         self.step([(uid.into(), None)]);
     }
 
-    /// Registers and unregisters what has changed between two snapshots, in one step: an object that some pod lets go of
-    /// and another one names is followed without a gap. See [`follow`](super::follow).
+    /// Registers and unregisters all changes between two snapshots in one step. An object that one pod stops
+    /// naming and another starts to name is followed without a gap. See [`follow`](super::follow).
     pub fn apply<P: ReferencingPod>(&self, changes: &[Change<'_, P>]) {
         self.step(changes.iter().map(|change| match change.after() {
             Some(pod) => registration::<K, P>(pod),
@@ -156,15 +158,16 @@ impl<K: ReferencedKind> Manager<K> {
 
     /// The object.
     ///
-    /// Under [`Strategy::Watch`] what came last, without a lock or a wait, as [`cached`](Self::cached) reads it; only of an
-    /// object of which nothing was heard yet, or whose watch was idle, the first word is waited for, up to a second
-    /// ([`Options::first_sync`]). If meanwhile the last pod lets go of the object, the wait is over. Under
-    /// [`Strategy::Cache`] the same goes for what is fresh; what is not is fetched once for all who ask meanwhile.
+    /// With [`Strategy::Watch`], returns the newest version received, like [`cached`](Self::cached), without
+    /// a lock or a wait. Exception: if nothing has been received yet, or if the watch was idle, waits up to a
+    /// second ([`Options::first_sync`]). The wait also ends if the last pod stops naming the object. With
+    /// [`Strategy::Cache`], a fresh object is returned the same way; otherwise one fetch serves all
+    /// concurrent gets.
     ///
     /// # Errors
-    /// If no registered pod names the object (but for [`Strategy::Get`]), if there is none, if no word of it came in time,
-    /// or if the API server refused or could not be reached. The words are the kubelet's, and none of them is from the
-    /// inside of an object.
+    /// If no registered pod names the object (not with [`Strategy::Get`]), if it does not exist, if nothing
+    /// was received in time, or if the API server refused or could not be reached. The messages are the
+    /// kubelet's and never quote an object's content.
     ///
     /// Kubelet: `GetSecret`, `GetConfigMap`, and `GetObject` (`pkg/kubelet/util/manager/manager.go`).
     #[doc(alias = "GetSecret")]
@@ -189,27 +192,29 @@ impl<K: ReferencedKind> Manager<K> {
                     if let Some(got) = watched.get(watching, until).await {
                         return got;
                     }
-                    // Nobody named it any more, and its entry went. Somebody may name it anew.
+                    // Its last pod stopped naming it and the entry was removed. Another pod may have named it
+                    // again since.
                 }
                 Entry::Fetched(fetched) => return fetched.get(&watching.endpoint, self.ttl()).await,
             }
         }
     }
 
-    /// The object if it is at hand, as it came last. `None` if there is none, if nothing was heard of it yet, or if no
-    /// registered pod names it; [`get`](Self::get) tells which, and waits.
+    /// The object if it is in memory, in the newest version received. `None` if it does not exist, if nothing
+    /// has been received yet, or if no registered pod names it. [`get`](Self::get) distinguishes these cases,
+    /// and waits.
     ///
-    /// It asks nobody for anything, so what it can give hangs on the [`Strategy`]:
-    /// * `Watch`: the object as the watch brought it. To ask counts as use, and keeps the watch from being idle; but once it
-    ///   is, there is nothing at hand until a `get` starts it again.
-    /// * `Cache`: what a `get` fetched last, **however long ago**: its time may be over.
-    /// * `Get`: nothing, ever.
+    /// It sends no request, so its result depends on the [`Strategy`]:
+    /// * `Watch`: the newest version received. The call counts as use and keeps the watch from becoming idle.
+    ///   Once the watch is idle, this returns `None` until a `get` starts it again.
+    /// * `Cache`: the result of the last fetch by a `get`, **however old**: it may have expired.
+    /// * `Get`: always `None`.
     ///
     /// # Complexity
-    /// Two loads such as a [`Reader`](pod_index::Reader)'s, and two look-ups in small trees. No lock and no wait, whoever
-    /// registers pods meanwhile and whatever comes of the object. Unlike a look-up in the index it writes to what readers
-    /// share: it counts a reference to the object, in one place for all who read it; and under `Watch` it notes about
-    /// once a second that the object was asked for.
+    /// Two loads like those of a [`Reader`](pod_index::Reader), and two lookups in small trees. No lock and
+    /// no wait, whatever happens concurrently. Unlike a lookup in the index, it writes to shared memory: it
+    /// increments the object's reference count, and with `Watch` it records the time of access about once a
+    /// second.
     #[must_use]
     pub fn cached(&self, namespace: &str, name: &str) -> Option<Object<K>> {
         let objects = self.0.objects.load();
@@ -219,13 +224,14 @@ impl<K: ReferencedKind> Manager<K> {
         }
     }
 
-    /// From now on, what was fetched counts as fresh for so long, under [`Strategy::Cache`]. `None` for as long as the options say.
+    /// Sets how long a fetched object counts as fresh with [`Strategy::Cache`]. `None` restores the value of
+    /// the options.
     pub fn set_ttl(&self, ttl: Option<Duration>) {
         let ttl = ttl.unwrap_or(self.0.watching.options.ttl);
         self.0.ttl.store(milliseconds(ttl), Ordering::Relaxed);
     }
 
-    /// How the manager is doing.
+    /// The manager's status.
     ///
     /// # Complexity
     /// O(objects).
@@ -254,8 +260,8 @@ impl<K: ReferencedKind> Manager<K> {
         let mut registry = self.registry();
         let step = registry.apply(registrations);
         let mut objects = Objects::clone(&self.0.objects.load());
-        // From a cache, a pod that comes to name an object wants it as it is now. What somebody is fetching may be older,
-        // so it is not the entry that forgets: there is a new one, also for an object that was taken already.
+        // With a cache, a pod that newly names an object needs its current version. A fetch under way may
+        // return an older one, so the entry is replaced even if other pods name the object.
         let is_cache = self.0.watching.options.strategy == Strategy::Cache;
         for key in if is_cache { &step.named_anew } else { &step.taken } {
             let entry = Arc::new(self.0.entry(key));
@@ -270,7 +276,7 @@ impl<K: ReferencedKind> Manager<K> {
             }
         }
         self.0.objects.swap(Arc::new(objects));
-        // A get that is under way may hold one for a while yet.
+        // A get under way may hold an entry a while longer.
         for entry in released {
             if let Entry::Watched(watched) = &*entry {
                 watched.release();
@@ -300,7 +306,7 @@ impl<K: ReferencedKind> Shared<K> {
     }
 }
 
-/// Looks for idle watches, often enough that none is idle for much longer than it may be.
+/// Stops idle watches. Runs often enough that none is idle for much longer than allowed.
 async fn stop_idle<K: ReferencedKind>(shared: Weak<Shared<K>>, idle: Duration) {
     let period = (idle / 5).clamp(Duration::from_millis(10), Duration::from_secs(60));
     loop {

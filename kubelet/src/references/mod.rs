@@ -1,24 +1,24 @@
-//! The Secrets and `ConfigMaps` that pods name: counted while a pod names them, and kept at hand.
+//! The Secrets and `ConfigMaps` that pods name, kept in memory while a pod names them.
 //!
-//! For agents that need what the pods of their node need: image pull secrets, environments, volumes. This module knows
-//! which fields name an object, how long an object is named, and how to follow one on the API server. It must not know
-//! where pods come from.
+//! For agents that need what their node's pods need: image pull secrets, environments, volumes. This module
+//! knows which fields name an object, counts references, and follows objects on the API server. It does not
+//! depend on the sources.
 //!
 //! # How
 //! ```text
 //! Reader ──> follow ──> changes between two snapshots ──┬─> SecretManager ────┬─> one watch per object ─┐
 //!            (a task of its own, never the writer's)    └─> ConfigMapManager ─┘                         v
-//!                                       get, cached <── one atomic load ── the object, as it came last ─┘
+//!                                     get, cached <── one atomic load ── the newest version received ─┘
 //! ```
-//! [`follow`] compares the current snapshot with the one that it saw last, so publishing never waits for it; what came and
-//! went in between is not seen at all. A [`Manager`] registers each pod with the objects that it names, counted by pod
-//! UID: a new reference is taken before an old one is let go, so that an object which two versions of a pod name, or a
-//! pod that goes and one that comes, is followed without a gap (k/k#36984, k/k#107824). A pod that has ended (phase
-//! `Failed` or `Succeeded`) needs nothing and is unregistered.
+//! [`follow`] compares the current snapshot with the last one it saw, so publishing never waits for it, and
+//! it skips intermediate states. A [`Manager`] registers each pod with the objects that it names, counted by
+//! pod UID. New references are taken before old ones are released. So an object that is named by two versions
+//! of a pod, or by a removed and an added pod, is followed without a gap (k/k#36984, k/k#107824). A pod that
+//! has ended (phase `Failed` or `Succeeded`) is unregistered.
 //!
 //! # Cost
-//! A read of an object that has come takes no lock and waits for nobody, as one of the index. Unlike that, it writes to what
-//! readers share: the object's reference count, and about once a second the time at which it was asked for.
+//! A read of an object in memory takes no lock and never waits, like a read of the index. Unlike the latter,
+//! it writes to shared memory: the object's reference count and, about once a second, the time of access.
 //!
 //! A watch is a request that does not end, and kube's client speaks HTTP/1.1: each object that is followed by
 //! [`Strategy::Watch`] takes a connection, and with it a descriptor.
@@ -45,9 +45,10 @@
 //! | `spec.volumes[].scaleIO.secretRef.name` | Secret |
 //! | `spec.volumes[].storageos.secretRef.name` | Secret |
 //!
-//! Those are the kubelet's (`VisitPodSecretNames` and `VisitPodConfigmapNames` in `pkg/api/v1/pod/util.go`). References
-//! by way of another object (a claim's volume, a service account) are not followed. Empty names are passed over, and so
-//! are, unlike in the kubelet, names that no object can have: nothing that a pod says gets into a request's path.
+//! This is the kubelet's list (`VisitPodSecretNames` and `VisitPodConfigmapNames` in
+//! `pkg/api/v1/pod/util.go`). Indirect references, such as a claim's volume or a service account, are not
+//! followed. Empty names are ignored. Unlike in the kubelet, so are names that no object can have: no
+//! unchecked text from a pod enters a request's path.
 
 mod error;
 mod fetched;

@@ -1,15 +1,16 @@
-//! The names: every field by which a pod names a Secret or a `ConfigMap`.
+//! All fields by which a pod names a Secret or a `ConfigMap`.
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, Pod, PodSpec, Volume};
 
 use pod_index::PodMeta;
 
-/// A pod that can tell which Secrets and `ConfigMaps` it names.
+/// A pod that lists the Secrets and `ConfigMaps` that it names.
 ///
-/// Implemented for k8s-openapi's `Pod`; implement it for a slim pod of your own, which keeps nothing but the names.
+/// Implemented for k8s-openapi's `Pod`. Implement it for your own pod type, which may keep nothing but the
+/// names.
 pub trait ReferencingPod: PodMeta {
-    /// Calls `visit` with the name of each Secret of the pod's own namespace that the pod names. A name may come more
-    /// than once, and may be empty: both mean nothing.
+    /// Calls `visit` with the name of each Secret, in the pod's namespace, that the pod names. Names may be
+    /// repeated or empty; both have no effect.
     ///
     /// Kubelet: `VisitPodSecretNames` (`pkg/api/v1/pod/util.go`).
     #[doc(alias = "VisitPodSecretNames")]
@@ -21,7 +22,7 @@ pub trait ReferencingPod: PodMeta {
     #[doc(alias = "VisitPodConfigmapNames")]
     fn visit_config_map_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str));
 
-    /// Whether the pod has ended, and thus needs none of them any more: its phase is `Failed` or `Succeeded`.
+    /// Whether the pod has ended, with phase `Failed` or `Succeeded`, and no longer needs its objects.
     fn has_ended(&self) -> bool;
 }
 
@@ -61,7 +62,7 @@ impl ReferencingPod for Pod {
     }
 }
 
-/// `env` and `envFrom` of every container of every kind.
+/// `env` and `envFrom` of all containers of all kinds.
 fn environments(spec: &PodSpec) -> impl Iterator<Item = (&[EnvVar], &[EnvFromSource])> {
     let regular = spec.init_containers.iter().flatten().chain(&spec.containers);
     let regular = regular.map(|container| (container.env.as_deref(), container.env_from.as_deref()));
@@ -70,7 +71,7 @@ fn environments(spec: &PodSpec) -> impl Iterator<Item = (&[EnvVar], &[EnvFromSou
     regular.chain(ephemeral).map(|(env, env_from)| (env.unwrap_or_default(), env_from.unwrap_or_default()))
 }
 
-/// The kubelet stops at the first kind of a volume; the API knows no volume of two kinds.
+/// The kubelet visits only the first kind of a volume. The API allows only one.
 fn visit_secrets_of_volume<'p>(volume: &'p Volume, visit: &mut dyn FnMut(&'p str)) {
     if let Some(source) = &volume.azure_file {
         visit(&source.secret_name);

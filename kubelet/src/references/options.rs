@@ -1,27 +1,28 @@
-//! How a manager goes about it.
+//! Options of a manager.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 
-/// How changes of an object are found out.
+/// How a manager detects changes of an object.
 ///
 /// Kubelet: `configMapAndSecretChangeDetectionStrategy` (`pkg/kubelet/apis/config/types.go`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Strategy {
-    /// One watch for each object, from the first reference to the last.
+    /// One watch per object, from the first reference to the last.
     #[default]
     Watch,
-    /// It is fetched when it is asked for, and kept for a time ([`Options::ttl`]). Gets that come while it is being fetched
-    /// wait for what that brings, be it an error; those of other objects do not. A pod that comes to name the object has it
-    /// fetched anew. **Departure** from the kubelet, which fetches anew with every update of any pod that names it.
+    /// Objects are fetched on request and cached for a while ([`Options::ttl`]). Gets during a fetch wait for
+    /// its result, which may be an error; gets of other objects do not. When a pod newly names an object, the
+    /// object is fetched again. **Difference from the kubelet**, which fetches again after every update of
+    /// any pod that names the object.
     Cache,
-    /// It is fetched each time it is asked for, whoever names it.
+    /// Objects are fetched at each get, whether a pod names them or not.
     Get,
 }
 
-/// How a [`Manager`](super::Manager) goes about it: the kubelet's way, unless told otherwise.
+/// Options of a [`Manager`](super::Manager). The defaults are the kubelet's.
 ///
 /// # Examples
 /// ```
@@ -60,20 +61,20 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How changes are found out; by watches, if nothing is said.
+    /// How changes are detected; [`Strategy::Watch`] by default.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// How long a get waits for an object that is followed and of which nothing was heard yet; 1 s if nothing is said.
+    /// How long a get waits for an object that is followed but not yet received; 1 s by default.
     pub fn first_sync(mut self, wait: Duration) -> Self {
         self.first_sync = wait;
         self
     }
 
-    /// After how long a watch ends that nobody has asked for its object; 5 min if nothing is said. The next get starts it
-    /// again. [`Duration::MAX`]: it ends with the last pod that names the object, and not before.
+    /// A watch ends if its object has not been requested for this long; 5 min by default. The next get starts
+    /// it again. With [`Duration::MAX`], it ends only when no pod names the object any more.
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
@@ -85,8 +86,8 @@ impl Options {
         self.idle
     }
 
-    /// How long what was fetched counts as fresh under [`Strategy::Cache`]; 1 min if nothing is said. See [`node_ttl`] and
-    /// [`Manager::set_ttl`](super::Manager::set_ttl).
+    /// How long a fetched object counts as fresh with [`Strategy::Cache`]; 1 min by default. See [`node_ttl`]
+    /// and [`Manager::set_ttl`](super::Manager::set_ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -99,28 +100,29 @@ impl Options {
         self
     }
 
-    /// How long an answer may take, and that to a watch until it begins; 30 s if nothing is said.
+    /// Time limit for an answer, and for the start of a watch; 30 s by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// For how long the API server is asked to let one watch live, in whole seconds; 200 to 290 s at random by default.
+    /// The lifetime of a watch requested from the API server, in whole seconds; 200 to 290 s at random by
+    /// default.
     pub fn watch_time(mut self, time: Duration) -> Self {
         self.watch_time = Some(time);
         self
     }
 
-    /// After how long without an event or a bookmark a watch counts as dead, so that the object is listed anew; 150 s by
-    /// default. API servers send a bookmark about once a minute.
+    /// A watch without an event or a bookmark for this long counts as dead, and the object is listed again;
+    /// 150 s by default. API servers send a bookmark about once a minute.
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = silence;
         self
     }
 }
 
-/// How long the cluster wants objects to count as fresh on this node: its annotation `node.alpha.kubernetes.io/ttl`, in
-/// seconds. `None` if it has none, or one that is no number.
+/// How long objects count as fresh on this node, according to its annotation `node.alpha.kubernetes.io/ttl`
+/// in seconds. `None` if the annotation is missing or not a number.
 ///
 /// Kubelet: `GetObjectTTLFromNodeFunc` (`pkg/kubelet/util/manager/cache_based_manager.go`).
 #[doc(alias = "GetObjectTTLFromNodeFunc")]
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nodes_annotation_tells_the_ttl_in_seconds() {
+    fn the_nodes_annotation_sets_the_ttl_in_seconds() {
         let node = |value: Option<&str>| {
             let mut node = Node::default();
             let annotation = value.map(|value| ("node.alpha.kubernetes.io/ttl".to_owned(), value.to_owned()));

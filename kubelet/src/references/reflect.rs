@@ -1,4 +1,4 @@
-//! Follows one object: list, watch, and what to do when either fails.
+//! Follows one object: list, watch, and recovery from failures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use super::request::{Endpoint, Event, Failure};
 use super::slot::Slot;
 use crate::backoff::{Backoff, random};
 
-/// A watch that ended sooner than this was no watch. client-go's "very short watch".
+/// A watch that ended sooner than this counts as failed. client-go's "very short watch".
 const SHORT: Duration = Duration::from_secs(1);
-/// A watch that ends so much before its time was cut off.
+/// A watch that ends this much before its requested lifetime was cut off.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// Follows the object at `key` until it is dropped, its turn is over, or the object says that it will never change.
+/// Follows the object at `key` until the task is dropped, its turn is over, or the object is immutable.
 pub(super) fn reflect<K: ReferencedKind>(
     endpoint: Arc<Endpoint<K>>,
     slot: Arc<Slot<K>>,
@@ -50,7 +50,7 @@ pub(super) fn reflect<K: ReferencedKind>(
     }
 }
 
-/// What comes after a list, an event, or a watch.
+/// The next step after a list, an event, or a watch.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     List,
@@ -66,19 +66,19 @@ struct Reflector<K> {
     turn: u64,
     key: ObjectKey,
     backoff: Backoff,
-    /// For how long a watch is asked for; nothing: at random.
+    /// Requested lifetime of a watch; `None` means random.
     watch_time: Option<Duration>,
     /// How long a watch may be silent.
     silence: Duration,
-    /// Where to watch from.
+    /// The version to watch from.
     version: String,
-    /// The UID and the version of the object as it was told last.
+    /// The UID and the version of the object as last received.
     held: Option<(Option<String>, Option<String>)>,
 }
 
 impl<K: ReferencedKind> Reflector<K> {
     async fn list(&mut self) -> Next {
-        // The first time only: later, what the server has at hand may be older than what was seen.
+        // Only the first time: later, the server's cache may be older than what was received.
         let stale = self.version.is_empty();
         match self.endpoint.list(&self.key, stale).await {
             Ok((object, version)) => {
@@ -92,8 +92,8 @@ impl<K: ReferencedKind> Reflector<K> {
         }
     }
 
-    /// Goes on from what the server has at hand, if that is what is held. Else that is old, or the server's history is not the
-    /// one that was followed.
+    /// Continues if the server's cache holds the same version as this client. Otherwise the cache is old, or
+    /// the server has another history.
     async fn compare(&mut self) -> Next {
         match self.endpoint.list(&self.key, true).await {
             Ok((object, version)) if object.as_ref().map(identity) == self.held => {
@@ -109,7 +109,7 @@ impl<K: ReferencedKind> Reflector<K> {
         }
     }
 
-    /// One watch, from its beginning to its end.
+    /// One watch, from start to end.
     async fn watch(&mut self) -> Next {
         let began = Instant::now();
         let seconds = self.seconds();
@@ -152,7 +152,7 @@ impl<K: ReferencedKind> Reflector<K> {
         }
     }
 
-    /// For how long to watch: at random, so that the watches of a node do not all end at once.
+    /// The lifetime of a watch, random so that the watches of a node do not all end at once.
     fn seconds(&self) -> u32 {
         let usual = || Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
         let time = self.watch_time.unwrap_or_else(usual);
@@ -173,14 +173,14 @@ impl<K: ReferencedKind> Reflector<K> {
         Next::End
     }
 
-    /// A watch goes on from where it was if its connection broke and the server still has what is held; after all else the
-    /// object is listed anew.
+    /// Continues the watch if its connection broke and the server still has the version held here. After any
+    /// other failure, the object is listed again.
     async fn interrupted(&mut self, failure: &Failure) -> Next {
         self.failed(failure).await;
         if matches!(failure, Failure::Broken(_)) { Next::Compare } else { Next::List }
     }
 
-    /// Says what is wrong, once, and waits.
+    /// Reports the problem, once, and waits.
     async fn failed(&mut self, failure: &Failure) {
         if self.slot.fail(self.turn, failure.text()) {
             let ObjectKey { namespace, name } = &self.key;

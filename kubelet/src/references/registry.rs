@@ -1,4 +1,4 @@
-//! Who names what: the counts, by object and by pod UID. Pure: no client, no clock, no threads.
+//! Reference counts, by object and by pod UID. Pure: no client, no clock, no threads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,29 +8,29 @@ use pod_index::PodUid;
 /// The registered pods and the objects that they name.
 #[derive(Default)]
 pub(super) struct Registry {
-    /// What each registered pod names. Releasing goes by this, never by what a pod says when it goes.
+    /// What each registered pod names. Releasing uses this record, not the pod's current content.
     pods: HashMap<PodUid, BTreeSet<ObjectKey>>,
-    /// Who names each object; never an empty set.
+    /// The pods that name each object; never an empty set.
     references: HashMap<ObjectKey, HashSet<PodUid>>,
 }
 
-/// One pod, and what it names from now on; nothing: it is not, or no longer, registered.
+/// A pod and the objects it names from now on. `None`: unregister the pod.
 pub(super) type Registration = (PodUid, Option<BTreeSet<ObjectKey>>);
 
-/// What a step has done to the objects.
+/// The effect of a step on the objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Transition {
-    /// Nobody named them before.
+    /// Objects that no pod named before.
     pub(super) taken: BTreeSet<ObjectKey>,
-    /// Some pod names them that did not; `taken` are among them.
+    /// Objects that at least one more pod names now, including those in `taken`.
     pub(super) named_anew: BTreeSet<ObjectKey>,
-    /// Nobody names them any more.
+    /// Objects that no pod names any more.
     pub(super) released: BTreeSet<ObjectKey>,
 }
 
 impl Registry {
-    /// Registers and unregisters pods in one step: all new references are taken before any old one is let go, so that
-    /// what changes hands is neither released nor taken.
+    /// Registers and unregisters pods in one step. All new references are taken before old ones are released,
+    /// so that an object that passes from one pod to another is neither released nor taken.
     pub(super) fn apply(&mut self, registrations: impl IntoIterator<Item = Registration>) -> Transition {
         let mut step = Transition::default();
         let mut dropped = Vec::new();
@@ -59,7 +59,7 @@ impl Registry {
             pods.remove(&uid);
             if pods.is_empty() {
                 self.references.remove(&key);
-                // Taken and let go in one step: to the outside, nothing has happened.
+                // Taken and released in the same step: no effect.
                 if !step.taken.remove(&key) {
                     step.released.insert(key.clone());
                 }
@@ -69,7 +69,7 @@ impl Registry {
         step
     }
 
-    /// How many pods are registered.
+    /// Number of registered pods.
     pub(super) fn pods(&self) -> usize {
         self.pods.len()
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_takes_what_is_new_releases_what_is_gone_and_touches_nothing_else() {
+    fn an_update_takes_new_references_releases_old_ones_and_keeps_the_rest() {
         let mut registry = Registry::default();
         registry.apply([("u1".into(), Some(keys(&["stays", "goes"])))]);
         let step = registry.apply([("u1".into(), Some(keys(&["stays", "comes"])))]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_hands_in_one_step_is_not_released_whatever_the_order() {
+    fn an_object_passed_between_pods_in_one_step_is_not_released_in_any_order() {
         for swap in [false, true] {
             let mut registry = Registry::default();
             registry.apply([("old".into(), Some(keys(&["shared"])))]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn to_unregister_twice_or_what_was_never_registered_does_nothing() {
+    fn unregistering_twice_or_an_unknown_pod_does_nothing() {
         let mut registry = Registry::default();
         registry.apply([("u1".into(), Some(keys(&["a"]))), ("u2".into(), Some(keys(&["a"])))]);
         assert_eq!(registry.apply([("u1".into(), None)]), Transition::default());

@@ -1,8 +1,8 @@
 //! The requests: get, list and watch of one object.
 //!
-//! kube's client is used for sending alone. Its own decoder logs the whole body of an answer that it cannot read, and
-//! serde's errors quote what they stumbled upon: both could be a Secret. Here an answer that cannot be read is told by
-//! its place, never by its text.
+//! kube's client only sends the requests. Its decoder would log the whole body of an unreadable answer, and
+//! serde's errors quote what they found: both could be a Secret. Here, errors about an unreadable answer give
+//! its position, never its text.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use super::key::ObjectKey;
 use super::kind::ReferencedKind;
 use crate::text::{api_causes, shorten};
 
-/// The most bytes of one answer or of one event. etcd takes no object beyond 1.5 MiB.
+/// Size limit of an answer or an event in bytes. etcd accepts at most 1.5 MiB for an object.
 const LARGEST: usize = 8 << 20;
-/// The most bytes of a refusal.
+/// Size limit of an error response in bytes.
 const LARGEST_REFUSAL: usize = 64 << 10;
-/// How many lists may be under way: a node that starts has hundreds of objects to follow.
+/// Limit of concurrent lists: a starting node has hundreds of objects to follow.
 const LISTS_AT_ONCE: usize = 32;
 
-/// Why a request brought nothing.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     NotFound,
-    /// The resource version is too old to go on from.
+    /// The resource version is too old to continue from.
     Gone,
-    /// The connection broke, or was never made.
+    /// The connection broke, or could not be opened.
     Broken(String),
-    /// All else, in words that tell nothing of an object.
+    /// Everything else, in a message that quotes nothing of an object.
     Other(String),
 }
 
@@ -52,9 +52,9 @@ impl Failure {
     }
 }
 
-/// What a watch tells.
+/// An event of a watch.
 pub(super) enum Event<K> {
-    /// As it is now, and the version to go on from; likewise below.
+    /// The object's current state and the version to continue from; likewise below.
     Present(Box<K>, String),
     Absent(String),
     Bookmark(String),
@@ -80,17 +80,17 @@ impl<K: ReferencedKind> Endpoint<K> {
         Self { client, patience, lists: Semaphore::new(LISTS_AT_ONCE), kind: PhantomData }
     }
 
-    /// The object. `stale`: one that the API server has at hand will do.
+    /// The object. With `stale`, the API server may answer from its cache.
     pub(super) async fn get(&self, key: &ObjectKey, stale: bool) -> Result<K, Failure> {
         let params = if stale { GetParams::any() } else { GetParams::default() };
         let request = requests::<K>(key).get(&key.name, &params).map_err(|error| unsendable(&error))?;
         self.whole(request).await
     }
 
-    /// The object, if there is one, and the version to watch from. `stale`: those that the API server has at hand will do,
-    /// which costs etcd nothing.
+    /// The object, if it exists, and the version to watch from. With `stale`, the API server may answer from
+    /// its cache, which does not load etcd.
     pub(super) async fn list(&self, key: &ObjectKey, stale: bool) -> Result<(Option<K>, String), Failure> {
-        // Closed by nobody.
+        // The semaphore is never closed.
         let _turn = self.lists.acquire().await;
         let params = ListParams::default().fields(&selector(key));
         let params = if stale { params.at("0") } else { params };
@@ -100,7 +100,7 @@ impl<K: ReferencedKind> Endpoint<K> {
         Ok((object, list.metadata.resource_version.unwrap_or_default()))
     }
 
-    /// What happens to the object after `version`.
+    /// Watches the object from `version` on.
     pub(super) async fn watch(
         &self,
         key: &ObjectKey,
@@ -121,7 +121,7 @@ impl<K: ReferencedKind> Endpoint<K> {
         })
     }
 
-    /// An answer that has to be there within the patience, last byte and all.
+    /// A complete answer, which must arrive within the time limit.
     async fn whole<T: DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, Failure> {
         let answer = async {
             let body = self.send(request).await?.into_body();
@@ -147,7 +147,7 @@ impl<K: ReferencedKind> Endpoint<K> {
 pub(super) struct Events<K> {
     body: Body,
     buffer: Vec<u8>,
-    /// So many bytes of the buffer hold no end of a line.
+    /// This many bytes of the buffer are known to contain no newline.
     searched: usize,
     key: ObjectKey,
     kind: PhantomData<fn() -> K>,
@@ -194,7 +194,7 @@ impl<K: ReferencedKind> Events<K> {
                 Some(Err(error)) => {
                     return Err(Failure::Broken(format!("the watch broke off: {}", api_causes(&error))));
                 }
-                // Half an event at the end of a watch is none.
+                // An incomplete event at the end of a watch is dropped.
                 None => return Ok(None),
             }
         }
@@ -209,7 +209,7 @@ fn selector(key: &ObjectKey) -> String {
     format!("metadata.name={}", key.name)
 }
 
-/// A server that does not heed the selector must not pass off one object for another.
+/// A server that ignores the selector must not pass off one object as another.
 fn is_at<K: ReferencedKind>(object: &K, key: &ObjectKey) -> bool {
     let metadata = object.meta();
     metadata.name.as_deref() == Some(&*key.name) && metadata.namespace.as_deref() == Some(&*key.namespace)
@@ -221,7 +221,7 @@ fn version<K: ReferencedKind>(object: &K) -> String {
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes).map_err(|error| {
-        // Not the error itself: it may quote a value.
+        // The error itself is left out: it may quote a value.
         let (line, column) = (error.line(), error.column());
         Failure::Other(format!("the API server's answer cannot be decoded (line {line}, column {column})"))
     })
@@ -231,7 +231,8 @@ fn unsendable(error: &kube::core::request::Error) -> Failure {
     Failure::Other(api_causes(error))
 }
 
-/// What an API server says in a refusal is for people; a refusal that is no `Status` is told by its code alone.
+/// The API server's message is meant for people. A refusal that is not a `Status` is reported by its code
+/// alone.
 async fn refusal(response: Response<Body>) -> Failure {
     let code = response.status().as_u16();
     let body = Limited::new(response.into_body(), LARGEST_REFUSAL).collect().await;

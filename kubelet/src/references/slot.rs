@@ -1,4 +1,4 @@
-//! Where the newest version of one object is put by the one who follows it, and read by all.
+//! Holds the newest version of one object: written by its follower, read by all.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 /// What is known of an object.
 pub(super) enum Known<K> {
-    /// Nothing: it is not followed, or nothing was heard yet.
+    /// It is not followed, or nothing has been received yet.
     Nothing,
-    /// There is none.
+    /// The object does not exist.
     Absent,
     Present(Object<K>),
 }
 
 impl<K> Known<K> {
-    /// The object, if there is one.
+    /// The object, if it exists.
     pub(super) fn object(self) -> Option<Object<K>> {
         match self {
             Self::Nothing | Self::Absent => None,
@@ -27,7 +27,7 @@ impl<K> Known<K> {
     }
 }
 
-// By hand, as a derive would ask for `K: Clone`.
+// By hand: a derive would require `K: Clone`.
 impl<K> Clone for Known<K> {
     fn clone(&self) -> Self {
         match self {
@@ -38,28 +38,28 @@ impl<K> Clone for Known<K> {
     }
 }
 
-/// The newest version of one object. Reading it is one load.
+/// The newest version of one object. A read is one load.
 pub(super) struct Slot<K> {
     known: ArcSwap<Known<K>>,
     writing: Mutex<Writing>,
-    /// For those who wait for a first word.
+    /// Wakes tasks that wait for the first answer.
     heard: watch::Sender<Heard>,
 }
 
-/// What those who wait for a first word want to know.
+/// The state that waiting tasks need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     Nothing,
     /// There is something to read.
     Something,
-    /// Nothing will ever be heard here: nobody names the object any more.
+    /// Nothing will ever be received: no pod names the object any more.
     Released,
 }
 
 #[derive(Default)]
 struct Writing {
-    /// Counts those who were told to follow the object. What an earlier one still has to say is not heard: it may have
-    /// been told to stop, and what it says could stand for ever.
+    /// Number of followers started so far. Writes by earlier followers are rejected: they may be outdated and
+    /// would never be corrected.
     turn: u64,
     problem: Option<String>,
 }
@@ -81,11 +81,11 @@ impl<K> Slot<K> {
         !matches!(**self.known.load(), Known::Nothing)
     }
 
-    /// Waits for a first word, or for the end of all waiting.
+    /// Waits for the first answer, or for the release.
     pub(super) async fn heard(&self) -> Heard {
         let mut heard = self.heard.subscribe();
         let heard = heard.wait_for(|heard| *heard != Heard::Nothing).await;
-        // Fails only when the sender is gone, and that is in `self`.
+        // Fails only if the sender is gone, and `self` holds it.
         heard.map_or(Heard::Released, |heard| *heard)
     }
 
@@ -94,19 +94,19 @@ impl<K> Slot<K> {
         self.writing().problem.clone()
     }
 
-    /// The turn of a new follower, which ends that of the one before.
+    /// Starts the turn of a new follower and ends that of the previous one.
     pub(super) fn next_turn(&self) -> u64 {
         let mut writing = self.writing();
         writing.turn += 1;
         writing.turn
     }
 
-    /// Ends the follower's turn; what is known is forgotten, as nobody keeps it true. That goes for what was wrong, too.
+    /// Ends the follower's turn and clears the object and the problem: nothing keeps them current.
     pub(super) fn forget(&self) {
         self.empty(Heard::Nothing);
     }
 
-    /// The same for good. A secret does not stay in memory because somebody still waits here.
+    /// Like `forget`, for good. A secret must not stay in memory because a task still waits here.
     pub(super) fn release(&self) {
         self.empty(Heard::Released);
     }
@@ -119,7 +119,7 @@ impl<K> Slot<K> {
         self.heard.send_replace(heard);
     }
 
-    /// Says what is true now. `false`: the turn is over, and nothing was said.
+    /// Writes the current state. Returns `false`, without effect, if the turn is over.
     pub(super) fn write(&self, turn: u64, object: Option<Object<K>>) -> bool {
         let mut writing = self.writing();
         if writing.turn != turn {
@@ -132,7 +132,7 @@ impl<K> Slot<K> {
         true
     }
 
-    /// Says that nothing is wrong any more; what is known is as it was.
+    /// Clears the problem; the object stays.
     pub(super) fn recovered(&self, turn: u64) {
         let mut writing = self.writing();
         if writing.turn == turn {
@@ -140,7 +140,7 @@ impl<K> Slot<K> {
         }
     }
 
-    /// Says what is wrong, and whether that is news.
+    /// Records a problem. Returns whether it is new.
     pub(super) fn fail(&self, turn: u64, problem: &str) -> bool {
         let mut writing = self.writing();
         if writing.turn != turn || writing.problem.as_deref() == Some(problem) {
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_follower_whose_turn_is_over_is_not_heard() {
+    fn writes_of_a_follower_whose_turn_is_over_are_rejected() {
         let slot = Slot::new();
         let first = slot.next_turn();
         assert!(slot.write(first, Some(Object::new(1))));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_is_forgotten_with_what_was_known() {
+    fn forgetting_clears_the_problem_and_the_object() {
         let slot = Slot::<u8>::new();
         assert!(slot.fail(slot.next_turn(), "one"));
         slot.forget();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_released_slot_holds_nothing_and_keeps_nobody_waiting() {
+    async fn a_released_slot_is_empty_and_wakes_its_waiters() {
         let slot = Slot::new();
         let secret = Object::new(1);
         let turn = slot.next_turn();

@@ -17,13 +17,13 @@ use super::reflect::reflect;
 use super::request::Endpoint;
 use super::slot::{Heard, Known, Slot};
 
-/// What every watched object of a manager shares.
+/// Shared by all watched objects of a manager.
 pub(super) struct Watching<K> {
     pub(super) endpoint: Arc<Endpoint<K>>,
     pub(super) runtime: Handle,
     pub(super) options: Options,
     pub(super) places: Places,
-    /// Accesses are counted in milliseconds from here.
+    /// Access times are milliseconds since this moment.
     pub(super) epoch: Instant,
 }
 
@@ -33,36 +33,36 @@ impl<K> Watching<K> {
     }
 }
 
-/// How one object is doing.
+/// Status of one object.
 pub(super) struct EntryStatus {
-    /// Something is known of it.
+    /// Its state is known.
     pub(super) is_synced: bool,
-    /// Its watch runs.
+    /// Its watch is running.
     pub(super) is_watched: bool,
-    /// What was tried last has failed.
+    /// The last attempt failed.
     pub(super) is_failing: bool,
 }
 
-/// One object that some pod names.
+/// One object that at least one pod names.
 pub(super) struct Watched<K> {
     key: ObjectKey,
     slot: Arc<Slot<K>>,
     place: Place,
-    /// When it was asked for last, to about a second: readers on many threads must not all write here.
+    /// Time of the last access, to about a second: readers on many threads must not all write here.
     accessed: AtomicU64,
     watch: Mutex<Watch>,
 }
 
 enum Watch {
     Running(AbortHandle),
-    /// Nobody has asked for long; the next get starts it.
+    /// Not requested for long; the next get starts it again.
     Idle,
-    /// Nobody names the object any more; nothing starts it again.
+    /// No pod names the object any more; it never starts again.
     Released,
 }
 
 impl<K: ReferencedKind> Watched<K> {
-    /// Starts to follow the object.
+    /// Starts following the object.
     pub(super) fn start(key: ObjectKey, watching: &Watching<K>) -> Self {
         let watched = Self {
             place: watching.places.of(&key),
@@ -75,13 +75,13 @@ impl<K: ReferencedKind> Watched<K> {
         watched
     }
 
-    /// The object as it came last. No lock, no wait.
+    /// The newest version received. No lock, no wait.
     pub(super) fn cached(&self, watching: &Watching<K>) -> Known<K> {
         self.touch(watching);
         self.slot.read()
     }
 
-    /// The object; waits for a first word of it until then. `None` if nobody names it any more.
+    /// The object; waits until `until` for the first answer. `None` if no pod names it any more.
     pub(super) async fn get(
         &self,
         watching: &Watching<K>,
@@ -90,7 +90,7 @@ impl<K: ReferencedKind> Watched<K> {
         let mut known = self.cached(watching);
         if matches!(known, Known::Nothing) {
             self.restart_if_idle(watching);
-            // In time or not: what counts is what is known then.
+            // In time or not, use what is known at that moment.
             if matches!(time::timeout_at(until, self.slot.heard()).await, Ok(Heard::Released)) {
                 return None;
             }
@@ -107,7 +107,7 @@ impl<K: ReferencedKind> Watched<K> {
         const COARSE: u64 = 1000;
         let now = watching.now();
         let idle = u64::try_from(watching.options.idle.as_millis()).unwrap_or(u64::MAX);
-        // Relaxed: a lost or late mark shortens an idle time by a second at most.
+        // Relaxed: a lost or late store shortens an idle time by a second at most.
         if now.saturating_sub(self.accessed.load(Ordering::Relaxed)) >= COARSE.min(idle / 8) {
             self.accessed.store(now, Ordering::Relaxed);
         }
@@ -130,15 +130,17 @@ impl<K: ReferencedKind> Watched<K> {
         );
         let place = Arc::clone(&self.place);
         let follow = async move {
-            // One that was told to end may be at work for a moment yet. First in, so last out: the watch ends before.
+            // An earlier task may still be ending. The lock is taken first and so dropped last, after the
+            // watch has ended.
             let _place = place.lock_owned().await;
             follow.await;
         };
         *watch = Watch::Running(watching.runtime.spawn(follow).abort_handle());
     }
 
-    /// Ends the watch if nobody has asked for the object for long. One that has not brought anything yet goes on: what it
-    /// has cost the API server would be lost. One that has ended by itself, because the object never changes, keeps it.
+    /// Ends the watch if the object has not been requested for long. A watch that has not received anything
+    /// yet continues, since its cost to the API server would be wasted. A watch that ended because the object
+    /// is immutable keeps the object.
     pub(super) fn stop_if_idle(&self, watching: &Watching<K>) {
         if self.stopped_as_idle(watching) {
             let ObjectKey { namespace, name } = &self.key;
@@ -171,7 +173,7 @@ impl<K: ReferencedKind> Watched<K> {
 }
 
 impl<K> Watched<K> {
-    /// Ends the watch for good, and forgets what it brought. Whoever waits for it is told.
+    /// Ends the watch for good, drops the object, and wakes all waiting tasks.
     pub(super) fn release(&self) {
         let before = std::mem::replace(&mut *self.watch(), Watch::Released);
         if let Watch::Running(task) = before {
@@ -185,7 +187,7 @@ impl<K> Watched<K> {
     }
 }
 
-/// The manager is gone.
+/// Ends the watch when the manager is dropped.
 impl<K> Drop for Watched<K> {
     fn drop(&mut self) {
         self.release();

@@ -1,10 +1,10 @@
-//! The time of day as annotations spell it.
+//! The current time in the format of annotations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Now, as RFC 3339 with what fraction of a second there is, in UTC.
+/// Now in UTC, as RFC 3339, with a fraction of a second if there is one.
 ///
 /// Kubelet: `NewTimestamp().GetString()` (`pkg/kubelet/types/types.go`).
 pub(super) fn now() -> String {

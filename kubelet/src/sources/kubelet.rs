@@ -1,13 +1,12 @@
-//! Pods from the kubelet of this node, as it lists them on `/pods`.
-//!
-//! This file knows the kubelet's endpoint. It must not know what else feeds the index.
+//! Pods from the kubelet of this node, as listed at `/pods`.
 //!
 //! # Rules
-//! * The kubelet is asked every 20 seconds; an answer takes at most 10 seconds. It costs the API server nothing.
-//! * The list has the UIDs, container IDs and statuses of the node. Static pods are in it, mirror pods are not.
-//! * Whatever fails changes nothing: the last pods stay.
-//! * Who asks needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token is read anew for each
-//!   request.
+//! * The kubelet is asked every 20 seconds; an answer may take at most 10 seconds. This puts no load on the
+//!   API server.
+//! * The list has the node's UIDs, container IDs and statuses. It contains static pods but no mirror pods.
+//! * After a failure, the last pods stay.
+//! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
+//!   file is read again for each request.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,10 +24,10 @@ use tokio::sync::watch;
 use super::http::{Asking, HttpConfig};
 use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
 
-/// The largest list that is read: a thousand pods of 64 KiB.
+/// Size limit of a list: a thousand pods of 64 KiB.
 const LARGEST_LIST: usize = 64 << 20;
 
-/// A kubelet, and how to ask it.
+/// A kubelet's URL, credentials and intervals.
 ///
 /// # Examples
 /// ```
@@ -49,7 +48,8 @@ pub struct KubeletConfig {
 }
 
 impl KubeletConfig {
-    /// The kubelet at that URL, asked every 20 seconds, given 10 seconds to answer. A URL without a path means `/pods`.
+    /// The kubelet at `url`, asked every 20 seconds with a time limit of 10 seconds. A URL without a path
+    /// means `/pods`.
     ///
     /// # Errors
     /// If it is not an absolute `http` or `https` URL, or if it holds a user name or a password.
@@ -60,25 +60,26 @@ impl KubeletConfig {
         Ok(Self { http: HttpConfig::of(&url, "kubeletURL", LARGEST_LIST)?, token: None })
     }
 
-    /// Sends the bearer token in this file. It is read anew for each request.
+    /// Sends the bearer token in this file. The file is read again for each request.
     #[must_use]
     pub fn token_file(mut self, path: &Path) -> Self {
         self.token = Some(path.to_owned());
         self
     }
 
-    /// Trusts the authorities in `pem`, and only those, instead of the system's.
+    /// Trusts only the certificate authorities in `pem`, instead of the system's.
     ///
     /// # Errors
-    /// If `pem` holds no certificate, or one that cannot be an authority's.
+    /// If `pem` holds no certificate, or one that cannot be used as an authority.
     #[cfg(feature = "tls")]
     pub fn certificate_authorities(mut self, pem: &[u8]) -> Result<Self, Problem> {
         self.http = self.http.certificate_authorities(pem)?;
         Ok(self)
     }
 
-    /// Accepts any certificate. A kubelet without serving certificates of the cluster's authority signs its own. Whoever
-    /// takes its place then receives the token, so ask only an address of this host that way.
+    /// Accepts any certificate. A kubelet without a serving certificate from the cluster's authority uses a
+    /// self-signed one. An impostor would then receive the token, so use this only with an address of this
+    /// host.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn insecure(mut self) -> Self {
@@ -86,21 +87,21 @@ impl KubeletConfig {
         self
     }
 
-    /// Changes each pod as soon as it comes, before it is compared or given out.
+    /// Changes each pod on arrival, before it is compared or emitted.
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
         self.http = self.http.transform(transform);
         self
     }
 
-    /// Sets the time between the end of one request and the next. Zero counts as a millisecond.
+    /// Sets the pause between two requests. Zero counts as a millisecond.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.http = self.http.period(period);
         self
     }
 
-    /// Sets the time that an answer may take.
+    /// Sets the time limit for an answer.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.http = self.http.timeout(timeout);
@@ -110,10 +111,10 @@ impl KubeletConfig {
 
 /// The pods that a kubelet runs, as a stream that never ends.
 ///
-/// The first item comes with the first good answer. Later ones come when the pods have changed. Each is a
-/// [`SourceUpdate::Set`] of all the pods.
+/// The first item comes with the first good answer. Later items come when the pods have changed. Each is a
+/// [`SourceUpdate::Set`] of all pods.
 ///
-/// Nothing happens while nobody polls. The stream must be polled inside a tokio runtime with time and I/O enabled.
+/// Nothing happens unless polled. Poll the stream inside a tokio runtime with time and I/O enabled.
 #[must_use = "a stream does nothing unless polled"]
 pub struct KubeletSource {
     updates: BoxStream<'static, SourceUpdate<Pod>>,
@@ -124,13 +125,13 @@ impl KubeletSource {
     /// The pods of that kubelet.
     ///
     /// # Errors
-    /// If the URL is an `https` one, no authorities are given and those of the system cannot be read.
+    /// If the URL is `https`, no authorities are given, and the system's cannot be read.
     pub fn new(config: KubeletConfig) -> Result<Self, Problem> {
         let (updates, status) = Asking::new(Source::Kubelet, config.http, config.token, decode)?.updates();
         Ok(Self { updates, status })
     }
 
-    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    /// The source's status. The receiver keeps the last value after the source is dropped.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SourceStatus> {
         self.status.clone()
@@ -154,18 +155,18 @@ impl fmt::Debug for KubeletSource {
 #[derive(Deserialize)]
 struct PodList {
     kind: String,
-    /// `null` for none.
+    /// `null` means an empty list.
     items: Option<Vec<Pod>>,
 }
 
-/// The pods of a list, ordered: the kubelet lists them in an order that changes.
+/// The pods of a list, sorted: the kubelet's order varies.
 fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
     let problem = |kind, field: Option<&str>, message: String| {
         (Vec::new(), vec![Problem::new(kind, "kubelet", None, field.map(str::to_owned), message)])
     };
     let list: PodList = match serde_json::from_slice(body) {
         Ok(list) => list,
-        // Only the place: the words could hold a part of the body.
+        // Only the position: the message could quote a part of the body.
         Err(error) => {
             let message =
                 format!("the answer is no list of pods (line {}, column {})", error.line(), error.column());
@@ -188,7 +189,7 @@ fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
         let field = "metadata.annotations[kubernetes.io/config.mirror]";
         return problem(ProblemKind::Invalid, Some(field), message);
     }
-    // They tell who wrote which field of the API server's object.
+    // They record which client wrote which field of the API server's object.
     for pod in &mut pods {
         pod.metadata.managed_fields = None;
     }

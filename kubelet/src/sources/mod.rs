@@ -1,8 +1,8 @@
-//! Where pods come from: a manifest directory, a URL, the kubelet, the API server; and the merge of what they say.
+//! Pod sources: a manifest directory, a URL, the kubelet, the API server; and the merge of their pods.
 //!
-//! This module knows manifests, files, HTTP and the kubelet's rules for them. It must not know of the index's insides
-//! or of the agent: each source is usable alone, as a stream of [`SourceUpdate`]s that an embedder drives into a
-//! writer of its own.
+//! This module knows manifests, files, HTTP and the kubelet's rules for them. It depends neither on the
+//! index's internals nor on the agent: each source is usable alone, as a stream of [`SourceUpdate`]s that an
+//! embedder applies to a writer.
 //!
 //! Data flows one way:
 //!
@@ -47,10 +47,11 @@
 //! # }
 //! ```
 //!
-//! # What a static pod becomes
-//! A manifest is read as the kubelet reads it (`pkg/kubelet/config/common.go`); [`manifest`] lists each default.
-//! One thing cannot be the same: a UID that the manifest does not give. The kubelet hashes Go's in-memory form of the
-//! pod, which no other program can reproduce, so the UIDs here are as stable and as unique, but not the kubelet's.
+//! # Static pods from manifests
+//! A manifest is read as the kubelet reads it (`pkg/kubelet/config/common.go`); [`manifest`] lists each
+//! default. One difference is unavoidable: UIDs that are not given in the manifest. The kubelet hashes Go's
+//! in-memory form of the pod, which no other program can reproduce. The UIDs here are equally stable and
+//! unique, but not the kubelet's.
 
 #[cfg(feature = "api-server")]
 pub mod api_server;

@@ -1,12 +1,12 @@
-//! The node on whose behalf manifests are read.
+//! The node for which manifests are read.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// The name of the node that static pods are bound to.
 ///
-/// It goes into each static pod's name (lower-cased), into its `spec.nodeName` and into its UID, so that one manifest
-/// on two nodes is two pods.
+/// It becomes part of each static pod's name (in lower case), `spec.nodeName` and UID, so that one manifest
+/// on two nodes makes two pods.
 ///
 /// # Examples
 /// ```
@@ -26,13 +26,13 @@ impl NodeName {
         Self(Arc::from(name))
     }
 
-    /// The name as it was given.
+    /// The name as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name that a static pod called `name` in its manifest bears on this node.
+    /// The name on this node of a static pod that its manifest calls `name`.
     ///
     /// Kubelet: `generatePodName` (`pkg/kubelet/config/common.go`).
     #[must_use]

@@ -1,4 +1,4 @@
-//! What the merge asks of a pod, and the answers of the full Kubernetes object.
+//! What the merge needs from a pod, implemented for the full Kubernetes object.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,40 +9,41 @@ use super::static_pods::{self, Refusal, StaticPodClaim};
 
 use pod_index::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 
-/// A pod that sources can tell of and that the [`Merge`](super::Merge) can tell apart from an older version.
+/// A pod that sources can emit and that the [`Merge`](super::Merge) can compare with an older version.
 ///
-/// Implemented for k8s-openapi's `Pod`. Implement it for a slim pod of your own to merge those.
+/// Implemented for k8s-openapi's `Pod`. Implement it for your own pod type to merge such pods.
 pub trait SourcePod: PodMeta + Clone {
-    /// Sets one annotation: the merge marks every pod with its source and with the time it was first seen. A pod
-    /// that keeps no such thing may ignore it.
+    /// Sets one annotation: the merge marks every pod with its source and the time it was first seen. A pod
+    /// type without annotations may ignore it.
     fn set_annotation(&mut self, key: &str, value: &str);
 
-    /// What is new in `newer`, a later version of the same pod.
+    /// What has changed in `newer`, a later version of the same pod.
     fn difference(&self, newer: &Self) -> Difference;
 
     /// Whether the pod is being deleted: it has a deletion timestamp.
     fn is_terminating(&self) -> bool;
 
-    /// What a mirror pod says about its static pod. `None` for every other pod, and for a kind of pod that keeps too little to
-    /// tell: nothing is derived from those.
+    /// What a mirror pod says about its static pod. `None` for every other pod, and for pod types that keep
+    /// too little information: no static pods are derived from those.
     fn static_pod_claim(&self) -> Option<Result<StaticPodClaim, Refusal>> {
         None
     }
 
-    /// The static pod of this mirror pod. Called only if [`static_pod_claim`](Self::static_pod_claim) has a good claim.
+    /// The static pod of this mirror pod. Called only if [`static_pod_claim`](Self::static_pod_claim)
+    /// returned a valid claim.
     #[must_use]
     fn static_pod(&self) -> Self {
         self.clone()
     }
 
-    /// The same static pod under the UID that its node gives it. Called only for pods with claims.
+    /// The same static pod under the UID by which its node knows it. Called only for pods with claims.
     #[must_use]
     fn with_uid(&self, _uid: &str) -> Self {
         self.clone()
     }
 
-    /// The same pod with the status of `newer`, a view of it that another source has. `None` if the pod keeps no status, or
-    /// its own is at least as new.
+    /// The same pod with the status of `newer`, another source's view of it. `None` if the pod keeps no
+    /// status, or if its own is at least as new.
     fn with_status_of(&self, _newer: &Self) -> Option<Self> {
         None
     }
@@ -51,15 +52,15 @@ pub trait SourcePod: PodMeta + Clone {
 /// How much a pod has changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Difference {
-    /// In nothing that matters here.
+    /// Nothing relevant.
     None,
-    /// In its status alone.
+    /// The status only.
     Status,
-    /// In its spec, its labels, its deletion, or annotations that are not the kubelet's own.
+    /// The spec, labels, deletion, or annotations other than the kubelet's own.
     Semantic,
 }
 
-/// The annotations that the kubelet itself puts on a pod, and that therefore are no news.
+/// The annotations that the kubelet itself adds to a pod. They do not count as changes.
 ///
 /// Kubelet: `localAnnotations` (`pkg/kubelet/config/config.go`).
 const LOCAL_ANNOTATIONS: [&str; 3] =
@@ -105,7 +106,8 @@ impl SourcePod for Pod {
         pod
     }
 
-    /// The kubelet has the pods of the API server as it last received them. The resource version tells if that is older.
+    /// The kubelet holds API server pods as it last received them. Compare resource versions to see which is
+    /// newer.
     fn with_status_of(&self, newer: &Self) -> Option<Self> {
         let version = |pod: &Self| pod.metadata.resource_version.as_deref()?.parse::<u64>().ok();
         let is_older = version(self).zip(version(newer)).is_some_and(|(own, other)| other <= own);
@@ -116,7 +118,8 @@ impl SourcePod for Pod {
     }
 }
 
-/// Pods that were seen before keep the time of it; where nothing else is new either, it is the same [`Arc`].
+/// Known pods keep the time they were first seen. If nothing else has changed either, they keep their
+/// [`Arc`].
 pub(super) fn as_first_seen(pods: Vec<Pod>, before: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let before: HashMap<_, _> = before.iter().map(|pod| (pod.uid(), pod)).collect();
     let as_first_seen = |mut pod: Pod| {
@@ -129,14 +132,14 @@ pub(super) fn as_first_seen(pods: Vec<Pod>, before: &[Arc<Pod>]) -> Vec<Arc<Pod>
     pods.into_iter().map(as_first_seen).collect()
 }
 
-/// Whether two sets are the very same pods in the same order.
+/// Whether both sets are the same objects in the same order.
 pub(super) fn same(before: &[Arc<Pod>], now: &[Arc<Pod>]) -> bool {
     before.len() == now.len() && before.iter().zip(now).all(|(before, now)| Arc::ptr_eq(before, now))
 }
 
 type Entries = BTreeMap<String, String>;
 
-/// No map and an empty map are the same.
+/// No map and an empty map are equal.
 fn same_entries(old: Option<&Entries>, new: Option<&Entries>) -> bool {
     old.into_iter().flatten().eq(new.into_iter().flatten())
 }

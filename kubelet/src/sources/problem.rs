@@ -1,12 +1,13 @@
-//! What was wrong with something a source read, in a form that a person and a program can both use.
+//! Problems with something that a source read, for people and programs.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something that a source could not use, and why. The rest of the source's pods are served all the same.
+/// Something that a source could not use, and why. The source's other pods are unaffected.
 ///
-/// Displayed as `origin:line: field: message`, as compilers do, so that editors and terminals can jump there.
+/// Displayed like a compiler's message, as `origin:line: field: message`, so that editors and terminals can
+/// jump there.
 ///
 /// # Examples
 /// ```
@@ -34,7 +35,7 @@ pub struct Problem {
     message: String,
 }
 
-/// The kinds of [`Problem`]s, for counting and for deciding what to tell whom.
+/// The kinds of [`Problem`]s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -45,26 +46,26 @@ pub enum ProblemKind {
     Unreadable,
     /// It is larger than the limit.
     TooLarge,
-    /// It was passed over on purpose: a sub-directory, a socket, what an editor left behind.
+    /// It was skipped on purpose: a sub-directory, a socket, an editor's leftover.
     Skipped,
     /// It could not be decoded as a pod.
     Syntax,
-    /// It is a pod, and an invalid one.
+    /// It is a pod, but an invalid one.
     Invalid,
     /// It is a pod that names an object of the API server, which static pods may not do.
     Reference,
-    /// Another pod of the same source bears the same name or UID, and counts instead.
+    /// Another pod of the same source has the same name or UID and is used instead.
     Duplicate,
-    /// A mirror pod names a static pod that it cannot stand for.
+    /// A mirror pod names a static pod that it cannot belong to.
     Claim,
-    /// The server did not answer as it should have.
+    /// The server did not answer as expected.
     Request,
-    /// There are no file events, so what changes is seen at the next listing only. It hides no pod.
+    /// There are no file events, so changes are seen only at the next listing. No pod is hidden.
     Unhinted,
 }
 
 impl ProblemKind {
-    /// A short word for the kind, in `snake_case`, for labels of metrics.
+    /// A short word for the kind, in `snake_case`, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,7 +85,7 @@ impl ProblemKind {
 }
 
 impl Problem {
-    /// A problem of a source of your own. `origin` is the file, the URL or the pod it is about.
+    /// A problem of your own source. `origin` is the file, URL or pod it is about.
     #[must_use]
     pub fn new(
         kind: ProblemKind,
@@ -96,37 +97,37 @@ impl Problem {
         Self { kind, origin: origin.into(), line, field, message: message.into() }
     }
 
-    /// The same, with more to say.
+    /// The same problem with a longer message.
     pub(crate) fn and(mut self, more: &str) -> Self {
         self.message.push_str(more);
         self
     }
 
-    /// What kind of problem it is.
+    /// The kind of problem.
     #[must_use]
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }
 
-    /// Where it was found: a path, or a URL.
+    /// Where it was found: a path or a URL.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The line in the manifest, counted from 1, where one is known.
+    /// The line in the manifest, counted from 1, if known.
     #[must_use]
     pub fn line(&self) -> Option<u64> {
         self.line
     }
 
-    /// The field of the pod, in Kubernetes' notation, such as `spec.containers[0].image`, where one is known.
+    /// The field of the pod in Kubernetes' notation, such as `spec.containers[0].image`, if known.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
 
-    /// What is wrong there.
+    /// The message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -1,17 +1,17 @@
-//! Literal values of environment variables, which often are credentials: taken out of a pod before it is kept.
+//! Removes literal values of environment variables, which are often credentials, before a pod is stored.
 
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 
-/// What stands where a value was.
+/// Replaces a value.
 const REDACTED: &str = "[redacted]";
 
-/// The manifest as `kubectl apply` last sent it, values included.
+/// The manifest as last sent by `kubectl apply`, including values.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Replaces the literal value of every environment variable by `[redacted]`, and removes the annotation in which `kubectl apply`
-/// keeps the values as well. References (`valueFrom`) and empty values stay.
+/// Replaces the literal value of every environment variable by `[redacted]`. Also removes the annotation in
+/// which `kubectl apply` keeps the same values. References (`valueFrom`) and empty values stay.
 ///
-/// Commands, arguments and annotations of others may hold credentials, too; they stay as they are.
+/// Commands, arguments and other annotations may hold credentials too; they stay.
 ///
 /// # Complexity
 /// Linear in the number of variables.

@@ -1,6 +1,4 @@
-//! How a source is doing, for people and for metrics; and the log lines that go with it, one for each problem.
-//!
-//! This file knows counting and telling. It must not know how any source works.
+//! Status of a source, for people and metrics, and its log lines: one for each problem.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,45 +8,45 @@ use tokio::sync::watch;
 
 use super::{Problem, ProblemKind, Source};
 
-/// How a source is doing: plain data, to show or to count.
+/// Status of a source. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SourceStatus {
-    /// Which source it is.
+    /// The source.
     #[serde(serialize_with = "source_name")]
     pub source: Source,
-    /// What it reads: a path, a URL.
+    /// What it reads: a path or a URL.
     pub origin: String,
-    /// Whether it has said what its pods are, at least once.
+    /// Whether it has reported its pods at least once.
     pub seen: bool,
-    /// How many pods it names now.
+    /// Number of pods it reports now.
     pub pods: usize,
-    /// How often it has looked.
+    /// Number of looks so far.
     pub checks: u64,
-    /// How many of these looks failed as a whole: no such path, no answer.
+    /// Number of looks that failed as a whole, such as a missing path or no answer.
     pub failed_checks: u64,
     /// How often its pods have changed.
     pub updates: u64,
-    /// How often it had to ask for all its pods anew, because what changed could not be told otherwise. Only a watch of
-    /// the API server comes to that.
+    /// How often it listed all its pods again because it could not tell what had changed. Always 0 except for
+    /// the API server.
     pub relists: u64,
-    /// When it last looked, whatever came of it.
+    /// When it last looked, with or without success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_check: Option<SystemTime>,
-    /// When its place was last heard: read, answered, or told anything by a watch, be it a bookmark. See
-    /// [`silence`](Self::silence).
+    /// When it last heard from its origin: a file was read, a URL answered, or a watch sent anything, even a
+    /// bookmark. See [`silence`](Self::silence).
     #[serde(skip)]
     pub last_heard: Option<Instant>,
-    /// Everything that is wrong now.
+    /// All current problems.
     pub problems: Vec<Problem>,
 }
 
 impl SourceStatus {
-    /// How long ago the source's place was last heard. `None` if it never was.
+    /// Time since the source last heard from its origin. `None` if it never did.
     ///
-    /// A directory and a URL are heard each time they are read. An API server is heard about once a minute, even if nothing
-    /// changes, and its watch counts as dead after 150 s.
+    /// A directory or a URL is heard at each read. An API server is heard about once a minute even if nothing
+    /// changes; its watch counts as dead after 150 s.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         self.last_heard.map(|heard| heard.elapsed())
@@ -60,7 +58,7 @@ fn source_name<S: serde::Serializer>(source: &Source, serializer: S) -> Result<S
     serializer.serialize_str(source.as_str())
 }
 
-/// The source's end of its status.
+/// The sending side of the status.
 #[derive(Debug)]
 pub(crate) struct StatusWriter(watch::Sender<SourceStatus>);
 
@@ -85,7 +83,7 @@ impl StatusWriter {
         self.0.subscribe()
     }
 
-    /// A look at the source's place is over. `failed`: it told nothing about the pods.
+    /// Records the end of a look. `failed`: it gave no information about the pods.
     pub(crate) fn checked(&self, problems: Vec<Problem>, failed: bool) {
         self.0.send_modify(|status| {
             tell(status, &problems);
@@ -99,7 +97,7 @@ impl StatusWriter {
         });
     }
 
-    /// The source's place has said something. Nobody is woken for it.
+    /// Records that the origin was heard. Wakes no one.
     #[cfg(feature = "api-server")]
     pub(crate) fn heard(&self) {
         self.0.send_if_modified(|status| {
@@ -108,13 +106,13 @@ impl StatusWriter {
         });
     }
 
-    /// The source begins to ask for all its pods once more.
+    /// Records that the source lists all its pods again.
     #[cfg(feature = "api-server")]
     pub(crate) fn relisting(&self) {
         self.0.send_modify(|status| status.relists += 1);
     }
 
-    /// The source is about to say that these are its pods, so many of them.
+    /// Records that the source is about to emit a set of `pods` pods.
     pub(crate) fn updated(&self, pods: usize) {
         self.0.send_modify(|status| {
             status.seen = true;
@@ -124,7 +122,7 @@ impl StatusWriter {
     }
 }
 
-/// Logs what is newly wrong, and what no longer is. What stays wrong has been said.
+/// Logs new problems and solved ones. Continuing problems are logged only once.
 fn tell(status: &SourceStatus, problems: &[Problem]) {
     let source = status.source.as_str();
     let before: HashSet<_> = status.problems.iter().collect();
@@ -137,7 +135,7 @@ fn tell(status: &SourceStatus, problems: &[Problem]) {
         }
     }
     let now: HashSet<_> = problems.iter().collect();
-    // By place: a problem that only became another one is not over.
+    // Compared by origin: a problem that only turned into another one is not solved.
     let places: HashSet<_> = problems.iter().map(Problem::origin).collect();
     let over = status.problems.iter().filter(|problem| !now.contains(problem));
     let over: HashSet<_> = over.map(Problem::origin).filter(|place| !places.contains(place)).collect();

@@ -1,21 +1,21 @@
-//! What a source says: the common language of the file, http and API-server sources.
+//! Updates from sources: the common type of all sources.
 
 use std::fmt;
 use std::sync::Arc;
 
 use pod_index::PodUid;
 
-/// The places a pod can come from. All but [`Kubelet`](Self::Kubelet) have the names that `kubernetes.io/config.source` gives
-/// them.
+/// The sources of pods. All except [`Kubelet`](Self::Kubelet) have the names used in
+/// `kubernetes.io/config.source`.
 ///
 /// Kubelet: `FileSource`, `HTTPSource`, `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
-    /// A manifest file, or a directory of them.
+    /// A manifest file, or a directory of manifests.
     File,
     /// A URL that serves manifests.
     Http,
-    /// The kubelet of this node, asked for the pods that it runs.
+    /// The kubelet of this node, which lists the pods it runs.
     Kubelet,
     /// The API server.
     Api,
@@ -43,22 +43,23 @@ impl fmt::Display for Source {
     }
 }
 
-/// One thing that a source says about its pods.
+/// An update from a source.
 ///
-/// A source starts with a [`Set`](Self::Set), possibly an empty one: with it, the source counts as seen.
-/// File and http sources only ever say `Set`; the API server also says what changed.
+/// A source starts with a [`Set`](Self::Set), possibly an empty one, and then counts as seen. Only the API
+/// server source sends other updates.
 ///
 /// Kubelet: `PodUpdate` (`pkg/kubelet/types/pod_update.go`).
 #[doc(alias = "PodUpdate")]
 #[derive(Debug)]
 pub enum SourceUpdate<P> {
-    /// These are all of the source's pods; whatever it named before and is not among them is gone.
+    /// All pods of the source. Pods that it reported before and that are missing here are gone.
     ///
     /// The kubelet's `SET`.
     Set(Vec<Arc<P>>),
     /// These pods are new, or have changed.
     ///
-    /// The kubelet's `ADD`, `UPDATE` and `DELETE`, which its merge treats alike: it looks at the pods themselves.
+    /// The kubelet's `ADD`, `UPDATE` and `DELETE`. Its merge treats them alike, since it compares the pods
+    /// themselves.
     Upsert(Vec<Arc<P>>),
     /// These pods are gone.
     ///
@@ -66,7 +67,7 @@ pub enum SourceUpdate<P> {
     Remove(Vec<PodUid>),
 }
 
-// By hand: a derive would ask for `P: Clone`, and only the references are cloned.
+// By hand: a derive would require `P: Clone`, although only references are cloned.
 impl<P> Clone for SourceUpdate<P> {
     fn clone(&self) -> Self {
         match self {

@@ -1,9 +1,10 @@
-//! Whether the server still has the pods that were followed: asked after each watch that was cut off, for the server may
-//! have been restored from a backup meanwhile.
+//! Checks whether the server still has the pods that were followed. Done after each watch that was cut off,
+//! because the server may have been restored from a backup.
 //!
-//! Nothing else tells. A watch from a version that a restored server has not reached is answered by silence; one from a
-//! version that it has reached again is told what came after that, and not what is missing before. So the UIDs and versions
-//! that are held are compared with those that the server lists, and the version of the watch with that of the list.
+//! Nothing else detects that. If a watch starts at a version that a restored server has not reached, the
+//! server stays silent. If the server has reached the version again, it sends later events but not what is
+//! missing before. So the UIDs and versions held here are compared with those that the server lists, and the
+//! version of the watch with that of the list.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,30 +24,32 @@ use tokio::time;
 
 use crate::backoff::jitter;
 
-/// A resource version. `None` for one that is no number, which the API server's own never are: it equals no other.
+/// A resource version. `None` if it is not a number, which the API server's own always are; it equals no
+/// other version.
 pub(super) type Version = Option<u64>;
 
-/// A list of more pods than this comes in pages. Of any version it would be one answer, however large.
+/// A list of more pods than this is fetched in pages. With "any version", the server would send it as one
+/// answer of any size.
 const LARGE: usize = 5_000;
 const PAGE: u32 = 500;
 
-/// What the server lists.
+/// The server's list.
 #[derive(Default)]
 pub(super) struct Listed {
     pub(super) version: u64,
     pub(super) pods: HashMap<PodUid, Version>,
 }
 
-/// What the server lists, in the end, and what it has told meanwhile.
+/// A running comparison and the events received meanwhile.
 pub(super) struct Comparison {
     listed: BoxFuture<'static, Listed>,
-    /// The version from which the watch goes on.
+    /// The version from which the watch continued.
     pub(super) resumed_from: u64,
-    /// The pods of which the server has told since the watch goes on. They need no comparison.
+    /// Pods with events since the watch continued. They need no comparison.
     pub(super) told: HashSet<PodUid>,
 }
 
-/// The end of a comparison; never, if there is none.
+/// Waits for the comparison's end; forever if there is none.
 pub(super) async fn finished(comparison: &mut Option<Comparison>) -> Listed {
     match comparison {
         Some(comparison) => (&mut comparison.listed).await,
@@ -54,22 +57,22 @@ pub(super) async fn finished(comparison: &mut Option<Comparison>) -> Listed {
     }
 }
 
-/// How to ask for what the server has.
+/// How to list the server's pods.
 #[derive(Clone)]
 pub(super) struct Comparer {
     pub(super) client: Client,
     /// The path of the list.
     pub(super) path: String,
     pub(super) config: watcher::Config,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub(super) patience: Duration,
-    /// The server is asked so long after the watch went on, shortened at random: all agents of a cluster notice at the same
-    /// time that a server was restarted.
+    /// Pause before the list, shortened at random: all agents of a cluster notice a server's restart at the
+    /// same time.
     pub(super) delay: Duration,
 }
 
 impl Comparer {
-    /// Begins to compare so many pods, whose watch goes on from this version.
+    /// Starts to compare `pods` pods whose watch continued from this version.
     pub(super) fn begin(&self, pods: usize, resumed_from: u64) -> Comparison {
         let comparer = self.clone();
         let listed = async move {
@@ -77,7 +80,7 @@ impl Comparer {
                 time::sleep(comparer.delay.mul_f64(jitter())).await;
                 match time::timeout(comparer.patience, comparer.list(pods > LARGE)).await {
                     Ok(Ok(listed)) => {
-                        // What the list shows, and the watch has yet to tell.
+                        // The list may show changes that the watch has yet to send.
                         time::sleep(comparer.delay / 4).await;
                         return listed;
                     }
@@ -97,7 +100,7 @@ impl Comparer {
             field_selector: self.config.field_selector.clone(),
             ..ListParams::default()
         };
-        // Of any version: it costs the server nothing but the answer.
+        // Any version: the server answers from its cache.
         params = if in_pages { params.limit(PAGE) } else { params.at("0") };
         let mut listed = Listed::default();
         loop {
@@ -123,7 +126,7 @@ impl Comparer {
     }
 }
 
-/// As much of a `PartialObjectMetadataList` as is needed.
+/// The needed part of a `PartialObjectMetadataList`.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMetadata,
@@ -150,14 +153,14 @@ struct ItemMetadata {
     resource_version: String,
 }
 
-/// In what the server's pods are not those that are held.
+/// How the server's pods differ from those held here.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Difference {
-    /// The server lists them, and they are not held.
+    /// Listed by the server but not held here.
     missing: usize,
-    /// They are held, and the server does not list them.
+    /// Held here but not listed by the server.
     unknown: usize,
-    /// They are held in another version.
+    /// Held here in another version.
     other: usize,
 }
 
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pod_counts_of_which_the_server_has_not_told_since() {
+    fn all_pods_without_later_events_are_compared() {
         let held = pods([("same", 1), ("ghost", 2), ("newer", 5), ("told", 9)]);
         let listed = pods([("same", 1), ("newer", 4), ("missed", 3), ("told", 8), ("told-and-gone", 8)]);
         let told = ["told", "told-and-gone"].map(PodUid::from).into();

@@ -1,4 +1,4 @@
-//! How to come by a client.
+//! Creates clients of the API server.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use crate::sources::{Problem, ProblemKind};
 
 /// A client of the API server that the kubeconfig names.
 ///
-/// Without one, it is the server of `$KUBECONFIG`, or of `~/.kube/config`, or, in a pod, the one of its service account.
-/// The client is [`api_client`](crate::api_client)'s.
+/// Without a path, uses `$KUBECONFIG`, then `~/.kube/config`, then, in a pod, the service account. The client
+/// is made by [`api_client`](crate::api_client).
 ///
 /// # Errors
-/// If there is no such file, or it names no server, no user that it has, no usable credentials, or no certificates that can be
-/// read. The error quotes nothing of the file.
+/// If the file is missing, or names no server, an unknown user, unusable credentials, or unreadable
+/// certificates. Errors quote nothing of the file.
 pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
     connect_as(path, concat!("pod-index/", env!("CARGO_PKG_VERSION"))).await
 }
 
-/// As [`connect`], for whoever wants to be known by another name (`User-Agent`).
+/// Like [`connect`], with another `User-Agent`.
 ///
 /// # Errors
-/// As [`connect`]; and if `user_agent` is no header value.
+/// Like [`connect`]; also if `user_agent` is not a valid header value.
 pub async fn connect_as(path: Option<&Path>, user_agent: &str) -> Result<Client, Problem> {
     let config = kubeconfig::config(path).await?;
     let auth = config.auth_info.clone();

@@ -1,4 +1,4 @@
-//! A client certificate that is over: the server says `Unauthorized` and nothing else, so the client says why.
+//! Explains a 401 after the client certificate has expired: the server's answer does not say why.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use tower::{BoxError, service_fn};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-/// When the client certificate ends, if there is one and that can be told.
+/// When the client certificate expires, if there is one and it can be read.
 pub(super) fn end(auth: &AuthInfo) -> Option<Timestamp> {
     let pem = match (&auth.client_certificate_data, &auth.client_certificate) {
         (Some(base64), _) if !base64.is_empty() => {
@@ -30,14 +30,14 @@ pub(super) fn end(auth: &AuthInfo) -> Option<Timestamp> {
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// What is wrong with a certificate that ends then, if it is over by the clock of this machine.
+/// The problem, if the certificate has expired by this machine's clock.
 pub(super) fn over(end: Timestamp) -> Option<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let is_over = end.as_second() < i64::try_from(now.as_secs()).ok()?;
     is_over.then(|| format!("the client certificate of the kubeconfig expired at {end}"))
 }
 
-/// The same client, but the answer 401 says so if its certificate has ended by then.
+/// Wraps a client: after `end`, it adds the reason to answers with status 401.
 pub(super) fn told(client: Client, end: Timestamp) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {

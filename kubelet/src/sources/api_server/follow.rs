@@ -1,6 +1,7 @@
-//! From what a watcher says to what a source says: the first set, then changes, whatever fails in between.
+//! Turns a watcher's events into a source's updates: the first set, then changes, with recovery from
+//! failures.
 //!
-//! This file knows events, versions and failures. It must not know HTTP.
+//! Knows events, versions and failures, but not HTTP.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,7 +23,7 @@ use crate::sources::status::StatusWriter;
 use crate::sources::{Problem, ProblemKind, SourceUpdate};
 use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
 
-/// How many events are taken together at most, so that a flood does not keep what it brought to itself.
+/// Limit of events per update, so that a flood of events does not delay its first ones.
 const BATCH: usize = 4096;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -34,42 +35,43 @@ pub(super) struct Follow<K, P> {
     config: watcher::Config,
     transform: Box<dyn FnMut(K) -> P + Send>,
     events: BoxStream<'static, watcher::Result<Event<K>>>,
-    /// What has been said: each pod in the version in which it was said.
+    /// The version of each pod that was emitted.
     known: HashMap<PodUid, Version>,
-    /// Whether the first set has been said.
+    /// Whether the first set was emitted.
     said: bool,
     /// A list that is not yet complete.
     listing: Option<Listing<P>>,
-    /// The latest version that this watch has told of.
+    /// The latest version received from this watch.
     latest: u64,
     ready: VecDeque<SourceUpdate<P>>,
-    /// Something failed, and has not been waited for.
+    /// A failure occurred, and the wait after it is due.
     waits: bool,
-    /// What failed is that the history is gone, which is no fault of the server; and when it was so last.
+    /// The failure is that the server's history was compacted, which is not a server fault. Holds the time of
+    /// the last one.
     is_expired: bool,
     expired: Option<Instant>,
     backoff: Backoff,
     status: Arc<StatusWriter>,
     line: Arc<Line>,
     comparer: Comparer,
-    /// What is held is being compared with what the server has.
+    /// The comparison of the pods held here with the server's.
     comparison: Option<Comparison>,
 }
 
 struct Listing<P> {
-    /// What is new in it, or all of it if nothing has been said yet.
+    /// The changes in the list, or all its pods if nothing was emitted yet.
     pods: Vec<Arc<P>>,
     versions: HashMap<PodUid, Version>,
-    /// A pod in it is older than it was: the server's history is not the one that was followed.
+    /// A pod in it is older than before: the server has another history.
     rewound: bool,
 }
 
-/// What to do after an event.
+/// The reaction to an event.
 enum Then {
     Continue,
     /// Wait, and let the watcher recover by itself.
     Wait,
-    /// The watch is not to be trusted, or cannot recover: wait, and list anew.
+    /// The watch is unreliable or cannot recover: wait, and list again.
     Relist,
 }
 
@@ -108,14 +110,14 @@ where
         }
     }
 
-    /// What there is to say next.
+    /// The next update.
     pub(super) async fn next(&mut self) -> SourceUpdate<P> {
         loop {
             if let Some(update) = self.ready.pop_front() {
                 self.status.updated(self.known.len());
                 return update;
             }
-            // Only now: what came before a failure is said at once.
+            // Wait only now, so that changes before the failure are emitted at once.
             if std::mem::take(&mut self.waits) {
                 tokio::time::sleep(self.wait()).await;
             }
@@ -143,12 +145,12 @@ where
         }
     }
 
-    /// An event that is there already. `None` if it would have to be waited for.
+    /// An event that is ready. `None` if none is.
     async fn more(&mut self) -> Option<Option<watcher::Result<Event<K>>>> {
         if let Poll::Ready(event) = poll_immediate(&mut self.events).await {
             return Some(event);
         }
-        // The connection hands over one piece at a time; another may be there as soon as it has had its turn.
+        // The connection delivers one event at a time; yield to let it deliver another.
         tokio::task::yield_now().await;
         match poll_immediate(&mut self.events).await {
             Poll::Ready(event) => Some(event),
@@ -156,8 +158,8 @@ where
         }
     }
 
-    /// How long to wait after a failure. That the history is gone is answered by a list soon, however long the outage was
-    /// that it comes after; if it is gone again within a minute, something is wrong.
+    /// How long to wait after a failure. After a compacted history, list soon, however long the outage before
+    /// it was. If that happens again within a minute, something is wrong.
     fn wait(&mut self) -> Duration {
         let now = Instant::now();
         let was_expired = self.expired.is_some_and(|before| now.duration_since(before) < MINUTE);
@@ -192,7 +194,7 @@ where
             Some(Ok(Event::Apply(pod))) => self.apply(pod),
             Some(Ok(Event::Delete(pod))) => self.delete(&pod),
             Some(Err(error)) => self.failed(&error),
-            // A watcher has no end. If it had, this would be the answer.
+            // A watcher never ends. If it did, listing again would be correct.
             None => Then::Relist,
         }
     }
@@ -219,7 +221,7 @@ where
         let before = std::mem::replace(&mut self.known, listing.versions);
         if self.said {
             let gone: Vec<_> = before.into_keys().filter(|uid| !self.known.contains_key(uid)).collect();
-            // The new first: who bears a gone pod's name is there before that one goes.
+            // New pods first: the next pod of a name is known before the old one is removed.
             if !listing.pods.is_empty() {
                 self.ready.push_back(SourceUpdate::Upsert(listing.pods));
             }
@@ -233,19 +235,19 @@ where
         Then::Continue
     }
 
-    /// Versions that are the same may now be of different objects.
+    /// Equal versions may now belong to different objects.
     fn start_over(&mut self, why: String) -> Then {
         self.said = false;
         self.known.clear();
         self.report(why, Then::Relist)
     }
 
-    /// What the server has, a while after a watch went on from where one was cut off.
+    /// Judges the server's list after a watch continued from where another was cut off.
     fn compared(&mut self, listed: &Listed) -> Then {
         let Some(Comparison { told, resumed_from, .. }) = self.comparison.take() else {
             return Then::Continue;
         };
-        // It would be silent until its version has passed that of the watch.
+        // The watch would be silent until the server's version has passed that of the watch.
         let is_behind = listed.version < resumed_from;
         let difference = Difference::between(&self.known, &listed.pods, &told);
         if difference.is_none() && !is_behind {
@@ -277,7 +279,7 @@ where
         Then::Continue
     }
 
-    /// The server itself has just told of this pod.
+    /// Records that the server has sent an event about this pod.
     fn tell(&mut self, uid: &PodUid) {
         if let Some(comparison) = &mut self.comparison {
             comparison.told.insert(uid.clone());
@@ -304,23 +306,23 @@ where
         use kube::Error::{Api, ReadEvents};
         use watcher::Error::{WatchError, WatchFailed, WatchStartFailed};
         match error {
-            // The watcher would ask for the version that is gone until the end of days.
+            // The watcher would request the compacted version forever.
             WatchStartFailed(Api(status)) if status.code == 410 => {
                 self.is_expired = true;
                 self.report(crate::text::api_causes(error), Then::Relist)
             }
-            // It lists anew by itself.
+            // The watcher lists again by itself.
             WatchError(status) if status.code == 410 => {
                 self.is_expired = true;
                 self.report(crate::text::api_causes(error), Then::Wait)
             }
-            // What was missed meanwhile, and whether anybody was there, nobody knows.
+            // Events may have been missed, and the server may have been unreachable: unknown.
             WatchFailed(ReadEvents(_)) if self.line.take_silence() => {
                 self.report(crate::text::api_causes(error), Then::Relist)
             }
-            // The connection is broken: no event is lost, the watch goes on from the last one.
+            // The connection broke: no event is lost, and the watch continues after the last one.
             WatchFailed(ReadEvents(_)) => self.report(crate::text::api_causes(error), Then::Wait),
-            // An event that cannot be read, which the client takes for an empty status, is an event lost.
+            // The client reports an unreadable event as an empty status: an event was lost.
             WatchFailed(Api(status)) if status.code == 0 => {
                 self.report("an event of the watch could not be read".to_owned(), Then::Relist)
             }
@@ -348,8 +350,8 @@ fn version<K: ResourceExt>(pod: &K) -> Version {
     pod.meta().resource_version.as_deref()?.parse().ok()
 }
 
-/// A pod of the API server, marked as one. Any other source in its annotation would make a static pod of it. A mirror pod keeps
-/// the source of its static pod until the merge has derived that one.
+/// A pod of the API server, marked as such. With any other source in its annotation it would count as a
+/// static pod. A mirror pod keeps its static pod's source until the merge has derived that pod.
 fn settled<K: ResourceExt>(mut pod: K) -> K {
     if let Some(annotations) = pod.meta_mut().annotations.as_mut()
         && !annotations.contains_key(CONFIG_MIRROR_ANNOTATION)

@@ -1,4 +1,4 @@
-//! What a kubeconfig says of the server and of who asks it: read, and found to be usable, with errors that quote none of it.
+//! Reads and checks a kubeconfig. Errors quote nothing of it.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use super::expiry;
 use crate::sources::{Problem, ProblemKind};
 use crate::text::{api_causes, shorten, yaml_problem};
 
-/// The configuration that a kubeconfig names. Without one: of `$KUBECONFIG`, or `~/.kube/config`, or the service account.
+/// The configuration from a kubeconfig. Without a path, from `$KUBECONFIG`, `~/.kube/config`, or the service
+/// account.
 ///
 /// # Errors
-/// As [`connect`](super::connect).
+/// Like [`connect`](super::connect).
 pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Problem> {
     let origin = origin(kubeconfig);
     let found = match kubeconfig {
@@ -24,7 +25,7 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Problem>
             Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(None)
             }
-            // A file that names nothing, as some tools leave behind.
+            // A file without a context, as some tools leave behind.
             Ok(config) if config.current_context.is_none() => Ok(None),
             read => read.map(Some),
         },
@@ -44,15 +45,15 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Problem>
     }
 }
 
-/// What names the configuration in errors.
+/// The configuration's name in errors.
 pub(super) fn origin(kubeconfig: Option<&Path>) -> String {
     kubeconfig.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string())
 }
 
-/// Finds out whether [`connect`](super::connect) would find credentials that are good now, without asking the server.
+/// Checks, without contacting the server, whether [`connect`](super::connect) would find valid credentials.
 ///
 /// # Errors
-/// As `connect`; and if the client certificate has expired.
+/// Like `connect`; also if the client certificate has expired.
 pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
     let config = config(path).await?;
     #[cfg(feature = "tls")]
@@ -63,7 +64,7 @@ pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What a client of this configuration is and does, and what is wrong with who it is.
+/// Adds certificate expiry to a client, and warns about problems with its identity.
 pub(super) fn identified(client: Client, auth: &AuthInfo) -> Client {
     #[cfg(feature = "tls")]
     if let Some(end) = expiry::end(auth) {
@@ -77,7 +78,7 @@ fn new(origin: &str, line: Option<u64>, message: String) -> Problem {
     Problem::new(ProblemKind::Request, origin, line, None, message)
 }
 
-/// Not the error itself where it quotes the file: that may hold a token or a key.
+/// Errors that quote the file are reworded: it may hold a token or a key.
 fn problem(origin: &str, error: &KubeconfigError) -> Problem {
     match error {
         KubeconfigError::Parse(error) => {
@@ -91,7 +92,7 @@ fn problem(origin: &str, error: &KubeconfigError) -> Problem {
     }
 }
 
-/// A user that is not there would be nobody: the server then takes the client for `system:anonymous`.
+/// With a missing user, the server would treat the client as `system:anonymous`.
 fn user_is_there(kubeconfig: &Kubeconfig) -> Result<(), String> {
     let name = kubeconfig.current_context.as_deref().unwrap_or_default();
     let named = kubeconfig.contexts.iter().find(|context| context.name == name);

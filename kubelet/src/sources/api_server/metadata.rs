@@ -1,4 +1,4 @@
-//! Pods of which nothing but the metadata is fetched.
+//! Pods of which only the metadata is fetched.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PartialObjectMeta;
@@ -6,7 +6,7 @@ use kube::api::PartialObjectMeta;
 use crate::sources::{Difference, SourcePod};
 use pod_index::PodMeta;
 
-/// A pod's metadata, as the API server sends it to whoever asks for nothing else.
+/// A pod's metadata, as the API server sends it on request.
 #[derive(Clone, Debug)]
 pub struct PodMetadata(pub PartialObjectMeta<Pod>);
 
@@ -30,7 +30,7 @@ impl SourcePod for PodMetadata {
         self.0.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     }
 
-    /// A change of the spec shows in no metadata, so it counts as one of the status.
+    /// A change of the spec is invisible in metadata, so it counts as a change of the status.
     fn difference(&self, newer: &Self) -> Difference {
         let as_pod = |partial: &Self| Pod { metadata: partial.0.metadata.clone(), ..Pod::default() };
         let difference = as_pod(self).difference(&as_pod(newer));

@@ -1,32 +1,33 @@
 //! Pods from the API server: of one node, or of all.
 //!
-//! This module knows list, watch and what goes wrong with them. It must not know what else feeds the index.
-//!
 //! # Rules
-//! * The first list is one [`Set`](crate::sources::SourceUpdate::Set), however many pages it came in, and nothing is said
-//!   before it is complete.
-//! * After that only changes are said. A list that has to be fetched anew, because the history was compacted (410 Gone) or
-//!   the watch proved to be out of order, is compared with what was said: what is the same is not said again, what is gone
-//!   is removed, and nothing else is missing for a moment.
-//! * A broken watch goes on from the last resource version. What a failure made doubtful is listed anew.
-//! * Failures wait, longer each time, with jitter, so that a thousand agents do not come back as one. That goes for watches
-//!   that the server closes as soon as they are open, too. `Retry-After` is obeyed, up to the
+//! * The first list is one [`Set`](crate::sources::SourceUpdate::Set), however many pages it has, and is
+//!   emitted once it is complete.
+//! * After that, only changes are emitted. If the pods have to be listed again, because the history was
+//!   compacted (410 Gone) or the watch was out of order, the list is compared with what was emitted:
+//!   unchanged pods are not emitted again, missing pods are removed, and no other pod disappears meanwhile.
+//! * A broken watch continues from the last resource version. If a failure leaves doubt, the pods are listed
+//!   again.
+//! * Failures cause waits that grow, with jitter, so that a thousand agents do not return at once. Watches
+//!   that the server closes immediately count as failures. `Retry-After` is obeyed, up to the
 //!   [`patience`](ApiServer::patience).
-//! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed anew. The status says how long ago
-//!   the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
-//! * While the server is away, what it said last stands. It is asked again at least every 8 s.
+//! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed again. The status
+//!   says how long ago the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
+//! * During an outage the last state stays. The server is tried at least every 8 s.
 //!
 //! # Memory
-//! The source keeps a UID and a number for each pod, never the pod. Lists are read in pages and each pod is transformed
-//! as it comes, so a cluster of 100,000 pods costs what its slim pods cost, and one page.
+//! The source keeps a UID and a number for each pod, never the pod itself. Lists are read in pages, and each
+//! pod is transformed on arrival. So a cluster of 100,000 pods takes the memory of its transformed pods plus
+//! one page.
 //!
-//! # What it relies on
-//! Two objects of one UID and one resource version are the same, and a watch is in the order of its versions: Kubernetes
-//! promises both. Where the order is seen to be broken, the source lists anew.
+//! # Assumptions
+//! Kubernetes promises that two objects with the same UID and resource version are equal, and that a watch is
+//! ordered by version. If a violation of the order is seen, the source lists again.
 //!
-//! A server may have been restored from a backup (etcd's versions went back). After each watch that was cut off, the UIDs and
-//! versions that are held are compared with a list of the server's, of metadata alone. Any difference that the watch does not
-//! tell within a few seconds makes the source list anew, from scratch; a warning says so. A list that shows a pod older than
+//! A server may have been restored from a backup (etcd's versions went back). After each watch that was cut
+//! off, the UIDs and versions held here are compared with a metadata list from the server. If the watch does
+//! not resolve a difference within a few seconds, the source lists everything again, with a warning. A list
+//! that shows a pod in an older version has the same effect.
 //! it was does the same.
 
 mod compare;

@@ -1,9 +1,9 @@
-//! A client that does not hammer, does not wait for ever, and tells what it hears.
+//! A client wrapper with pauses, time limits and status reports.
 //!
-//! kube's watcher starts a watch that ended in good order anew at once, and a watch that the server closes at once over and
-//! over without a pause; it waits for the answer to a list, and for the events of a watch, without end; and it hides
-//! bookmarks, and how a watch ended. None of this can be helped from outside the watcher, so it is done below it, between
-//! it and the client.
+//! kube's watcher restarts a watch that ended normally without a pause, even if the server closes every watch
+//! at once. It waits without limit for the answer to a list and for the events of a watch. It also hides
+//! bookmarks and how a watch ended. None of this can be changed from outside, so this wrapper sits between
+//! the watcher and the client.
 
 use std::io;
 use std::pin::Pin;
@@ -24,20 +24,20 @@ use tower::{BoxError, service_fn};
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 
-/// A watch that ended sooner than this was no watch. client-go's "very short watch".
+/// A watch that ended sooner than this counts as failed. client-go's "very short watch".
 const SHORT: Duration = Duration::from_secs(1);
-/// A watch that ends so much before its time was cut off.
+/// A watch that ends this much before its requested lifetime was cut off.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// What the requests tell that their results do not.
+/// What the requests reveal that the watcher's results do not.
 pub(super) struct Line {
     status: Arc<StatusWriter>,
     /// The last watch was cut off, or is still open.
     is_cut: AtomicBool,
-    /// A watch goes on from where one was cut off: from this version.
+    /// A watch continued from this version after another was cut off.
     resumed: Notify,
     resumed_from: AtomicU64,
-    /// A watch was given up because it said nothing.
+    /// A watch was given up because it was silent.
     was_silent: AtomicBool,
 }
 
@@ -52,13 +52,13 @@ impl Line {
         }
     }
 
-    /// Waits until a watch goes on from where one was cut off: the version.
+    /// Waits until a watch continues after another was cut off. Returns the version.
     pub(super) async fn resumed(&self) -> u64 {
         self.resumed.notified().await;
         self.resumed_from.load(Ordering::Relaxed)
     }
 
-    /// Whether a watch was given up because it said nothing; once.
+    /// Whether a watch was given up because it was silent; resets the flag.
     pub(super) fn take_silence(&self) -> bool {
         self.was_silent.swap(false, Ordering::Relaxed)
     }
@@ -70,7 +70,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// How long a watch that is about to start has to wait.
+    /// How long a watch has to wait before it starts.
     fn wait(&mut self, now: Instant) -> Duration {
         let short = self.last.is_some_and(|last| now.saturating_duration_since(last) < SHORT);
         let wait = if short { self.backoff.wait(now) } else { Duration::ZERO };
@@ -79,17 +79,17 @@ impl Pace {
     }
 }
 
-/// How long to wait for what.
+/// Time limits.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// For the first byte of an answer; for the last one, if it is not that of a watch.
+    /// For the start of an answer and, except for watches, its end.
     pub(super) answer: Duration,
     /// For the next event or bookmark of a watch.
     pub(super) event: Duration,
 }
 
-/// The same client, but watches that end at once wait before they start again, and neither an answer nor an event is
-/// waited for without end.
+/// The same client with two changes: watches that ended immediately wait before they restart, and answers and
+/// events have time limits.
 pub(super) fn paced(client: Client, backoff: Backoff, patience: Patience, line: Arc<Line>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let pace = Arc::new(Mutex::new(Pace { last: None, backoff }));
@@ -137,13 +137,13 @@ pub(super) fn paced(client: Client, backoff: Backoff, patience: Patience, line: 
     Client::new(service, namespace)
 }
 
-/// What a watch asks for.
+/// The parameters of a watch request.
 struct Asked {
     time: Duration,
     version: u64,
 }
 
-/// `None` if it is no watch.
+/// `None` if the request is not a watch.
 fn asked_watch(request: &Request<Body>) -> Option<Asked> {
     let query = request.uri().query().unwrap_or_default();
     let value = |key: &str| {
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_watches_that_end_at_once_wait() {
+    fn only_watches_that_ended_immediately_wait() {
         let minute = Duration::from_secs(60);
         let mut pace = Pace { last: None, backoff: Backoff::new(SHORT, minute) };
         let start = Instant::now();
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(pace.wait(start + 2 * SHORT), Duration::ZERO);
         let first = pace.wait(start + 2 * SHORT);
         assert!(first > Duration::ZERO);
-        // It is the watch that has to have lasted, not the wait before it.
+        // The watch itself must have lasted long enough, without the wait before it.
         assert!(pace.wait(start + 2 * SHORT + first) > Duration::ZERO);
         assert_eq!(pace.wait(start + minute), Duration::ZERO);
     }

@@ -1,4 +1,4 @@
-//! Which pods to follow, and the stream of them.
+//! Selects the pods to follow, and their stream.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,24 +24,24 @@ use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
 
-/// The waits after failures. client-go's reflector begins with the same, and goes up to 30 s: after an outage of half a
-/// minute it is as late.
+/// The waits after failures. client-go's reflector starts with the same value and goes up to 30 s: after an
+/// outage of half a minute it is as late.
 const LEAST_WAIT: Duration = Duration::from_millis(800);
 const MOST_WAIT: Duration = Duration::from_secs(8);
 
 /// How long a watch may be silent. The server sends a bookmark about once a minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// How long after a watch goes on the pods are compared.
+/// Delay of the comparison after a watch continues.
 const COMPARE_AFTER: Duration = Duration::from_secs(10);
 
-/// How long an answer may take.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which pods of an API server to follow. Of all namespaces and nodes, unless told otherwise.
+/// Which pods of an API server to follow. All namespaces and nodes by default.
 ///
 /// # Examples
-/// The pods of one node, whole, into a writer of one's own:
+/// The pods of one node, unchanged, written to an index:
 /// ```no_run
 /// use futures_util::StreamExt;
 /// use pod_index::Operation;
@@ -60,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Ok(())
 /// # }
 /// ```
-/// Every pod of a cluster, slimmed before it is stored:
+/// All pods of a cluster, reduced before they are stored:
 /// ```no_run
 /// # use pod_index_kubelet::sources::api_server::ApiServer;
 /// # fn run(client: kube::Client) {
@@ -106,44 +106,45 @@ impl ApiServer {
         }
     }
 
-    /// Only the pods that are bound to this node, as a kubelet has it. A node's own credentials allow nothing else.
+    /// Only pods bound to this node, as in a kubelet. A node's own credentials allow nothing else.
     pub fn node(mut self, node: &NodeName) -> Self {
         self.node = Some(node.clone());
         self
     }
 
-    /// Only the pods of this namespace.
+    /// Only pods of this namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only the pods that this label selector matches, such as `app=web,tier!=test`.
+    /// Only pods that match this label selector, such as `app=web,tier!=test`.
     pub fn labels(mut self, selector: &str) -> Self {
         self.labels = Some(selector.to_owned());
         self
     }
 
-    /// Only the pods that this field selector matches, such as `status.phase=Running`. It joins [`node`](Self::node).
+    /// Only pods that match this field selector, such as `status.phase=Running`. Combines with
+    /// [`node`](Self::node).
     pub fn fields(mut self, selector: &str) -> Self {
         self.fields = Some(selector.to_owned());
         self
     }
 
-    /// How many pods a page of a list may hold; 500 if nothing is said, as in client-go.
+    /// The page size of lists; 500 by default, as in client-go.
     pub fn page_size(mut self, pods: u32) -> Self {
         self.page_size = pods.max(1);
         self
     }
 
-    /// Whether pods keep their `metadata.managedFields`; they do not if nothing is said, as the fields can take most of a pod's
-    /// memory.
+    /// Whether pods keep their `metadata.managedFields`; `false` by default, since these fields can take most
+    /// of a pod's memory.
     pub fn managed_fields(mut self, keep: bool) -> Self {
         self.managed_fields = keep;
         self
     }
 
-    /// Whether literal values of environment variables are left out, as by [`redact_env`]; they are not if nothing is said.
+    /// Whether literal values of environment variables are removed, as by [`redact_env`]; `false` by default.
     pub fn redact_env(mut self, redact: bool) -> Self {
         self.redact_env = redact;
         self
@@ -156,32 +157,34 @@ impl ApiServer {
         self
     }
 
-    /// How long the answer to a list may take, and that to a watch until it begins; 60 s if nothing is said.
+    /// Time limit for the answer to a list, and for the start of a watch; 60 s by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// After how long without an event or a bookmark a watch counts as dead, so that the pods are listed anew; 150 s by
-    /// default. API servers send a bookmark about once a minute.
+    /// A watch without an event or a bookmark for this long counts as dead, and the pods are listed again;
+    /// 150 s by default. API servers send a bookmark about once a minute.
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = silence;
         self
     }
 
-    /// How long after a watch that was cut off goes on the pods are compared with what the server lists; 10 s by default,
-    /// shortened at random by up to a third. See [the module](crate::sources::api_server).
+    /// After a watch was cut off and continued, how long to wait before the pods are compared with the
+    /// server's list; 10 s by default, shortened at random by up to a third. See [the
+    /// module](crate::sources::api_server).
     pub fn compare_after(mut self, delay: Duration) -> Self {
         self.compare_after = delay;
         self
     }
 
-    /// The pods, whole but for what [`managed_fields`](Self::managed_fields) and [`redact_env`](Self::redact_env) leave out.
+    /// The pods, complete except for what [`managed_fields`](Self::managed_fields) and
+    /// [`redact_env`](Self::redact_env) remove.
     pub fn pods(self) -> ApiServerSource<Pod> {
         self.pods_with(|pod| pod)
     }
 
-    /// The pods, each made into what is to be stored as soon as it comes.
+    /// The pods, each transformed on arrival into what is stored.
     pub fn pods_with<P: Send + Sync + 'static>(
         self,
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
@@ -200,12 +203,12 @@ impl ApiServer {
         }
     }
 
-    /// The pods' metadata. The server sends nothing else, which for most pods is a fraction.
+    /// The pods' metadata. The server sends nothing else, for most pods a fraction of the whole.
     pub fn metadata(self) -> ApiServerSource<PodMetadata> {
         self.metadata_with(PodMetadata)
     }
 
-    /// The pods' metadata, made into what is to be stored as soon as it comes.
+    /// The pods' metadata, transformed on arrival into what is stored.
     pub fn metadata_with<P: Send + Sync + 'static>(
         self,
         mut transform: impl FnMut(PartialObjectMeta<Pod>) -> P + Send + 'static,
@@ -219,10 +222,10 @@ impl ApiServer {
         })
     }
 
-    /// Asks the server for one of the pods, and for a watch of them, as [`pods`](Self::pods) would.
+    /// Requests one of the pods, and a watch of them, as [`pods`](Self::pods) would.
     ///
     /// # Errors
-    /// If the server cannot be reached, does not know the client or refuses it; a missing right is named.
+    /// If the server cannot be reached or refuses the client. A missing right is named.
     pub async fn check(&self) -> Result<(), Problem> {
         let api = match &self.namespace {
             Some(namespace) => Api::<PartialObjectMeta<Pod>>::namespaced(self.client.clone(), namespace),
@@ -268,7 +271,7 @@ impl ApiServer {
         }
     }
 
-    /// How the pods are selected.
+    /// The selectors.
     fn config(&self) -> watcher::Config {
         let mut config = watcher::Config::default().page_size(self.page_size);
         let node = self.node.as_ref().map(|node| format!("spec.nodeName={}", escaped(node.as_str())));
@@ -302,7 +305,7 @@ impl ApiServer {
             patience: self.patience,
             delay: self.compare_after,
         };
-        // In the first poll, as it starts a task, which takes a runtime.
+        // Inside the first poll: it spawns a task, which needs a runtime.
         let following = async move {
             let line = Arc::new(Line::new(Arc::clone(&status)));
             let client = paced(client, backoff.clone(), patience, Arc::clone(&line));
@@ -322,12 +325,12 @@ impl ApiServer {
     }
 }
 
-/// A value in a field selector, as `fields.EscapeValue` of apimachinery has it.
+/// A value in a field selector, escaped like `fields.EscapeValue` of apimachinery.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=")
 }
 
-/// What is listed and watched, as its path and query would say it.
+/// What is listed and watched, in the form of its path and query.
 fn origin(namespace: Option<&str>, config: &watcher::Config) -> String {
     let path = match namespace {
         Some(namespace) => format!("/api/v1/namespaces/{namespace}/pods"),
@@ -352,11 +355,12 @@ impl fmt::Debug for ApiServer {
 
 /// The pods of an API server, as a stream that never ends.
 ///
-/// The first item is a [`SourceUpdate::Set`] of all of them. It comes when the first list is complete, and thus not while
-/// the server cannot be reached; [`status`](Self::status) says why. What comes after it are
-/// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that are there together come together.
+/// The first item is a [`SourceUpdate::Set`] of all pods. It comes when the first list is complete, so not
+/// while the server is unreachable; [`status`](Self::status) says why. Later items are
+/// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that arrive together are
+/// emitted together.
 ///
-/// Nothing happens while nobody polls. The stream must be polled inside a tokio runtime with I/O and time enabled.
+/// Nothing happens unless polled. Poll the stream inside a tokio runtime with I/O and time enabled.
 ///
 /// Kubelet: `NewSourceApiserver` (`pkg/kubelet/config/apiserver.go`).
 #[doc(alias = "NewSourceApiserver")]
@@ -367,7 +371,7 @@ pub struct ApiServerSource<P> {
 }
 
 impl<P> ApiServerSource<P> {
-    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    /// The source's status. The receiver keeps the last value after the source is dropped.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SourceStatus> {
         self.status.clone()
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_says_what_is_followed() {
+    fn the_origin_names_what_is_followed() {
         let config = watcher::Config::default();
         assert_eq!(origin(None, &config), "/api/v1/pods");
         let config = config.fields("spec.nodeName=n1").labels("app=web");

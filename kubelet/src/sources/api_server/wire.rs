@@ -1,6 +1,5 @@
-//! A pod as the API server sends it, decoded in one step: without what nobody reads, and with errors that quote none of it.
-//!
-//! This file knows the JSON of a pod. It must not know lists, watches or HTTP.
+//! A pod as the API server sends it, decoded in one step: without unused fields, and with errors that quote
+//! none of its content.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,9 +14,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserialize
 
 use crate::text::without_found;
 
-/// A pod of the API server; its `managedFields` are left out unless `MANAGED_FIELDS`.
+/// A pod of the API server, without its `managedFields` unless `MANAGED_FIELDS` is true.
 ///
-/// Of a small pod with three managers, `managedFields` take four fifths of the memory, and nothing here reads them.
+/// `managedFields` take four fifths of the memory of a small pod with three managers, and nothing here reads
+/// them.
 #[derive(Clone)]
 pub(super) struct WirePod<const MANAGED_FIELDS: bool>(pub(super) Pod);
 
@@ -45,7 +45,7 @@ impl<const MANAGED_FIELDS: bool> Resource for WirePod<MANAGED_FIELDS> {
     }
 }
 
-/// The name alone: libraries log what they hold.
+/// Prints only the name, since libraries log their values.
 impl<const MANAGED_FIELDS: bool> fmt::Debug for WirePod<MANAGED_FIELDS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WirePod({})", name(&self.0.metadata))
@@ -101,10 +101,10 @@ impl<'de, const MANAGED_FIELDS: bool> Deserialize<'de> for WirePod<MANAGED_FIELD
     }
 }
 
-/// The error, with the pod and the part of it that is wrong, and without the value that was found there: it may be a password.
+/// The error, with the pod and its invalid part, but without the value found there: it may be a password.
 fn blamed<E: de::Error>(pod: &Pod, part: &str, error: E) -> E {
     let text = error.to_string();
-    // The client tells a line that was cut off by this kind of error, and such an error quotes nothing.
+    // The client recognizes a truncated line by this kind of error, which quotes nothing.
     if text.starts_with("EOF while parsing") {
         return error;
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_what_it_is_without_its_managed_fields_or_with_them() {
+    fn a_pod_is_decoded_with_or_without_its_managed_fields() {
         let expected: Pod = serde_json::from_value(whole()).unwrap();
         let with: WirePod<true> = serde_json::from_str(&whole().to_string()).unwrap();
         assert_eq!(with.0, expected);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_cut_off_is_told_from_one_that_is_wrong() {
+    fn a_truncated_pod_is_distinguished_from_an_invalid_one() {
         let text = whole().to_string();
         for end in 1..text.len() {
             assert!(serde_json::from_str::<WirePod<false>>(&text[..end]).unwrap_err().is_eof(), "{end}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_shows_nothing_but_its_name_for_debugging() {
+    fn debug_output_shows_only_the_name() {
         let pod: WirePod<true> = serde_json::from_value(whole()).unwrap();
         assert_eq!(format!("{pod:?}"), "WirePod(ns/web)");
     }

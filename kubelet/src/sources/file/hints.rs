@@ -1,7 +1,8 @@
-//! File events, taken as hints that a listing would show something new.
+//! File events, used as hints that a new listing would differ.
 //!
-//! Hints may be lost, doubled, late or missing altogether (network file systems, no more inotify instances); the
-//! listing every so often makes up for it. So nothing here is ever an error to the source, only a word in its status.
+//! Hints may be lost, repeated, late or missing (network file systems, exhausted inotify instances). The
+//! periodic listing makes up for that. So a problem here is never an error of the source, only a remark in
+//! its status.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-/// Watches whatever there is to watch about a path: the directory, and the one it lies in, so that its coming, its
-/// going and its replacement are seen; or else the nearest ancestor that exists.
+/// Watches a path: the directory and its parent, so that creation, removal and replacement are seen. If the
+/// path does not exist, watches the nearest existing ancestor.
 pub(super) struct Hints {
     path: PathBuf,
     signal: Arc<Signal>,
@@ -20,12 +21,12 @@ pub(super) struct Hints {
 }
 
 struct Armed {
-    /// Held for its threads; dropping it ends them.
+    /// Holds the watcher's threads; dropping it ends them.
     _watcher: RecommendedWatcher,
     places: Vec<Place>,
 }
 
-/// A directory, and which one: another one may bear its name tomorrow.
+/// A directory and its identity: another directory may have the same name later.
 #[derive(PartialEq)]
 struct Place {
     path: PathBuf,
@@ -36,12 +37,12 @@ struct Place {
 #[derive(Default)]
 pub(super) struct Signal {
     hint: Notify,
-    /// A watched directory itself has changed: what is watched may no longer be what bears the name.
+    /// A watched directory itself has changed: its name may now refer to another directory.
     stale: AtomicBool,
 }
 
 impl Signal {
-    /// Waits for a hint; those given since the last wait count, as one.
+    /// Waits for a hint. All hints since the last wait count as one.
     pub(super) async fn hint(&self) {
         self.hint.notified().await;
     }
@@ -58,8 +59,8 @@ impl Hints {
         Arc::clone(&self.signal)
     }
 
-    /// Sees to it that what happens from now on is hinted at. To be called *before* each listing: between a listing
-    /// and an arming, a change would go unseen until the next listing.
+    /// Makes sure that later changes cause a hint. Call this *before* each listing: a change between a
+    /// listing and this call would be missed until the next listing.
     pub(super) fn arm(&mut self) -> notify::Result<()> {
         let places = self.places();
         let stale = self.signal.stale.swap(false, Ordering::AcqRel);
@@ -73,7 +74,7 @@ impl Hints {
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let event = match event {
                 Ok(event) if !event.need_rescan() => event,
-                // Events were lost; anything may have happened.
+                // Events were lost; anything may have changed.
                 _ => return signal.hint.notify_one(),
             };
             if is_reading(event.kind) {
@@ -103,22 +104,22 @@ impl Hints {
     }
 }
 
-/// The listing itself opens and reads: to answer that with another listing would never end.
+/// The listing itself opens and reads files. If these events counted, it would trigger itself forever.
 fn is_reading(kind: EventKind) -> bool {
     matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
-/// Whether an event at one path may change what another one lists.
+/// Whether an event at one path may change the listing of another.
 fn concerns(event: &Path, path: &Path) -> bool {
-    // The path itself, or a directory it lies in.
+    // The path itself, or a parent directory.
     if path.starts_with(event) {
         return true;
     }
     let name = event.file_name().unwrap_or_default().as_encoded_bytes();
-    // What a mounted ConfigMap swaps: every visible file there is a link through `..data`.
+    // The link that a mounted ConfigMap swaps: all visible files there are links through `..data`.
     let swapped = name.starts_with(b"..");
     match event.parent() {
-        // Other hidden names are not listed, and an editor's swap file changes with every key.
+        // Other hidden files are not listed, and an editor's swap file changes with every keystroke.
         Some(parent) if parent == path => swapped || !name.starts_with(b"."),
         parent => swapped && parent == path.parent(),
     }
@@ -149,7 +150,7 @@ mod tests {
     use super::{concerns, is_reading};
 
     #[test]
-    fn what_the_listing_does_itself_is_no_hint() {
+    fn the_listings_own_events_are_no_hints() {
         let access = |kind| is_reading(EventKind::Access(kind));
         assert!(access(AccessKind::Open(AccessMode::Any)));
         assert!(access(AccessKind::Close(AccessMode::Read)));
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn events_count_by_what_they_may_change_in_the_listing() {
+    fn events_count_if_they_may_change_the_listing() {
         for (event, path, counts) in [
             ("/m/web.yaml", "/m", true),
             ("/m", "/m", true),

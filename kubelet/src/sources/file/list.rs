@@ -1,4 +1,4 @@
-//! What a path holds now, listed once or again and again; a file that has not changed is not read again.
+//! Lists the pods of a path, once or repeatedly. Unchanged files are not read again.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, HashSet};
@@ -15,10 +15,10 @@ use crate::sources::manifest::{self, Origin};
 use crate::sources::{NodeName, Problem, ProblemKind, pod};
 use pod_index::PodMeta;
 
-/// What a path held when it was listed.
+/// The pods and problems of a path at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// The pods, in the order of their files; no two of one full name or of one UID.
+    /// The pods, ordered by file; no two have the same full name or UID.
     pub pods: Vec<Arc<Pod>>,
     /// What could not be used, and why.
     pub problems: Vec<Problem>,
@@ -26,11 +26,11 @@ pub struct Listing {
 
 /// Lists a manifest directory, or one manifest file, once.
 ///
-/// Answers with the pods as the kubelet of `node` would run them, and with everything that was wrong. It never fails:
-/// a path that does not exist holds no pods and is a problem.
+/// Returns the pods as the kubelet of `node` would run them, and all problems. It never fails: a path that
+/// does not exist holds no pods and is a problem.
 ///
 /// # Complexity
-/// Every file is read and decoded. To follow a path, use a source, which reads only what has changed.
+/// Reads and decodes every file. To follow a path, use a source, which reads only changed files.
 ///
 /// # Examples
 /// ```
@@ -51,32 +51,32 @@ pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
     lister.listing()
 }
 
-/// Lists a path again and again.
+/// Lists a path repeatedly.
 pub(super) struct Lister {
     path: PathBuf,
     node: NodeName,
     transform: fn(&mut Pod),
     hasher: RandomState,
-    /// By path, hence in the order of their names.
+    /// By path, and so sorted by name.
     files: BTreeMap<PathBuf, FileState>,
-    /// What is wrong with the path itself.
+    /// A problem with the path itself.
     problem: Option<Problem>,
 }
 
-/// What is known of one file.
+/// State of one file.
 #[derive(Default)]
 struct FileState {
-    /// The stamp under which it was read, if that can vouch for the content.
+    /// The stamp with which it was read, if the stamp identifies the content.
     stamp: Option<Stamp>,
-    /// A hash of the bytes that were decoded last.
+    /// A hash of the bytes decoded last.
     content: Option<u64>,
-    /// Its pods: as they are now or, while it is bad, as they were when it was good.
+    /// Its pods. While the file is invalid, the pods of its last valid version.
     pods: Vec<Arc<Pod>>,
     problems: Vec<Problem>,
 }
 
 impl Lister {
-    /// `transform` changes each pod before it is kept.
+    /// `transform` changes each pod before it is stored.
     pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod)) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
@@ -84,7 +84,7 @@ impl Lister {
         Self { path, node, transform, hasher, files: BTreeMap::new(), problem: None }
     }
 
-    /// Looks at the path again. True if the path as a whole could not be listed.
+    /// Lists the path again. Returns true if the path as a whole could not be listed.
     pub(super) fn list(&mut self) -> bool {
         self.problem = None;
         match self.names() {
@@ -93,7 +93,7 @@ impl Lister {
                 self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
                 self.files.clear();
             }
-            // The pods are still there for all that can be known; they stay.
+            // The pods may still exist; they stay.
             Err(error) => {
                 let message = format!("cannot be listed: {error}");
                 self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
@@ -106,7 +106,7 @@ impl Lister {
     pub(super) fn listing(&self) -> Listing {
         let mut problems: Vec<Problem> = self.problem.iter().cloned().collect();
         let mut taken = Taken::default();
-        // From the back, because the last of several wins.
+        // In reverse, because the last of several files wins.
         let mut pods = Vec::new();
         let mut duplicates = Vec::new();
         for (path, file) in self.files.iter().rev() {
@@ -123,7 +123,7 @@ impl Lister {
         Listing { pods, problems }
     }
 
-    /// The files to look at: the path itself, or what is in it.
+    /// The files to read: the path itself, or the directory's entries.
     fn names(&self) -> io::Result<Vec<PathBuf>> {
         if !std::fs::metadata(&self.path)?.is_dir() {
             return Ok(vec![self.path.clone()]);
@@ -161,7 +161,7 @@ impl Lister {
     }
 
     fn look(&self, path: &Path, before: Option<&FileState>, now: SystemTime) -> Look {
-        // The path itself is meant, whatever it is called.
+        // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
             let message = "passed over, by its name an editor's or a package manager's leftover";
             return Look::Now(FileState::skipped(problem(ProblemKind::Skipped, path, message)));
@@ -195,15 +195,15 @@ impl Lister {
     }
 }
 
-/// Said of a bad file while it still gives pods from when it was good.
+/// Added to the problem of an invalid file whose last valid pods stay.
 const KEPT: &str = "; the last good version stays";
 
-/// What a look at one file showed.
+/// The result of checking one file.
 enum Look {
     Gone,
-    /// Nothing new, without reading it.
+    /// Unchanged, without reading it.
     Same,
-    /// It was read and holds the same bytes; its stamp, if that can be trusted from now on.
+    /// Read, with the same content. Holds the stamp if it identifies the content from now on.
     SameContent(Option<Stamp>),
     Now(FileState),
 }
@@ -213,7 +213,7 @@ impl FileState {
         Self { problems: vec![problem], ..Self::default() }
     }
 
-    /// While a file has problems, none of the pods it gave is dropped.
+    /// While a file has problems, its previous pods stay.
     fn keeping_the_last_good(mut self, before: Option<&Self>) -> Self {
         if !self.problems.is_empty() {
             let names: HashSet<_> =
@@ -232,10 +232,10 @@ impl FileState {
     }
 }
 
-/// A file that gave no bytes. Gone is gone; what merely cannot be read keeps its pods.
+/// A file that could not be read. If it was removed, so are its pods; otherwise they stay.
 fn unread(path: &Path, before: Option<&FileState>, error: ReadError) -> Look {
     let (kind, message) = match error {
-        // A symbolic link that leads nowhere is worth a word.
+        // A dangling symbolic link is reported.
         ReadError::Gone if std::fs::symlink_metadata(path).is_ok() => {
             let problem = problem(ProblemKind::Unreadable, path, "a symbolic link to nothing");
             return Look::Now(FileState::skipped(problem));
@@ -257,7 +257,7 @@ fn problem(kind: ProblemKind, path: &Path, message: &str) -> Problem {
     Problem::new(kind, path.display().to_string(), None, None, message)
 }
 
-/// Names and UIDs that are spoken for, and by which file.
+/// Names and UIDs in use, and by which file.
 #[derive(Default)]
 struct Taken<'a> {
     names: HashMap<(&'a str, &'a str), &'a Path>,
@@ -289,7 +289,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// What editors and package managers leave beside a file, by the end of its name.
+/// Suffixes of files that editors and package managers leave behind.
 const LEFTOVERS: [&str; 18] = [
     "~",
     "#",

@@ -1,22 +1,21 @@
 //! Pods from a manifest directory, or from one manifest file.
 //!
-//! This module knows directories, files and their oddities. It must not know what else feeds the index.
-//!
 //! # Rules
-//! * A directory is not searched recursively; its files count in the order of their names. No extension is asked
-//!   for, but names that start with `.` are passed over, and so, with a word about it, is what editors and package
-//!   managers leave behind (`web.yaml~`, `web.yaml.bak`, `web.yaml.rpmsave`): those became pods in the kubelet
+//! * A directory is not searched recursively; its files are ordered by name. The extension does not matter,
+//!   but names that start with `.` are skipped. Leftovers of editors and package managers (`web.yaml~`,
+//!   `web.yaml.bak`, `web.yaml.rpmsave`) are skipped and reported: in the kubelet they became pods
 //!   (k/k#136962).
-//! * Only regular files are opened, through symbolic links too. A FIFO, a socket or a device is never opened.
-//! * A bad file costs nothing but itself: every other file is served.
-//! * A file that *turns* bad keeps the last good version of its pods until it is good again or gone. The kubelet
-//!   does so on a file event and undoes it on the next listing.
-//! * If two files describe a pod of one name, the later in order counts and the earlier is reported. Removing either
-//!   leaves the other.
-//! * A path that does not exist is an empty set, and a problem to report.
+//! * Only regular files are opened, also through symbolic links. A FIFO, a socket or a device is never
+//!   opened.
+//! * An invalid file does not affect other files.
+//! * A file that *becomes* invalid keeps the last valid version of its pods until it is valid again or
+//!   removed. The kubelet does this after a file event, but removes the pods at the next listing.
+//! * If two files describe pods of the same name, the later file wins and the earlier is reported. Removing
+//!   one of them leaves the other's pod.
+//! * A path that does not exist is an empty set, and is reported.
 
 //!
-//! [`FileSource`] follows a path; [`list`] looks at it once.
+//! [`FileSource`] follows a path; [`list`] reads it once.
 
 mod hints;
 mod list;

@@ -1,23 +1,23 @@
-//! One file, read without ever blocking on it, and only if it may have changed.
+//! Reads one file without blocking, and only if it may have changed.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// The largest manifest that is read.
+/// Size limit of a manifest in bytes.
 ///
 /// Kubelet: `maxConfigLength` (`pkg/kubelet/config/common.go`).
 pub(super) const LARGEST_MANIFEST: u64 = 10 * 1024 * 1024;
 
-/// How long a file must have been left alone before its time stamp can vouch for its content.
+/// How long a file must be unchanged before its stamp identifies its content.
 ///
-/// A clock tick of a file system is a few milliseconds long on today's Linux and up to two seconds on others (FAT,
-/// old NFS): a second write within the tick leaves the stamp as it was. What was read so soon after a change is read
-/// once more at the next listing, as git does with its index.
+/// A file system's clock tick is a few milliseconds on today's Linux and up to two seconds on others (FAT,
+/// old NFS). A second write within the same tick does not change the stamp. So a file that was read this soon
+/// after a change is read again at the next listing, as git does with its index.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What tells one content of a file from another without reading it.
+/// Identifies a file's content without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     size: u64,
@@ -31,14 +31,14 @@ impl Stamp {
         Self { size: metadata.len(), modified: metadata.modified().ok(), identity: identity(metadata) }
     }
 
-    /// Whether a file that bears this stamp `now` cannot have another content and the same stamp later on.
+    /// Whether a later change of a file with this stamp must change the stamp.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let (_, _, seconds, nanoseconds) = self.identity;
         let changed = u64::try_from(seconds)
             .ok()
             .zip(u32::try_from(nanoseconds).ok())
             .map(|(seconds, nanoseconds)| SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds));
-        // A time in the future, as a server's clock may give, vouches for nothing.
+        // A time in the future, for example from a server's clock, is not reliable.
         let left_alone = |time: SystemTime| now.duration_since(time).is_ok_and(|age| age >= SETTLED);
         self.modified.is_some_and(left_alone) && changed.is_some_and(left_alone)
     }
@@ -55,12 +55,12 @@ fn identity(_: &Metadata) -> (u64, u64, i64, i64) {
     (0, 0, 0, 0)
 }
 
-/// Why a file gave no bytes.
+/// Why a file could not be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
-    /// There is nothing of that name any more.
+    /// The file no longer exists.
     Gone,
-    /// It is something else than a regular file; what it is.
+    /// It is not a regular file; holds what it is.
     NotRegular(&'static str),
     /// It is larger than [`LARGEST_MANIFEST`].
     TooLarge,
@@ -76,21 +76,21 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// The stamp of a regular file, following symbolic links.
+/// The stamp of a regular file. Follows symbolic links.
 pub(super) fn stamp(path: &Path) -> Result<Stamp, ReadError> {
     regular(&std::fs::metadata(path)?)
 }
 
-/// The content of a regular file, and the stamp it bore before it was read.
+/// The content of a regular file, and its stamp before the read.
 pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<u8>), ReadError> {
-    // The name may have changed hands since it was looked at. The open file cannot: it is asked again.
+    // The name may refer to another file by now, but the open file cannot change: check it again.
     let file = open(path)?;
     let stamp = regular(&file.metadata()?)?;
     if stamp.size > LARGEST_MANIFEST {
         return Err(ReadError::TooLarge);
     }
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or_default());
-    // It may grow while it is read.
+    // The file may grow during the read.
     file.take(LARGEST_MANIFEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST_MANIFEST {
         return Err(ReadError::TooLarge);
@@ -101,7 +101,8 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<u8>), ReadError> {
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // A FIFO without a writer would block for ever, a terminal might become ours.
+    // Opening a FIFO without a writer would block; a terminal could become this process's controlling
+    // terminal.
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
@@ -145,7 +146,7 @@ mod tests {
     use super::{SETTLED, Stamp};
 
     #[test]
-    fn a_stamp_vouches_only_for_what_was_left_alone_for_a_while() {
+    fn a_stamp_identifies_only_content_unchanged_for_a_while() {
         let path = std::env::temp_dir().join(format!("pod-index-stamp-{}", std::process::id()));
         std::fs::write(&path, "x").expect("a written file");
         let stamp = Stamp::of(&std::fs::metadata(&path).expect("its metadata"));

@@ -1,4 +1,4 @@
-//! The file source: lists a path every so often, and when file events hint at something new.
+//! The file source: lists a path periodically, and after file events.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,23 @@ use super::list::{Lister, Listing};
 use crate::sources::status::{SourceStatus, StatusWriter};
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, pod};
 
-/// How often a path is listed if nothing else is said.
+/// Default time between two listings.
 ///
 /// Kubelet: `fileCheckFrequency`.
 pub const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
 
-/// How long to wait after a hint, so that a burst of events (an editor's save, an unpacked archive) is one listing,
-/// and a file that is being written is rather read when it is complete.
+/// The pause after a hint: a burst of events (an editor's save, an unpacked archive) causes one listing, and
+/// a file that is being written is more likely to be complete.
 const BURST: Duration = Duration::from_millis(50);
 
 /// The pods of a manifest directory or file, as a stream that never ends.
 ///
-/// The first item, and thereby the source's being seen, comes at once, whatever the path holds; later ones come when
-/// the pods have changed. Each is a [`SourceUpdate::Set`] of all the pods, in which unchanged pods are the same
-/// [`Arc`]s as before.
+/// The first item comes at once, whatever the path holds; then the source counts as seen. Later items come
+/// when the pods have changed. Each is a [`SourceUpdate::Set`] of all pods, in which unchanged pods are the
+/// same [`Arc`]s as before.
 ///
-/// Nothing happens while nobody polls: a slow consumer gets fewer, newer sets, never a queue of old ones. The stream
-/// must be polled inside a tokio runtime with time enabled; files are read on its blocking threads.
+/// Nothing happens unless polled: a slow consumer gets fewer, newer sets, not a queue of old ones. Poll the
+/// stream inside a tokio runtime with time enabled; files are read on its blocking threads.
 ///
 /// # Examples
 /// ```
@@ -58,18 +58,19 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// The pods that `path` holds for `node`, listed every [`DEFAULT_PERIOD`] and on file events.
+    /// The pods that `path` holds for `node`, listed every [`DEFAULT_PERIOD`] and after file events.
     pub fn new(path: impl AsRef<Path>, node: NodeName) -> Self {
         Self::with_period(path, node, DEFAULT_PERIOD)
     }
 
-    /// As [`new`](Self::new), with another time between two listings. Zero counts as a millisecond.
+    /// Like [`new`](Self::new), with another time between two listings. Zero counts as a millisecond.
     pub fn with_period(path: impl AsRef<Path>, node: NodeName, period: Duration) -> Self {
         Self::with_transform(path, node, period, |_| {})
     }
 
-    /// As [`with_period`](Self::with_period), with a change to each pod before it is kept, such as
-    /// [`redact_env`](super::super::redact_env). UIDs are made from the manifest, and thus before the change.
+    /// Like [`with_period`](Self::with_period), with a function that changes each pod before it is stored,
+    /// such as [`redact_env`](super::super::redact_env). UIDs are derived from the manifest, before the
+    /// change.
     pub fn with_transform(
         path: impl AsRef<Path>,
         node: NodeName,
@@ -87,7 +88,7 @@ impl FileSource {
         Self { updates: updates.boxed(), status: receiver }
     }
 
-    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    /// The source's status. The receiver keeps the last value after the source is dropped.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SourceStatus> {
         self.status.clone()
@@ -114,9 +115,9 @@ struct Following {
     node: NodeName,
     period: Duration,
     transform: fn(&mut Pod),
-    /// `None` while it is at work on a blocking thread, or was lost there.
+    /// `None` while it works on a blocking thread, or if it was lost there.
     worker: Option<Worker>,
-    /// The worker's hints; `None` before the first listing, which waits for none.
+    /// The worker's hints; `None` before the first listing, which does not wait.
     signal: Option<Arc<Signal>>,
     status: StatusWriter,
     said: Option<Vec<Arc<Pod>>>,
@@ -124,18 +125,18 @@ struct Following {
     cost: Duration,
 }
 
-/// What works on a blocking thread.
+/// The part that runs on a blocking thread.
 struct Worker {
     lister: Lister,
     hints: Hints,
 }
 
-/// What it brings back.
+/// The worker's result.
 struct Report {
     worker: Worker,
     listing: Listing,
     failed: bool,
-    /// Whether there may be pods that it could not see, besides those that it has seen before.
+    /// Whether there may be pods that it could not see, besides those seen before.
     hides: bool,
     cost: Duration,
 }
@@ -177,7 +178,7 @@ impl Following {
         }
     }
 
-    /// The next set that differs from what was said before; `None` when the runtime shuts down.
+    /// The next set that differs from the last one; `None` when the runtime shuts down.
     async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
         loop {
             self.wait().await;
@@ -189,7 +190,7 @@ impl Following {
             let report = match tokio::task::spawn_blocking(move || worker.work()).await {
                 Ok(report) => report,
                 Err(error) if error.is_cancelled() => return None,
-                // A bug, here or in a parser. What was said stands, and the next listing starts afresh.
+                // A bug, here or in a parser. The last set stays, and the next listing starts from scratch.
                 Err(error) => {
                     self.status.checked(vec![self.lost(&error)], true);
                     continue;
@@ -198,7 +199,7 @@ impl Following {
             self.cost = report.cost;
             self.worker = Some(report.worker);
             self.status.checked(report.listing.problems, report.failed);
-            // Before it was ever listed, an empty set would say that all its pods are gone.
+            // Before the first listing, an empty set would mean that all pods are gone.
             if self.said.is_none() && report.hides {
                 continue;
             }
@@ -217,7 +218,7 @@ impl Following {
         tokio::select! {
             () = time::sleep(self.period) => {}
             () = signal.hint() => {
-                // In a directory that never rests, listing takes a third of one core at most.
+                // In a directory that always changes, listing takes at most a third of one core.
                 time::sleep(BURST.max(self.cost * 2)).await;
             }
         }
@@ -229,7 +230,7 @@ impl Following {
     }
 }
 
-// Elsewhere nobody tells that a file was opened.
+// Other systems do not report that a file was opened.
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs;
@@ -246,16 +247,17 @@ mod tests {
         )
     }
 
-    /// A listing takes a while. What is changed behind its back is hinted at if, and only if, the watcher was armed before
-    /// it began; and the next listing is an hour away.
+    /// A change during a listing causes a hint only if the watcher was armed before the listing. The next
+    /// periodic listing is an hour away.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_changes_during_the_first_listing_is_not_missed() {
+    async fn changes_during_the_first_listing_are_not_missed() {
         let directory = std::env::temp_dir().join(format!("pod-index-armed-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         for number in 0..100 {
             fs::write(directory.join(format!("p{number}.yaml")), manifest(&format!("p{number}"))).unwrap();
         }
-        // The first in order, replaced as soon as the listing opens it, which then has nearly all of its way to go.
+        // The first file in order. It is replaced as soon as the listing opens it, while most files are still
+        // to be read.
         let first = directory.join("a.yaml");
         let beside = directory.join(".a.yaml");
         fs::write(&first, manifest("before")).unwrap();

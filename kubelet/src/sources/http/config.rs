@@ -1,4 +1,4 @@
-//! What to ask, how, and whom to trust.
+//! The URL, its headers and intervals, and the trusted authorities.
 
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::sources::{Problem, ProblemKind};
 
-/// The largest body that is read.
+/// Size limit of a body in bytes.
 const LARGEST_BODY: usize = 10 * 1024 * 1024;
 
-/// A URL that serves manifests, and how to ask it.
+/// A URL that serves manifests, and how to request it.
 ///
 /// # Examples
 /// ```
@@ -36,24 +36,24 @@ const LARGEST_BODY: usize = 10 * 1024 * 1024;
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// As it was given: it goes into UIDs.
+    /// As given: it becomes part of UIDs.
     pub(super) url: String,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) period: Duration,
     pub(super) timeout: Duration,
     pub(super) transform: fn(&mut Pod),
-    /// The most bytes of a body.
+    /// Size limit of a body in bytes.
     pub(super) limit: usize,
     #[cfg(feature = "tls")]
     unverified: bool,
-    /// `None` for whom the system trusts.
+    /// `None` means the system's authorities.
     #[cfg(feature = "tls")]
     authorities: Option<Arc<RootCertStore>>,
 }
 
 impl HttpConfig {
-    /// That URL, asked every 20 seconds, given 10 seconds to answer, trusting whom the system trusts.
+    /// Requests `url` every 20 seconds, with a time limit of 10 seconds, and trusts the system's authorities.
     ///
     /// # Errors
     /// If it is not an absolute `http` or `https` URL, or if it holds a user name or a password.
@@ -63,7 +63,7 @@ impl HttpConfig {
         Self::of(url, "staticPodURL", LARGEST_BODY)
     }
 
-    /// As [`new`](Self::new), for the URL in another `field`, which answers with at most `limit` bytes.
+    /// Like [`new`](Self::new), for the URL in another `field` and a body of at most `limit` bytes.
     pub(in crate::sources) fn of(url: &str, field: &str, limit: usize) -> Result<Self, Problem> {
         let wrong = |message: &str| problem(field, message.to_owned());
         let uri: Uri = url.parse().map_err(|error| wrong(&format!("is no URL: {error}")))?;
@@ -94,10 +94,10 @@ impl HttpConfig {
         })
     }
 
-    /// Sends a header with each request; several of one name are all sent.
+    /// Sends a header with each request. Several headers of one name are all sent.
     ///
     /// # Errors
-    /// If name or value cannot be a header's. The error does not repeat the value.
+    /// If the name or value is not valid in a header. The error does not repeat the value.
     ///
     /// Kubelet: `staticPodURLHeader`.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Problem> {
@@ -107,13 +107,13 @@ impl HttpConfig {
         })?;
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| problem(field, format!("the value of {key} cannot be sent in a header")))?;
-        // So that no debug output shows it.
+        // Hides it from debug output.
         value.set_sensitive(true);
         self.headers.append(key, value);
         Ok(self)
     }
 
-    /// Sets the time between the end of one request and the next. Zero counts as a millisecond.
+    /// Sets the pause between two requests. Zero counts as a millisecond.
     ///
     /// Kubelet: `httpCheckFrequency`.
     #[must_use]
@@ -122,24 +122,25 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the time that an answer may take, redirects and body included.
+    /// Sets the time limit for an answer, including redirects and the body.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Changes each pod before it is kept, as [`redact_env`](crate::sources::redact_env) does. UIDs are made before the change.
+    /// Changes each pod before it is stored, as [`redact_env`](crate::sources::redact_env) does. UIDs are
+    /// derived before the change.
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
         self.transform = transform;
         self
     }
 
-    /// Trusts the authorities in `pem`, and only those, instead of the system's.
+    /// Trusts only the certificate authorities in `pem`, instead of the system's.
     ///
     /// # Errors
-    /// If `pem` holds no certificate, or one that cannot be an authority's.
+    /// If `pem` holds no certificate, or one that cannot be used as an authority.
     #[cfg(feature = "tls")]
     pub fn certificate_authorities(mut self, pem: &[u8]) -> Result<Self, Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
@@ -173,7 +174,7 @@ impl HttpConfig {
             Some(authorities) => Arc::clone(authorities),
             None => match builder.clone().with_native_roots() {
                 Ok(builder) => return Ok(builder.with_no_client_auth()),
-                // A container without certificates may still ask a plain URL.
+                // A container without certificates may still use an `http` URL.
                 Err(_) if self.uri.scheme_str() == Some("http") => Arc::new(RootCertStore::empty()),
                 Err(error) => return Err(wrong(format!("the system's cannot be read: {error}"))),
             },

@@ -1,4 +1,4 @@
-//! One answer of a URL, bounded in time, in size and in redirects.
+//! One request to a URL, limited in time, size and redirects.
 
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
@@ -18,7 +18,7 @@ use crate::text::causes;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("pod-index/", env!("CARGO_PKG_VERSION")));
 
-/// Asks one URL, over connections that it keeps.
+/// Requests one URL and keeps its connections.
 pub(super) struct Fetcher {
     client: Client<Connector, Empty<Bytes>>,
 }
@@ -28,7 +28,7 @@ impl Fetcher {
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector(config)?) })
     }
 
-    /// The body of a `200 OK`; or else what went wrong, in words.
+    /// The body of a `200 OK`, or an error message.
     pub(super) async fn fetch(&self, config: &HttpConfig) -> Result<Bytes, String> {
         match tokio::time::timeout(config.timeout, self.follow(config)).await {
             Ok(outcome) => outcome,
@@ -57,7 +57,7 @@ impl Fetcher {
                 return Err(format!("answered {status}, and leads from https to http, on {host:?}"));
             }
             if !is_same_host(&config.uri, &next) {
-                // For good: they do not come back when a later redirect leads back.
+                // Permanently: they are not sent again if a later redirect leads back.
                 configured.clear();
             }
             uri = next;
@@ -79,7 +79,7 @@ fn connector(_: &HttpConfig) -> Result<Connector, Problem> {
 
 async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {
     let too_large = || format!("answered with more than the limit of {limit} bytes");
-    // What is announced need not be awaited.
+    // If the announced length is too large, do not read the body.
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }

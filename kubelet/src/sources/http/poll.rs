@@ -1,6 +1,4 @@
-//! Asks a URL every so often, and says when the pods that it serves have changed.
-//!
-//! This file knows when to ask and what changed. It must not know in which form pods are served.
+//! Requests a URL periodically and reports changed pods. Independent of the format in which pods are served.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -18,28 +16,28 @@ use super::fetch::Fetcher;
 use crate::sources::status::{SourceStatus, StatusWriter};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
 
-/// The pods of a body, and what is wrong with it.
+/// The pods of a body, and its problems.
 type Decode = dyn Fn(&[u8]) -> (Vec<Pod>, Vec<Problem>) + Send + Sync;
 
 /// The state between two updates.
 pub(in crate::sources) struct Asking {
     source: Source,
     config: HttpConfig,
-    /// A bearer token, read anew for each request: it rotates.
+    /// File of the bearer token, read again for each request because tokens rotate.
     token: Option<PathBuf>,
     decode: Arc<Decode>,
     fetcher: Fetcher,
     status: StatusWriter,
     asked: bool,
     hasher: RandomState,
-    /// A hash of the last body that was decoded, and what was wrong with it.
+    /// A hash of the last decoded body, and its problems.
     last: Option<(u64, Vec<Problem>)>,
     said: Option<Vec<Arc<Pod>>>,
 }
 
 impl Asking {
     /// # Errors
-    /// If the URL is an `https` one, no authorities are given and those of the system cannot be read.
+    /// If the URL is `https`, no authorities are given, and the system's cannot be read.
     pub(in crate::sources) fn new(
         source: Source,
         config: HttpConfig,
@@ -64,7 +62,7 @@ impl Asking {
         })
     }
 
-    /// The updates, without end, and how the source is doing.
+    /// The endless stream of updates, and the source's status.
     pub(in crate::sources) fn updates(
         self,
     ) -> (BoxStream<'static, SourceUpdate<Pod>>, watch::Receiver<SourceStatus>) {
@@ -76,7 +74,7 @@ impl Asking {
         (updates.boxed(), status)
     }
 
-    /// The next set that differs from what was said before; `None` when the runtime shuts down.
+    /// The next set that differs from the last one; `None` when the runtime shuts down.
     async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
         loop {
             if self.asked {
@@ -87,7 +85,8 @@ impl Asking {
                 Err(message) => (None, vec![self.problem(ProblemKind::Request, &message)]),
                 Ok(body) if body.is_empty() => {
                     let problem = self.problem(ProblemKind::Request, "answered with nothing");
-                    // As in the kubelet, a URL that never named a pod has none. A kubelet always answers with a list.
+                    // As in the kubelet, a URL that never reported a pod has none. A kubelet always answers
+                    // with a list.
                     let is_first = self.source == Source::Http && self.said.is_none();
                     (is_first.then(Vec::new), vec![problem])
                 }
@@ -110,11 +109,11 @@ impl Asking {
         }
     }
 
-    /// The pods of a body, if all of them are good; `None` if the runtime shuts down.
+    /// The pods of a body, if all are valid; `None` if the runtime shuts down.
     async fn decode(&mut self, body: Bytes) -> Option<(Option<Vec<Arc<Pod>>>, Vec<Problem>)> {
         let content = self.hasher.hash_one(&body);
         let decode = Arc::clone(&self.decode);
-        // Ten megabytes take a while.
+        // Decoding ten megabytes takes a while.
         let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
         let (mut pods, problems) = match decoded {
             Ok(decoded) => decoded,

@@ -1,11 +1,11 @@
-//! Where a redirect leads, and what may be sent there.
+//! The target of a redirect, and what may be sent there.
 
 use hyper::Uri;
 
-/// The most redirects that are followed, as by Go's client.
+/// Limit of redirects, as in Go's client.
 pub(super) const MOST_REDIRECTS: usize = 10;
 
-/// The place that `location` names when it is read at `base` (RFC 3986, section 5.2), if it is an HTTP one.
+/// Resolves `location` against `base` (RFC 3986, section 5.2). `None` unless the result is an HTTP URL.
 pub(super) fn resolve(base: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next().unwrap_or_default();
     let (scheme, authority) = (base.scheme_str()?, base.authority()?.as_str());
@@ -54,7 +54,7 @@ fn without_dots(path: &str) -> String {
                 if segment == ".." {
                     segments.pop();
                 }
-                // What ends in dots is a directory.
+                // A path that ends in dots is a directory.
                 if last {
                     segments.push("");
                 }
@@ -65,13 +65,13 @@ fn without_dots(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// Whether encryption would end where `next` leads. The answer could then be anybody's.
+/// Whether following `next` would end encryption. Anyone on the network could then answer.
 pub(super) fn is_downgrade(from: &Uri, next: &Uri) -> bool {
     from.scheme_str() == Some("https") && next.scheme_str() != Some("https")
 }
 
-/// Whether both name the same host. The configured headers are meant for it alone: any of them may be a credential. Go's client
-/// sends them to every host, but for those that it knows to be credentials.
+/// Whether both have the same host. The configured headers are sent to no other host: any of them may be a
+/// credential. Go's client sends them to every host, except those it knows to be credentials.
 pub(super) fn is_same_host(first: &Uri, next: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
     host(first) == host(next)
@@ -84,7 +84,7 @@ mod tests {
     use super::{is_downgrade, is_same_host, resolve};
 
     #[test]
-    fn locations_are_read_as_browsers_read_them() {
+    fn locations_are_resolved_as_in_browsers() {
         let base = Uri::from_static("http://a.example:8080/b/c/d?q");
         for (location, target) in [
             ("https://z/y", Some("https://z/y")),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_the_same_by_its_whole_name_and_encryption_does_not_end() {
+    fn only_the_exact_host_is_the_same_and_encryption_does_not_end() {
         for (first, next, same, downgrade) in [
             ("https://a.example/", "https://a.example:444/x", true, false),
             ("https://a.example/", "https://A.Example/x", true, false),

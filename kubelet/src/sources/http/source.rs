@@ -1,4 +1,4 @@
-//! The http source: asks a URL every so often, and says when what it serves has changed.
+//! The http source: requests a URL periodically and reports changed pods.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,11 +16,11 @@ use crate::sources::{NodeName, Problem, Source, SourceUpdate};
 
 /// The pods that a URL serves, as a stream that never ends.
 ///
-/// The first item comes with the first good answer; until then the source has not been seen. Later ones come when the
-/// pods have changed. Each is a [`SourceUpdate::Set`] of all the pods, in which unchanged pods are the same [`Arc`](std::sync::Arc)s
-/// as before.
+/// The first item comes with the first good answer; until then the source does not count as seen. Later items
+/// come when the pods have changed. Each is a [`SourceUpdate::Set`] of all pods, in which unchanged pods are
+/// the same [`Arc`](std::sync::Arc)s as before.
 ///
-/// Nothing happens while nobody polls. The stream must be polled inside a tokio runtime with time and I/O enabled.
+/// Nothing happens unless polled. Poll the stream inside a tokio runtime with time and I/O enabled.
 ///
 /// # Examples
 /// ```no_run
@@ -49,7 +49,7 @@ impl HttpSource {
     /// The pods that the configured URL serves for `node`.
     ///
     /// # Errors
-    /// If the URL is an `https` one, no authorities are given and those of the system cannot be read.
+    /// If the URL is `https`, no authorities are given, and the system's cannot be read.
     pub fn new(config: HttpConfig, node: NodeName) -> Result<Self, Problem> {
         let url = config.url.clone();
         let decode = move |bytes: &[u8]| {
@@ -60,7 +60,7 @@ impl HttpSource {
         Ok(Self { updates, status })
     }
 
-    /// How the source is doing. The receiver stays good as long as the source lives, and keeps the last status after.
+    /// The source's status. The receiver keeps the last value after the source is dropped.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<SourceStatus> {
         self.status.clone()

@@ -1,4 +1,4 @@
-//! References to objects of the API server, which static pods may not make: they must run without it.
+//! References to objects of the API server. Static pods must run without it, so they may not have any.
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, Pod, PodSpec, Volume, VolumeProjection};
 
@@ -6,7 +6,7 @@ use super::field::Field;
 use super::validate::Objection;
 use crate::sources::ProblemKind;
 
-/// Every reference, each with its field. Empty names refer to nothing.
+/// All references, with their fields. Empty names refer to nothing.
 ///
 /// Kubelet: `HasAPIObjectReference` (`pkg/api/pod/util.go`), which stops at the first.
 pub(super) fn find(pod: &Pod) -> Vec<Objection> {
@@ -34,7 +34,7 @@ impl Found {
     fn spec(&mut self, spec: &PodSpec, field: &Field) {
         let account = spec.service_account_name.as_deref().unwrap_or_default();
         self.add_named(account, field.name("serviceAccountName"), "serviceaccounts");
-        // The name that `serviceAccountName` had before 1.0, still read where the new one is empty.
+        // The old name of `serviceAccountName`, before 1.0. It is still read if the new one is empty.
         if account.is_empty() {
             let account = spec.service_account.as_deref().unwrap_or_default();
             self.add_named(account, field.name("serviceAccount"), "serviceaccounts");
@@ -107,7 +107,7 @@ impl Found {
         if volume.azure_file.is_some() {
             self.add(field.name("azureFile"), "secrets (via azureFile volumes)");
         }
-        // These kinds are fine in themselves, but may name a secret.
+        // These kinds are allowed, but may name a secret.
         let secrets = [
             ("cephfs", volume.cephfs.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name)),
             ("cinder", volume.cinder.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name)),
@@ -143,7 +143,7 @@ impl Found {
         } else if source.cluster_trust_bundle.is_some() {
             self.add(field.name("clusterTrustBundle"), "clustertrustbundles");
         } else if source.downward_api.is_none() {
-            // `podCertificate`, which not every Kubernetes version knows, or something newer still.
+            // `podCertificate`, which not every Kubernetes version knows, or something newer.
             self.add(field.clone(), "the API through this kind of projected volume");
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes to pods: the formats, the kinds, and which document a problem belongs to.
+//! Decodes bytes into pods: formats, kinds, and the document that a problem belongs to.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,21 +11,21 @@ use super::validate::Objection;
 use super::{api_objects, defaults, validate};
 use crate::sources::{NodeName, Problem, ProblemKind, Source};
 
-/// What a manifest holds.
+/// The content of a manifest.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// The good pods, with the kubelet's defaults applied, in the order of the manifest.
+    /// The valid pods, with the kubelet's defaults applied, in the order of the manifest.
     pub pods: Vec<Pod>,
-    /// What was wrong with the others.
+    /// The problems of the others.
     pub problems: Vec<Problem>,
 }
 
 /// Decodes a manifest into pods of `node`, as the [module](super) describes.
 ///
-/// Bytes without a single document (none at all, or comments only) are a problem too.
+/// A manifest without any document (empty, or comments only) is a problem too.
 ///
 /// # Complexity
-/// Linear in the length of `bytes`; deep nesting, alias bombs and the like are refused long before they cost memory.
+/// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early.
 ///
 /// # Examples
 /// ```
@@ -51,12 +51,13 @@ pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
     decoding.decoded
 }
 
-/// The most problems that are told of one manifest: ten megabytes of nonsense must not become a gigabyte of messages.
+/// Limit of problems reported for one manifest: ten megabytes of nonsense must not become a gigabyte of
+/// messages.
 const MOST_PROBLEMS: usize = 16;
 
-/// A `Pod`, a `PodList`, or something that is neither.
+/// A `Pod`, a `PodList`, or neither.
 ///
-/// Not k8s-openapi's own `Pod`: that one takes a missing `kind` for a pod, and refuses a list.
+/// Not k8s-openapi's own `Pod`: that one accepts a missing `kind` and refuses a list.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Document {
@@ -72,16 +73,16 @@ struct Decoding<'a> {
     bytes: &'a [u8],
     origin: Origin<'a>,
     node: &'a NodeName,
-    /// Made when the first problem needs a line.
+    /// Created when the first problem needs a line.
     locator: Option<Locator>,
-    /// Problems beyond [`MOST_PROBLEMS`].
+    /// Number of problems beyond [`MOST_PROBLEMS`].
     unlisted: usize,
     decoded: Decoded,
 }
 
 impl Decoding<'_> {
     fn run(&mut self) {
-        // As in Go's `hasJSONPrefix`. What JSON refuses may still be a YAML flow mapping.
+        // As in Go's `hasJSONPrefix`. If JSON refuses it, it may still be a YAML flow mapping.
         let json = self.bytes.trim_ascii_start().starts_with(b"{");
         if json && let Ok(document) = serde_json::from_slice(self.bytes) {
             return self.document(document, 0);
@@ -126,7 +127,7 @@ impl Decoding<'_> {
         }
         for (index, item) in document.items.unwrap_or_default().into_iter().enumerate() {
             let base = Field::new("items").index(index);
-            // The items of a list may leave out what the list's own kind says.
+            // Items may omit what the list's kind implies.
             if item.kind.as_deref().is_some_and(|kind| kind != "Pod") {
                 self.refuse(ProblemKind::Syntax, position, &base.name("kind"), "must be Pod");
             } else {
@@ -177,7 +178,7 @@ impl Decoding<'_> {
         self.decoded.problems.push(Problem::new(kind, self.origin.name(), line, field, message));
     }
 
-    /// Asked before a problem is described. If so, it is counted.
+    /// Call before a problem is described. If true, the problem was only counted.
     fn is_full(&mut self) -> bool {
         let full = self.decoded.problems.len() >= MOST_PROBLEMS;
         self.unlisted += usize::from(full);

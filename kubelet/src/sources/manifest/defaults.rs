@@ -9,7 +9,7 @@ use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_AN
 
 /// Kubelet: `applyDefaults` (`pkg/kubelet/config/common.go`).
 pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
-    // First of all: the UID is hashed over the pod as it was written.
+    // Before any other change: the UID is a hash of the pod as written.
     let uid = match pod.metadata.uid.take() {
         Some(uid) if !uid.is_empty() => uid,
         _ => hashed_uid(pod, origin, node),
@@ -33,11 +33,11 @@ pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
     pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
 }
 
-/// 32 hex digits over the pod, and over the place it was read from, so that one manifest on two nodes is two pods
-/// (k/k#87461).
+/// 32 hex digits: a hash of the pod and of where it was read from, so that one manifest on two nodes makes
+/// two pods (k/k#87461).
 fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
     let mut hasher = Fnv128a::new();
-    // Neither the hasher nor the pod can fail: the one takes every byte, the other's maps have strings for keys.
+    // Cannot fail: the hasher accepts all bytes, and the pod's maps have string keys.
     let _ = serde_json::to_writer(&mut hasher, pod);
     match origin {
         Origin::File(path) => {
@@ -54,7 +54,7 @@ fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
     format!("{:032x}", hasher.digest())
 }
 
-/// So that node problems do not evict what the node itself runs.
+/// Prevents node problems from evicting static pods.
 ///
 /// Kubelet: `AddOrUpdateTolerationInPod` (`pkg/apis/core/helper/helpers.go`).
 fn tolerate_no_execute(tolerations: &mut Vec<Toleration>) {

@@ -17,7 +17,7 @@ pub(super) enum Step {
 }
 
 impl Field {
-    /// `field("spec.securityContext")`: the names, split at dots.
+    /// For `"spec.securityContext"`: the names, split at dots.
     pub(super) fn new(path: &str) -> Self {
         Self::default().name(path)
     }

@@ -1,7 +1,7 @@
-//! On which line a field stands, and which field stands on a line.
+//! Maps fields to lines and lines to fields.
 //!
-//! Pods are decoded straight into their types, which know no lines. So only when something is wrong the manifest is
-//! read a second time, into a tree that knows nothing else.
+//! Pods are decoded directly into their types, without line numbers. Only if there is a problem is the
+//! manifest read again, into a tree with positions.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Locator {
         Self { documents }
     }
 
-    /// The line of a field, or of the innermost of its parents that is there.
+    /// The line of a field, or of its innermost existing parent.
     pub(super) fn line_of(&self, document: usize, field: &Field) -> Option<u64> {
         let root = self.documents.get(document)?.as_ref()?;
         let (mut line, mut tree) = (root.referenced.line(), &root.value);
@@ -36,7 +36,7 @@ impl Locator {
             let found = match (tree, step) {
                 (Tree::Mapping(entries), Step::Name(name) | Step::Key(name)) => entries
                     .iter()
-                    // The last of equal keys is the one that counts.
+                    // The last of equal keys counts.
                     .rfind(|(key, _)| key.value == *name)
                     .map(|(key, value)| (key.referenced.line(), &value.value)),
                 (Tree::Sequence(items), Step::Index(index)) => {
@@ -52,7 +52,7 @@ impl Locator {
         Some(line)
     }
 
-    /// The field whose value begins at a place.
+    /// The field whose value starts at a position.
     pub(super) fn field_at(&self, line: u64, column: u64) -> Option<String> {
         self.documents
             .iter()
@@ -64,7 +64,7 @@ impl Locator {
 }
 
 fn find(node: &Spanned<Tree>, field: &Field, place: (u64, u64)) -> Option<Field> {
-    // Inside out: a mapping and its first key begin at the same place.
+    // From the inside out: a mapping and its first key start at the same position.
     let inner = match &node.value {
         Tree::Scalar => None,
         Tree::Sequence(items) => {
@@ -148,7 +148,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// YAML as Go's `sigs.k8s.io/yaml` reads it. The budget against bombs is serde-saphyr's own.
+/// YAML as Go's `sigs.k8s.io/yaml` reads it. The limits against bombs are serde-saphyr's own.
 pub(super) fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,

@@ -1,15 +1,16 @@
-//! From the bytes of a manifest to pods as the kubelet would run them.
+//! Decodes a manifest into pods as the kubelet would run them.
 //!
-//! This module knows YAML, JSON, the kubelet's defaults and its validation. It must not know files or sockets: it is
-//! given bytes and told where they came from.
+//! This module knows YAML, JSON, the kubelet's defaults and its validation. It does not read files or
+//! sockets: the caller passes bytes and their origin.
 //!
 //! # Accepted
-//! YAML or JSON; in YAML any number of documents, of which each must be a `v1` `Pod`. A URL may also serve a
-//! `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are ignored, `<<`
-//! merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two equal keys counts.
+//! YAML or JSON. YAML may have any number of documents, each of which must be a `v1` `Pod`. A URL may also
+//! serve a `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are
+//! ignored, `<<` merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two
+//! equal keys counts.
 //!
-//! It is more lenient than the kubelet in one thing: where YAML has a bare number or word and the field is a string
-//! (`value: 1`), the kubelet refuses the pod, and here the text is taken as it stands.
+//! It is more lenient than the kubelet in one respect: if a string field has a bare number or word (`value:
+//! 1`), the kubelet refuses the pod. Here the text is used unchanged.
 //!
 //! # Defaults
 //! | field | becomes |
@@ -24,13 +25,14 @@
 //! | annotation `kubernetes.io/config.source` | `file` or `http` |
 //! | annotation `kubernetes.io/config.seen` | the time of reading, RFC 3339 |
 //!
-//! Unlike the kubelet, the API's own defaults (`restartPolicy`, `dnsPolicy`, `imagePullPolicy` and so on) are not filled
-//! in: nothing here runs the pod, and they would only hide what the manifest says.
+//! Unlike in the kubelet, the API's own defaults (`restartPolicy`, `dnsPolicy`, `imagePullPolicy` and so on)
+//! are not filled in: nothing here runs the pod, and they would only hide what the manifest says.
 //!
 //! # Refused
-//! What the API server's validation would refuse of names, labels, annotations, containers, ports and volumes;
-//! every reference to an object of the API server; and, unlike the kubelet, a manifest that calls itself a mirror
-//! pod: the kubelet would index it as a mirror, never run it, and try to delete it every two seconds.
+//! * Names, labels, annotations, containers, ports and volumes that the API server's validation would refuse.
+//! * Every reference to an object of the API server.
+//! * Unlike in the kubelet, a manifest annotated as a mirror pod. The kubelet would index it as a mirror,
+//!   never run it, and try to delete it every two seconds.
 
 mod api_objects;
 mod decode;

@@ -1,6 +1,6 @@
 //! The forms of names that Kubernetes allows (`k8s.io/apimachinery/pkg/util/validation`).
 //!
-//! Each function answers with what is wrong, or nothing.
+//! Each function returns the problem, or `None`.
 
 const LONGEST_LABEL: usize = 63;
 const LONGEST_SUBDOMAIN: usize = 253;
@@ -76,7 +76,8 @@ fn is_label_text(text: &str) -> bool {
     })
 }
 
-/// Whether `text` is not empty, begins and ends with one kind of byte and holds only the other kind.
+/// Whether `text` is not empty, starts and ends with bytes that match `ends`, and otherwise has bytes that
+/// match `inside`.
 fn between(text: &str, ends: impl Fn(&u8) -> bool, inside: impl Fn(&u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(&ends) && bytes.last().is_some_and(&ends) && bytes.iter().all(inside)

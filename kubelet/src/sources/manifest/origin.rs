@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::sources::Source;
 
-/// Where a manifest came from. It goes into the UIDs of its pods and into the problems found.
+/// Where a manifest came from. It becomes part of its pods' UIDs and of reported problems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin<'a> {
     /// A file, by its path.
@@ -14,7 +14,7 @@ pub enum Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// The source that reads from such places.
+    /// The source that reads such origins.
     #[must_use]
     pub fn source(&self) -> Source {
         match self {

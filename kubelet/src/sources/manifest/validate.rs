@@ -1,5 +1,4 @@
-//! What the kubelet would refuse to run: the part of the API server's validation that concerns names, and what a pod
-//! cannot be without.
+//! What the kubelet would refuse to run: the API server's validation of names and of required fields.
 //!
 //! Kubelet: `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`).
 
@@ -12,7 +11,7 @@ use super::names::{dns_label, dns_subdomain, label_value, qualified_name};
 use crate::sources::ProblemKind;
 use pod_index::{CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
 
-/// The most bytes that all annotations of a pod may have together.
+/// Limit of the total size of a pod's annotations in bytes.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// One reason to refuse a pod.
@@ -22,11 +21,11 @@ pub(super) struct Objection {
     pub(super) message: String,
 }
 
-/// What must be seen before the defaults hide it.
+/// Checks that must run before the defaults are applied.
 pub(super) fn before_defaults(pod: &Pod) -> Vec<Objection> {
     let mut found = Found(Vec::new());
     if pod.metadata.name.as_deref().unwrap_or_default().is_empty() {
-        // With the node's suffix, an empty name would look like a good one.
+        // With the node's suffix, an empty name would become a valid one.
         found.add(Field::new("metadata.name"), "must not be empty");
     }
     if pod.spec.is_none() {
@@ -39,7 +38,7 @@ pub(super) fn before_defaults(pod: &Pod) -> Vec<Objection> {
     found.0
 }
 
-/// Everything else.
+/// All other checks.
 pub(super) fn after_defaults(pod: &Pod) -> Vec<Objection> {
     let mut found = Found(Vec::new());
     let metadata = &pod.metadata;
@@ -65,7 +64,7 @@ impl Found {
         self.0.push(Objection { kind: ProblemKind::Invalid, field, message: message.to_owned() });
     }
 
-    /// The field is made only for a problem: paths cost allocations, and nearly all pods are good.
+    /// The field's path is built only for a problem: building it allocates, and nearly all pods are valid.
     fn check(&mut self, problem: Option<&str>, field: impl FnOnce() -> Field) {
         if let Some(problem) = problem {
             self.add(field(), problem);
@@ -91,7 +90,7 @@ impl Found {
         let mut bytes = 0;
         for (key, value) in annotations.into_iter().flatten() {
             bytes += key.len() + value.len();
-            // Unlike those of labels, these keys are looked at without regard to case.
+            // Unlike label keys, these are checked without regard to case.
             self.check(qualified_name(&key.to_ascii_lowercase()), || {
                 Field::new("metadata.annotations").key(key)
             });
@@ -133,7 +132,7 @@ impl Found {
         }
     }
 
-    /// Answers with the volumes' names, for the containers' mounts.
+    /// Returns the volumes' names, to check the containers' mounts.
     fn volumes<'a>(&mut self, volumes: &'a [Volume], field: &Field) -> HashSet<&'a str> {
         let mut names = HashSet::new();
         for (index, volume) in volumes.iter().enumerate() {
@@ -177,7 +176,7 @@ impl Found {
             if !(1..=65535).contains(&port.container_port) {
                 self.add(field().name("containerPort"), "must be between 1 and 65535");
             }
-            // 0 is none, as in the API.
+            // 0 means none, as in the API.
             if port.host_port.is_some_and(|port| !(0..=65535).contains(&port)) {
                 self.add(field().name("hostPort"), "must be between 1 and 65535");
             }

@@ -1,8 +1,8 @@
-//! How little of a set has to be looked at.
+//! Finds the changed part of a set.
 //!
-//! Whoever edits one of ten thousand manifests makes the file source say ten thousand pods, and all but one are the very
-//! objects that it said before. An [`Edit`] is what lies between those that stayed at the beginning and those that stayed
-//! at the end; the rest costs one comparison of pointers each.
+//! If one of ten thousand manifests changes, the file source emits ten thousand pods, and all but one are the
+//! same objects as before. An [`Edit`] is the part between the unchanged pods at the beginning and those at
+//! the end. Each unchanged pod costs one pointer comparison.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,19 +12,19 @@ use super::known::{Known, identity};
 use crate::sources::SourcePod;
 use pod_index::{FullName, PodUid};
 
-/// A run of pods in a set that takes the place of another run in the set before.
+/// A run of pods in a set that replaces a run of the previous set.
 pub(super) struct Edit {
-    /// Where in the set before.
+    /// Its range in the previous set.
     pub(super) old: Range<usize>,
-    /// Where in the new one.
+    /// Its range in the new set.
     pub(super) new: Range<usize>,
-    /// Who the new ones are.
+    /// The identities of the new pods.
     pub(super) identities: Vec<(PodUid, FullName)>,
 }
 
 impl Edit {
-    /// The edit that makes `pods` of what is known. None if it is not clear without a look at all of them: nothing stayed,
-    /// or some pod cannot be taken because of its name, its UID, or another pod that has them.
+    /// The edit that turns the known pods into `pods`. `None` if all pods have to be checked: nothing is
+    /// unchanged, or a pod cannot be accepted because of its name, its UID, or another pod that has the same.
     pub(super) fn between<P: SourcePod>(known: &Known<P>, pods: &[Arc<P>]) -> Option<Self> {
         let before = known.said.as_slice();
         let same = |(before, now): &(&Arc<P>, &Arc<P>)| Arc::ptr_eq(before, now);

@@ -11,10 +11,10 @@ use crate::sources::SourcePod;
 #[derive(Debug)]
 pub(super) struct Known<P> {
     pub(super) pods: HashMap<PodUid, KnownPod<P>>,
-    /// The pod with a name. A source may report a name's new pod before it reports that the old one is gone; the kubelet lists
-    /// both for a while.
+    /// The pod for each name. A source may report a name's new pod before it removes the old one. The kubelet
+    /// lists both for a while.
     pub(super) names: HashMap<FullName, PodUid>,
-    /// The last set, without the pods that were passed over. Empty after any other update.
+    /// The last set, without rejected pods. Empty after any other update.
     pub(super) said: Vec<Arc<P>>,
 }
 
@@ -22,11 +22,11 @@ pub(super) struct Known<P> {
 pub(super) struct KnownPod<P> {
     pub(super) object: Arc<P>,
     pub(super) name: FullName,
-    /// The source no longer names it, but not all sources have been seen.
+    /// The source no longer reports it, but not all sources have been seen.
     pub(super) leaving: bool,
 }
 
-// By hand, as derives would ask for `P: Default` and `P: Clone`.
+// By hand: derives would require `P: Default` and `P: Clone`.
 impl<P> Default for Known<P> {
     fn default() -> Self {
         Self { pods: HashMap::new(), names: HashMap::new(), said: Vec::new() }
@@ -62,8 +62,8 @@ impl<P> Known<P> {
 }
 
 impl<P: SourcePod> Known<P> {
-    /// Inserts a pod that may have the name of another one. Whatever their order, the name is the static pod's, then that of
-    /// the smallest UID.
+    /// Inserts a pod that may share its name with another one. In any order of insertion, the name refers to
+    /// the static pod, else to the pod with the smallest UID.
     pub(super) fn insert_beside(&mut self, uid: PodUid, pod: KnownPod<P>) {
         let rank = |uid: &PodUid, pod: &KnownPod<P>| (!is_static_pod(&*pod.object), uid.clone());
         let other = self.named(&pod.name).map(|(uid, pod)| rank(uid, pod));
@@ -74,14 +74,15 @@ impl<P: SourcePod> Known<P> {
         }
     }
 
-    /// Keeps a pod that its source no longer names. A new pod of that name keeps the name.
+    /// Keeps a pod that its source no longer reports. If there is a new pod of that name, the name refers to
+    /// that one.
     pub(super) fn hold_back(&mut self, pod: KnownPod<P>) {
         let uid = PodUid::from(pod.object.uid());
         self.names.entry(pod.name.clone()).or_insert_with(|| uid.clone());
         self.pods.insert(uid, KnownPod { leaving: true, ..pod });
     }
 
-    /// Removes the pods that were held back, ordered by UID.
+    /// Removes the pods that were held back, sorted by UID.
     pub(super) fn let_go(&mut self) -> Vec<KnownPod<P>> {
         let leaving = self.pods.iter().filter(|(_, pod)| pod.leaving).map(|(uid, _)| uid.clone());
         let mut leaving: Vec<_> = leaving.collect();
@@ -90,7 +91,7 @@ impl<P: SourcePod> Known<P> {
     }
 }
 
-/// Who a pod is, or which field keeps it from being anybody, and why.
+/// The pod's identity, or the field that is invalid, and why.
 pub(super) fn identity<P: SourcePod>(pod: &P) -> Result<(PodUid, FullName), (&'static str, String)> {
     if pod.uid().is_empty() {
         return Err(("metadata.uid", "must not be empty".to_owned()));

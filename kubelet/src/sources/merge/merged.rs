@@ -1,4 +1,4 @@
-//! What is to be done because of one update.
+//! The result of one update.
 
 use std::sync::Arc;
 
@@ -6,30 +6,30 @@ use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, Pod
 
 use crate::sources::{Difference, Problem, SourcePod};
 
-/// What is to be done because of one update, in the order in which it is to be done.
+/// The changes caused by one update, to be applied in the order of the fields.
 ///
-/// Each list is in the order of the update; a pod is in one of them at most.
+/// Each list is in the order of the update. A pod is in at most one list.
 #[derive(Debug)]
 #[must_use = "what is to be done has not been done yet"]
 #[non_exhaustive]
 pub struct Merged<P> {
-    /// Gone: the kubelet's `REMOVE`.
+    /// Removed: the kubelet's `REMOVE`.
     pub removed: Vec<Arc<P>>,
     /// New: the kubelet's `ADD`.
     pub added: Vec<Arc<P>>,
     /// Changed: the kubelet's `UPDATE`.
     pub updated: Vec<Arc<P>>,
-    /// Changed, and being deleted: the kubelet's `DELETE`.
+    /// Changed and being deleted: the kubelet's `DELETE`.
     pub deleted: Vec<Arc<P>>,
-    /// Changed in their status alone: the kubelet's `RECONCILE`.
+    /// Only the status has changed: the kubelet's `RECONCILE`.
     pub reconciled: Vec<Arc<P>>,
-    /// Pods that were passed over: no or a bad name, no UID, or another pod of the same set bears the same.
+    /// Rejected pods: an invalid or missing name, no UID, or the same name or UID as another pod of the set.
     pub problems: Vec<Problem>,
     /// Whether [`Merge::refused_claims`](super::Merge::refused_claims) has changed.
     pub claims_changed: bool,
 }
 
-// By hand, as a derive would ask for `P: Default`.
+// By hand: a derive would require `P: Default`.
 impl<P> Default for Merged<P> {
     fn default() -> Self {
         Self {
@@ -45,7 +45,7 @@ impl<P> Default for Merged<P> {
 }
 
 impl<P> Merged<P> {
-    /// Whether nothing is to be done.
+    /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty()
@@ -55,13 +55,13 @@ impl<P> Merged<P> {
             && self.reconciled.is_empty()
     }
 
-    /// The pods that are new or have changed, whatever has changed about them: for a last touch before they are stored.
+    /// All new and changed pods, to modify them before they are stored.
     pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Arc<P>> {
         [&mut self.added, &mut self.updated, &mut self.deleted, &mut self.reconciled].into_iter().flatten()
     }
 
-    /// What is to be done, for a [`Writer`](pod_index::Writer), in order. A pod that is being deleted is still there, so the
-    /// kubelet takes `DELETE` and `RECONCILE` for updates here, and so does this.
+    /// The changes as operations for a [`Writer`](pod_index::Writer), in order. A pod that is being deleted
+    /// still exists, so `DELETE` and `RECONCILE` become updates, as in the kubelet.
     pub fn into_operations(self) -> impl Iterator<Item = Operation<P>>
     where
         P: PodMeta,
@@ -74,7 +74,7 @@ impl<P> Merged<P> {
 }
 
 impl<P: SourcePod> Merged<P> {
-    /// Files a pod that was published as `old` and is to be published as `new`. Says whether anything is to be done.
+    /// Files the change from `old` to `new` under one of the lists. Returns whether there is a change.
     pub(super) fn file(&mut self, old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> bool {
         let (old, new) = match (old, new) {
             (None, None) => return false,
@@ -100,8 +100,8 @@ impl<P: SourcePod> Merged<P> {
     }
 }
 
-/// What is new in a published pod. The kubelet does not count a new name under the same UID, nor its own annotations; to
-/// readers of the index they matter.
+/// The difference between two published versions. The kubelet ignores a new name under the same UID, and its
+/// own annotations; readers of the index need both.
 fn difference<P: SourcePod>(old: &P, new: &P) -> Difference {
     let same = |key| old.annotation(key) == new.annotation(key);
     let is_same_pod = old.name() == new.name() && old.namespace() == new.namespace();

@@ -1,10 +1,9 @@
-//! The merge: what all sources say, turned into operations in the kubelet's order.
+//! The merge: turns the updates of all sources into operations in the kubelet's order.
 //!
-//! This module knows sets and differences. It must not know how any source comes by its pods, nor who applies the
-//! operations.
+//! It depends neither on how a source gets its pods nor on how the operations are applied.
 //!
-//! An update passes two steps. `step` finds out what has changed in the pods of its source. `resolve` decides what that
-//! means for the pods that the index is to hold, each a function of what all sources name.
+//! An update passes two steps. `step` finds out what has changed in the pods of its source. `resolve` decides
+//! what that means for the index: each pod of the index is a function of what all sources report.
 
 mod edit;
 mod known;
@@ -26,37 +25,40 @@ use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 
 /// Merges the pods of several sources into one set.
 ///
-/// Feed it with what the sources say; it answers with what is to be done. It knows every pod that each source names,
-/// marks it with its source and the time it was first seen, and finds out by itself what was added, what has changed
-/// and what is gone.
+/// Pass it the sources' updates; it returns the resulting changes. It keeps track of all pods of all sources,
+/// marks each with its source and the time it was first seen, and detects what was added, changed and
+/// removed.
 ///
 /// # One pod from several sources is one pod
-/// A pod is known by its UID. Its metadata and spec are those of the API server, else of the kubelet, else of the manifest. Its
-/// status is the kubelet's, else the API server's; of two versions of an API server's pod, the newer one has the status. A pod
-/// leaves when no source names it.
+/// A pod is identified by its UID. Its metadata and spec come from the API server, else from the kubelet,
+/// else from the manifest. Its status comes from the kubelet, else from the API server; if both have a
+/// version of an API server pod, the status of the newer version is used. A pod is removed when no source
+/// reports it.
 ///
-/// A static pod has one UID in a kubelet and may have another one in a manifest that this library read. If the kubelet, or a
-/// kubelet's mirror pod, knows a manifest's full name under another UID, then that UID is the pod's, and so is that status.
+/// A static pod has one UID in the kubelet and may have another in a manifest read by this library. If the
+/// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that UID and status
+/// are used.
 ///
-/// The result depends on what each source said last, not on the order in which the sources spoke. The one exception are derived
-/// pods whose mirror pod has gone, see below.
+/// The result depends on the last report of each source, not on their order. The only exception are derived
+/// pods whose mirror pod is gone, see below.
 ///
 /// # Static pods from mirror pods
-/// [`derive_static_pods`](Self::derive_static_pods) makes the merge derive a static pod from each mirror pod of the API server;
-/// [`static_pods`](super::static_pods) says which mirror pods count. A mirror pod and its static pod enter and leave in one
-/// [`Merged`]. A mirror pod that is deleted while its containers run leaves its static pod behind for
-/// [`UNCONFIRMED_FOR`](super::static_pods::UNCONFIRMED_FOR), marked as unconfirmed, unless the kubelet is among the sources.
-/// Call [`expire`](Self::expire) at [`next_deadline`](Self::next_deadline).
+/// With [`derive_static_pods`](Self::derive_static_pods), the merge derives a static pod from each mirror pod
+/// of the API server; [`static_pods`](super::static_pods) says which mirror pods count. A mirror pod and its
+/// static pod are added and removed in one [`Merged`]. If a mirror pod is deleted while its containers run,
+/// its static pod stays for [`UNCONFIRMED_FOR`](super::static_pods::UNCONFIRMED_FOR), marked as unconfirmed,
+/// unless the kubelet is among the sources. Call [`expire`](Self::expire) at
+/// [`next_deadline`](Self::next_deadline).
 ///
 /// # Before all sources are seen
-/// Until all configured sources have been seen, nothing is removed: a node that has not yet heard of all its pods must
-/// not conclude that one is gone (k/k#112814). What a source stops naming before that is removed in the very step in
-/// which the last source is first seen.
+/// Until all configured sources have been seen, nothing is removed: a node that does not know all its pods
+/// yet must not conclude that one is gone (k/k#112814). Pods that a source stops reporting before that are
+/// removed by the update that makes the last source seen.
 ///
 /// # Complexity
-/// O(1) for each pod, expected. In a set, those that are the very objects of the last set cost a comparison of pointers, as
-/// long as they stand together at its beginning or its end. Two references and one name are kept for each pod of each source.
-/// A pod that several sources name, with a status or a UID of another source, is a copy of its own.
+/// O(1) expected for each pod. Pods that are the same objects as in the last set cost a pointer comparison,
+/// if they are contiguous at its beginning or end. Each pod of each source takes two references and one name.
+/// A pod that combines several sources, with another source's status or UID, is a separate copy.
 ///
 /// # Examples
 /// ```
@@ -83,17 +85,18 @@ use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 pub struct Merge<P> {
     configured: BTreeSet<Source>,
     seen: BTreeSet<Source>,
-    /// A latch: never unset.
+    /// A latch: never reset.
     all_seen: bool,
     sources: HashMap<Source, Known<P>>,
     derive: Derive,
     claims: Claims<P>,
-    /// What is published under a UID. A UID that is not here is published as the only source that names it has it.
+    /// The published pod for each UID. UIDs that are missing here are published as their only source reports
+    /// them.
     composed: HashMap<PodUid, Option<Arc<P>>>,
 }
 
 impl<P: SourcePod> Merge<P> {
-    /// A merge of these sources, of which none has been seen. Of no sources at all, all are seen.
+    /// A merge of these sources, none of which has been seen. With no sources at all, all count as seen.
     #[must_use]
     pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
         let configured: BTreeSet<_> = sources.into_iter().collect();
@@ -108,15 +111,15 @@ impl<P: SourcePod> Merge<P> {
         }
     }
 
-    /// Derives static pods from mirror pods of the API server. Without this, none is derived.
+    /// Derives static pods from mirror pods of the API server. Off by default.
     #[must_use]
     pub fn derive_static_pods(mut self, derive: Derive) -> Self {
         self.derive = derive;
         self
     }
 
-    /// Whether somebody other than a kubelet manages the mirror pods of the own node. While that is so, nothing is derived from
-    /// them. Without effect if nothing is derived at all.
+    /// Tells the merge whether another program than a kubelet manages the own node's mirror pods. Then no
+    /// static pods are derived from them. Without effect if nothing is derived at all.
     pub fn manage_own_mirror_pods(&mut self, managed: bool) -> Merged<P> {
         self.derive = match std::mem::take(&mut self.derive) {
             Derive::AllNodes { own } if managed => Derive::OtherNodes { own },
@@ -129,13 +132,13 @@ impl<P: SourcePod> Merge<P> {
         merged
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// When [`expire`](Self::expire) next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.claims.next_deadline()
     }
 
-    /// Removes the derived pods that nobody has confirmed in time.
+    /// Removes derived pods that were not confirmed in time.
     pub fn expire(&mut self, now: Instant) -> Merged<P> {
         let mut merged = Merged::default();
         let (names, uids) = self.claims.forget(|pod| pod.until <= now).into_iter().unzip::<_, _, Vec<_>, _>();
@@ -143,12 +146,12 @@ impl<P: SourcePod> Merge<P> {
         merged
     }
 
-    /// The mirror pods from which nothing is derived, and why.
+    /// The mirror pods from which no static pod is derived, and why.
     pub fn refused_claims(&self) -> impl Iterator<Item = &Problem> {
         self.claims.refused()
     }
 
-    /// Whether each configured source has said what its pods are. Once true, it stays true.
+    /// Whether each configured source has reported its pods. Once true, it stays true.
     ///
     /// Kubelet: `SeenAllSources`.
     #[doc(alias = "SeenAllSources")]
@@ -157,12 +160,12 @@ impl<P: SourcePod> Merge<P> {
         self.all_seen
     }
 
-    /// The configured sources that have yet to say what their pods are.
+    /// The configured sources that have not reported their pods yet.
     pub fn unseen_sources(&self) -> impl Iterator<Item = Source> {
         self.configured.difference(&self.seen).copied()
     }
 
-    /// How many pods a source names.
+    /// Number of pods that a source reports.
     ///
     /// # Complexity
     /// O(pods of the source).
@@ -172,11 +175,12 @@ impl<P: SourcePod> Merge<P> {
         known.map_or(0, |known| known.pods.values().filter(|pod| !pod.leaving).count())
     }
 
-    /// Takes in what a source says, and answers with what is to be done.
+    /// Applies a source's update and returns the resulting changes.
     ///
-    /// In a set, the first of several pods of one name or UID counts and the others are reported. In
-    /// [`Upsert`](SourceUpdate::Upsert)s, the new pod of a name replaces the old one, as in the API server. The kubelet may
-    /// list several pods of one name. What one source says never removes what another one still names.
+    /// In a set, the first of several pods with the same name or UID is used and the others are reported. In
+    /// [`Upsert`](SourceUpdate::Upsert)s, the new pod of a name replaces the old one, as in the API server.
+    /// The kubelet may list several pods of one name. An update never removes a pod that another source still
+    /// reports.
     ///
     /// Kubelet: `Merge` (`pkg/kubelet/config/config.go`).
     pub fn update(&mut self, source: Source, update: SourceUpdate<P>) -> Merged<P> {
@@ -216,7 +220,7 @@ impl<P: SourcePod> Merge<P> {
         self.sources.insert(source, known);
         if all_seen && !self.all_seen {
             self.all_seen = true;
-            // In an order that does not depend on the hasher.
+            // In an order independent of the hasher.
             for name in Source::ALL {
                 let gone = self.sources.get_mut(&name).map(Known::let_go).unwrap_or_default();
                 step.touched.extend(gone.into_iter().map(|pod| left(name, pod)));

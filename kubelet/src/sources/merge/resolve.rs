@@ -1,7 +1,7 @@
-//! What a change in one source means for the pods that the index is to hold.
+//! What a source's change means for the pods of the index.
 //!
-//! Each published pod is a function of what all sources name. This file knows who is believed in what. It must not know how
-//! a source changed.
+//! Each published pod is a function of what all sources report. This file decides which source is used for
+//! which part.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::sources::static_pods::{Claimed, UNCONFIRMED_ANNOTATION, UNCONFIRMED_F
 use crate::sources::{Problem, ProblemKind, Source, SourcePod};
 use crate::text::shorten;
 
-/// Where static pods are described by manifests, the more trusted first.
+/// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
 
-/// What is to be published under a UID.
+/// What is published under a UID.
 enum Resolved<P> {
-    /// What the only source that names it has.
+    /// The pod of the only source that reports it.
     Plain(Option<Arc<P>>),
-    /// A part of several sources, or nothing, although a source names it.
+    /// A combination of several sources, or nothing although a source reports it.
     Composed(Option<Arc<P>>),
 }
 
 impl<P: SourcePod> Merge<P> {
-    /// Takes in what has changed in one source.
+    /// Applies the changes in one source.
     pub(super) fn resolve(&mut self, step: Step<P>) -> Merged<P> {
         let mut merged = Merged { problems: step.problems, ..Merged::default() };
         let mut uids = Vec::new();
@@ -55,7 +55,7 @@ impl<P: SourcePod> Merge<P> {
         merged
     }
 
-    /// Whether the kubelet has said which static pods the own node has.
+    /// Whether the kubelet has reported the own node's static pods.
     fn kubelet_speaks(&self) -> bool {
         self.sources.get(&Source::Kubelet).is_some_and(|kubelet| !kubelet.pods.is_empty())
     }
@@ -71,7 +71,8 @@ impl<P: SourcePod> Merge<P> {
         counting.is_some_and(|(counting, _)| counting == mirror)
     }
 
-    /// Forgets the claim of a mirror pod that is gone. The static pod stays for a while, if it seems to be running.
+    /// Removes the claim of a mirror pod that is gone. If the static pod seems to be running, it stays for a
+    /// while.
     fn let_claim_go(
         &mut self,
         mirror: &PodUid,
@@ -91,7 +92,7 @@ impl<P: SourcePod> Merge<P> {
         Some(claim.uid)
     }
 
-    /// Takes in what a mirror pod says. `uids`: whom that concerns.
+    /// Records a mirror pod's claim. Adds the affected UIDs to `uids`.
     fn observe(&mut self, mirror: &Arc<P>, uids: &mut Vec<PodUid>, merged: &mut Merged<P>) {
         let uid = PodUid::from(mirror.uid());
         let (Some(claim), Some(known)) = (mirror.static_pod_claim(), self.holder(Source::Api, &uid)) else {
@@ -117,7 +118,8 @@ impl<P: SourcePod> Merge<P> {
         }
     }
 
-    /// Publishes what has changed: the touched pods, those under `uids`, and those that share a full name with them.
+    /// Publishes the changes: the touched pods, those under `uids`, and those that share a full name with
+    /// them.
     pub(super) fn settle(
         &mut self,
         touched: &[Touched<P>],
@@ -130,7 +132,7 @@ impl<P: SourcePod> Merge<P> {
         for touched in touched {
             order.push(touched.uid.clone());
             let first = before.entry(touched.uid.clone()).or_insert(touched);
-            // Of two sources, the one that named it.
+            // Of two sources, the one that reported it.
             if first.before.is_none() {
                 *first = touched;
             }
@@ -148,7 +150,7 @@ impl<P: SourcePod> Merge<P> {
                 }
             }
             order.append(&mut relatives);
-            // Which claim on a UID counts decides about the manifests of its name.
+            // Which claim on a UID counts determines the manifests of its name.
             let claims = order.iter().flat_map(|uid| self.claims.on(uid));
             for name in claims.map(|(_, claimed)| &claimed.name) {
                 self.relatives(name, &mut relatives);
@@ -163,7 +165,7 @@ impl<P: SourcePod> Merge<P> {
         }
     }
 
-    /// Whether a pod may concern one of another UID. Those that it did concern are composed.
+    /// Whether a pod may affect one of another UID. Pods already affected are composed.
     fn has_relatives(&self) -> bool {
         let speaking = self.sources.values().filter(|known| !known.pods.is_empty()).count();
         speaking > 1 || !self.claims.is_empty() || !self.composed.is_empty()
@@ -183,7 +185,7 @@ impl<P: SourcePod> Merge<P> {
         let old = match (self.composed.get(uid), touched) {
             (Some(composed), _) => composed.clone(),
             (None, Some(Touched { before: Some(before), .. })) => Some(Arc::clone(&before.object)),
-            // The only source that named it before did not change it.
+            // The only source that reported it before did not change it.
             (None, touched) => Source::ALL
                 .into_iter()
                 .filter(|source| touched.is_none_or(|touched| touched.source != *source))
@@ -196,14 +198,14 @@ impl<P: SourcePod> Merge<P> {
                 self.composed.remove(uid);
             }
             Resolved::Composed(new) => {
-                // One object in the index and here, as long as it says the same.
+                // The index and this map share one object while it is unchanged.
                 let published = if merged.file(old.as_ref(), new.as_ref()) { new } else { old };
                 self.composed.insert(uid.clone(), published);
             }
         }
     }
 
-    /// Who is believed in what.
+    /// Decides which source is used for which part.
     fn resolved(&self, uid: &PodUid) -> Resolved<P> {
         let holders = Source::ALL.map(|source| self.holder(source, uid));
         let count = holders.iter().flatten().count();
@@ -248,7 +250,7 @@ impl<P: SourcePod> Merge<P> {
         is_known.then(|| Arc::new(pod.object.with_uid(&uid.to_string())))
     }
 
-    /// The UID under which the node knows the static pod of this name: the kubelet is right, then its mirror pod.
+    /// The UID under which the node knows the static pod of this name: the kubelet's, else its mirror pod's.
     fn uid_of(&self, name: &FullName) -> Option<&PodUid> {
         let kubelet = self.kubelets_uid(name);
         let claimed = || self.claim_named(name).filter(|(mirror, _)| self.counts(mirror));
@@ -268,12 +270,12 @@ impl<P: SourcePod> Merge<P> {
         Some((mirror, self.claims.of_mirror(mirror)?))
     }
 
-    /// The mirror pod that stands for the static pod `uid`, if there is one that counts.
+    /// The mirror pod of the static pod `uid`, if one counts.
     fn counting(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed<P>)> {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
             self.derive.includes(&claimed.claim.node)
                 && self.objection(uid, claimed).is_none()
-                // While the kubelet and the API server differ, the kubelet is right.
+                // If the kubelet and the API server differ, the kubelet is used.
                 && self.kubelets_uid(&claimed.name).is_none_or(|known| known == uid)
         })
     }
@@ -294,7 +296,7 @@ impl<P: SourcePod> Merge<P> {
         }
     }
 
-    /// Remembers which claims on a UID are refused, and why.
+    /// Records which claims on a UID are refused, and why.
     fn judge(&mut self, uid: &PodUid, merged: &mut Merged<P>) {
         let claims = self.claims.on(uid);
         let counting = claims.iter().find(|(_, claimed)| self.objection(uid, claimed).is_none());

@@ -1,6 +1,4 @@
-//! What one update changes in the pods of its source.
-//!
-//! This file knows one source. It must not know that there are others.
+//! What one update changes in the pods of its source, regardless of other sources.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,21 +13,21 @@ use crate::sources::{Difference, Problem, ProblemKind, Source, SourcePod};
 pub(super) struct Step<P> {
     pub(super) source: Source,
     pub(super) now: String,
-    /// The pods that are new or have changed, and what was there before.
+    /// The pods that are new or have changed, with their previous versions.
     pub(super) touched: Vec<Touched<P>>,
-    /// The mirror pods of the API server, as it has them.
+    /// The mirror pods of the API server, as received.
     pub(super) mirrors: Vec<Arc<P>>,
     pub(super) problems: Vec<Problem>,
 }
 
-/// A pod that its source has in another way than before.
+/// A pod that has changed in its source.
 pub(super) struct Touched<P> {
     pub(super) source: Source,
     pub(super) uid: PodUid,
     pub(super) before: Option<KnownPod<P>>,
 }
 
-/// How the pods that a batch touches were before it, in the order in which they are touched.
+/// The previous versions of the pods that a batch touches, in the order in which they are touched.
 struct Before<P> {
     order: Vec<(PodUid, Option<KnownPod<P>>)>,
     seen: HashSet<PodUid>,
@@ -37,7 +35,7 @@ struct Before<P> {
 
 impl<P> Before<P> {
     fn note(&mut self, uid: PodUid, pod: Option<KnownPod<P>>) {
-        // The first time counts.
+        // Only the first time counts.
         if self.seen.insert(uid.clone()) {
             self.order.push((uid, pod));
         }
@@ -58,7 +56,7 @@ impl<P: SourcePod> Step<P> {
         }
     }
 
-    /// A part of the set has changed; see [`Edit`].
+    /// Applies a set of which only a part has changed; see [`Edit`].
     fn edit(
         &mut self,
         mut known: Known<P>,
@@ -87,14 +85,14 @@ impl<P: SourcePod> Step<P> {
         known
     }
 
-    /// Every pod of the set is looked at.
+    /// Applies a set by comparing every pod.
     fn replace(&mut self, mut before: Known<P>, pods: Vec<Arc<P>>, gone: &mut Vec<KnownPod<P>>) -> Known<P> {
         let mut known = Known {
             pods: HashMap::with_capacity(pods.len()),
             names: HashMap::with_capacity(pods.len()),
             said: Vec::with_capacity(pods.len()),
         };
-        // In the order in which they were named, for the removals' sake.
+        // In their previous order, for the order of the removals.
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
             if self.source != Source::Kubelet && known.names.contains_key(&name) {
@@ -122,7 +120,8 @@ impl<P: SourcePod> Step<P> {
         known
     }
 
-    /// One pod after the other; what counts in the end is how each was before and how it is after.
+    /// Applies the pods one after the other. Each change is the difference between the first and the last
+    /// state.
     pub(super) fn upsert(&mut self, known: &mut Known<P>, pods: Vec<Arc<P>>, gone: &mut Vec<KnownPod<P>>) {
         let mut before = Before { order: Vec::with_capacity(pods.len()), seen: HashSet::new() };
         for object in pods {
@@ -145,7 +144,7 @@ impl<P: SourcePod> Step<P> {
         }
     }
 
-    /// Notes a pod that is new or has changed, and marks it. An unchanged one stays the object that it was.
+    /// Records and marks a new or changed pod. An unchanged pod keeps its object.
     fn compare(
         &mut self,
         uid: &PodUid,
@@ -153,7 +152,7 @@ impl<P: SourcePod> Step<P> {
         mut pod: Arc<P>,
         name: FullName,
     ) -> KnownPod<P> {
-        // Not even looked at: an unchanged file keeps its pods.
+        // Without a comparison: pods of unchanged files are the same objects.
         if let Some(old) = old.as_ref().filter(|old| Arc::ptr_eq(&old.object, &pod)) {
             return KnownPod { object: pod, name, leaving: self.comes_back(uid, old) };
         }
@@ -161,7 +160,7 @@ impl<P: SourcePod> Step<P> {
             self.mirrors.push(Arc::clone(&pod));
         }
         match &old {
-            // Another name under the same UID is not among the kubelet's differences; to the index it is one.
+            // The kubelet does not count another name under the same UID as a difference; the index does.
             Some(old) if old.name == name && old.object.difference(&pod) == Difference::None => {
                 let object = Arc::clone(&old.object);
                 return KnownPod { object, name, leaving: self.comes_back(uid, old) };
@@ -173,7 +172,7 @@ impl<P: SourcePod> Step<P> {
         KnownPod { object: pod, name, leaving: false }
     }
 
-    /// A pod is named again that was being held back. It counts again.
+    /// A pod that was held back is reported again and counts again.
     fn comes_back(&mut self, uid: &PodUid, old: &KnownPod<P>) -> bool {
         if old.leaving {
             self.touch(uid.clone(), Some(old.clone()));
@@ -185,8 +184,9 @@ impl<P: SourcePod> Step<P> {
         self.touched.push(Touched { source: self.source, uid, before });
     }
 
-    /// Marks a new pod with its source and the time. A mirror pod from the API server carries those of its static
-    /// pod; believed, they would make it a static pod itself. The kubelet's pods carry its own marks.
+    /// Marks a new pod with its source and the time. A mirror pod from the API server carries its static
+    /// pod's marks; if they were kept, it would count as a static pod itself. The kubelet's pods have the
+    /// kubelet's marks.
     fn mark(&self, pod: &mut Arc<P>) {
         if self.source == Source::Kubelet {
             return;
@@ -198,7 +198,7 @@ impl<P: SourcePod> Step<P> {
         }
     }
 
-    /// Marks a changed pod as its older version was.
+    /// Copies the marks of the older version to a changed pod.
     fn mark_again(&self, pod: &mut Arc<P>, old: &P) {
         if self.source == Source::Kubelet {
             return;
@@ -227,14 +227,14 @@ impl<P: SourcePod> Step<P> {
     }
 }
 
-/// Those that are left over, in an order that does not depend on the hasher.
+/// The remaining pods, in an order independent of the hasher.
 fn in_order<P: SourcePod>(left: HashMap<PodUid, KnownPod<P>>) -> Vec<KnownPod<P>> {
     let mut left: Vec<_> = left.into_values().collect();
     left.sort_unstable_by(|a, b| a.name.cmp(&b.name).then_with(|| a.object.uid().cmp(b.object.uid())));
     left
 }
 
-/// Sets an annotation, and copies a pod that others hold only if it has another value.
+/// Sets an annotation. Copies a shared pod only if the value differs.
 fn annotate<P: SourcePod>(pod: &mut Arc<P>, key: &str, value: &str) {
     if pod.annotation(key) != Some(value) {
         Arc::make_mut(pod).set_annotation(key, value);

@@ -13,9 +13,10 @@ pub struct StaticPodClaim {
     pub uid: PodUid,
     /// The node.
     pub node: String,
-    /// When the mirror pod was created. Of two mirror pods with one claim, the older one counts.
+    /// When the mirror pod was created. If two mirror pods make the same claim, the older one counts.
     pub created: Option<Timestamp>,
-    /// Whether every container has ended. The kubelet says so before it deletes the mirror of a static pod that is gone.
+    /// Whether every container has ended. The kubelet reports this before it deletes the mirror of a removed
+    /// static pod.
     pub ended: bool,
 }
 
@@ -67,7 +68,7 @@ fn claim(mirror: &Pod) -> Result<StaticPodClaim, Refusal> {
     })
 }
 
-/// Whether there are containers, and each one has ended.
+/// Whether there are containers, and all have ended.
 fn has_ended(status: &PodStatus) -> bool {
     let ended = |container: &ContainerStatus| {
         container.state.as_ref().is_some_and(|state| state.terminated.is_some())
@@ -76,13 +77,13 @@ fn has_ended(status: &PodStatus) -> bool {
     containers.peek().is_some() && containers.all(ended)
 }
 
-/// The static pod of a mirror pod with a good claim: what the kubelet itself shows of it.
+/// The static pod of a mirror pod with a valid claim, as the kubelet itself shows it.
 pub(in crate::sources) fn derived(mirror: &Pod) -> Pod {
     let mut pod = mirror.clone();
     let meta = &mut pod.metadata;
     if let Some(annotations) = &mut meta.annotations {
         meta.uid = annotations.remove(CONFIG_MIRROR_ANNOTATION);
-        // Only the merge says that.
+        // Only the merge sets it.
         annotations.remove(UNCONFIRMED_ANNOTATION);
     }
     meta.owner_references = None;
@@ -90,13 +91,13 @@ pub(in crate::sources) fn derived(mirror: &Pod) -> Pod {
     meta.resource_version = None;
     meta.generation = None;
     meta.creation_timestamp = None;
-    // The mirror's deletion is not the static pod's.
+    // The deletion concerns the mirror, not the static pod.
     meta.deletion_timestamp = None;
     meta.deletion_grace_period_seconds = None;
     pod
 }
 
-/// The same static pod under the UID that its node gives it.
+/// The same static pod under the UID by which its node knows it.
 pub(in crate::sources) fn set_uid(pod: &mut Pod, uid: &str) {
     pod.metadata.uid = Some(uid.to_owned());
     let annotations = pod.metadata.annotations.get_or_insert_default();
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_static_pod_is_its_mirror_as_the_kubelet_shows_it() {
+    fn the_derived_static_pod_equals_what_the_kubelet_shows() {
         let pod = derived(&read(mirror()));
         let wanted = json!({
             "metadata": {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_must_be_one_that_a_kubelet_makes() {
+    fn only_claims_that_a_kubelet_makes_are_accepted() {
         let good = claim_of(&read(mirror())).expect("a mirror pod").expect("a good claim");
         assert_eq!((good.uid, good.node.as_str(), good.ended), (PodUid::from("s"), "n1", false));
         let owner = "/metadata/ownerReferences/0";
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_ended_when_all_its_containers_have() {
+    fn a_pod_has_ended_once_all_its_containers_have() {
         let mut pod = mirror();
         pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0}});
         assert!(claim_of(&read(pod.clone())).expect("a mirror pod").expect("a good claim").ended);

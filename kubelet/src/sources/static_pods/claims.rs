@@ -1,4 +1,4 @@
-//! The claims of all mirror pods, and what is left of those whose mirror pod is gone.
+//! The claims of all mirror pods, and the derived pods whose mirror pods are gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use pod_index::{FullName, PodUid};
 use super::StaticPodClaim;
 use crate::sources::Problem;
 
-/// A mirror pod with a claim of the right form.
+/// A mirror pod with a well-formed claim.
 #[derive(Debug)]
 pub(in crate::sources) struct Claimed<P> {
     pub(in crate::sources) claim: StaticPodClaim,
@@ -27,11 +27,11 @@ pub(in crate::sources) struct Unconfirmed<P> {
     pub(in crate::sources) until: Instant,
 }
 
-/// What all mirror pods of the API server say about static pods.
+/// What all mirror pods of the API server claim about static pods.
 #[derive(Debug)]
 pub(in crate::sources) struct Claims<P> {
     by_mirror: HashMap<PodUid, Claimed<P>>,
-    /// Static pod and mirror pod.
+    /// Pairs of static pod and mirror pod.
     by_uid: BTreeSet<(PodUid, PodUid)>,
     unconfirmed: HashMap<PodUid, Unconfirmed<P>>,
     unconfirmed_names: HashMap<FullName, PodUid>,
@@ -39,7 +39,7 @@ pub(in crate::sources) struct Claims<P> {
     refused: BTreeMap<PodUid, Problem>,
 }
 
-// By hand, as a derive would ask for `P: Default`.
+// By hand: a derive would require `P: Default`.
 impl<P> Default for Claims<P> {
     fn default() -> Self {
         Self {
@@ -72,7 +72,7 @@ impl<P> Claims<P> {
         self.by_mirror.get(mirror)
     }
 
-    /// Every mirror pod that claims to be the one of `uid`, with the claim that counts first: the oldest.
+    /// All mirror pods that claim `uid`, oldest first. The oldest claim counts.
     pub(in crate::sources) fn on(&self, uid: &PodUid) -> Vec<(&PodUid, &Claimed<P>)> {
         let from = (uid.clone(), PodUid::from(""));
         let claims = self.by_uid.range(from..).take_while(|(claimed, _)| claimed == uid);
@@ -82,7 +82,7 @@ impl<P> Claims<P> {
         claims
     }
 
-    /// The names of all static pods that are claimed or unconfirmed, ordered.
+    /// The names of all claimed or unconfirmed static pods, sorted.
     pub(in crate::sources) fn names(&self) -> BTreeSet<FullName> {
         let claimed = self.by_mirror.values().map(|claimed| &claimed.name);
         claimed.chain(self.unconfirmed_names.keys()).cloned().collect()
@@ -109,14 +109,14 @@ impl<P> Claims<P> {
         self.unconfirmed_names.get(name)
     }
 
-    /// Forgets the unconfirmed pod of this name: another mirror pod stands for it.
+    /// Removes the unconfirmed pod of this name, because another mirror pod now represents it.
     pub(in crate::sources) fn confirm(&mut self, name: &FullName) -> Option<PodUid> {
         let uid = self.unconfirmed_names.remove(name)?;
         self.unconfirmed.remove(&uid);
         Some(uid)
     }
 
-    /// Forgets the unconfirmed pods for which this holds, and says which.
+    /// Removes the unconfirmed pods that match, and returns them.
     pub(in crate::sources) fn forget(
         &mut self,
         mut which: impl FnMut(&Unconfirmed<P>) -> bool,
@@ -134,7 +134,7 @@ impl<P> Claims<P> {
         self.unconfirmed.values().map(|pod| pod.until).min()
     }
 
-    /// Remembers why a claim does not count, or that nothing is wrong with it. Says whether that is new.
+    /// Records why a claim does not count, or that it is valid. Returns whether that is new.
     pub(in crate::sources) fn judge(&mut self, mirror: &PodUid, problem: Option<Problem>) -> bool {
         match problem {
             Some(problem) if self.refused.get(mirror) == Some(&problem) => false,

@@ -1,19 +1,20 @@
-//! Static pods as their mirror pods describe them: for an agent that follows the API server beside a kubelet.
+//! Static pods derived from their mirror pods, for an agent that follows the API server beside a kubelet.
 //!
-//! A kubelet publishes each static pod as a mirror pod at the API server. The mirror has a UID of its own. Its annotations
-//! `config.hash` and `config.mirror` hold the UID under which the node knows the static pod: the UID in cgroups and log paths.
-//! So the static pod can be derived from its mirror.
+//! A kubelet publishes each static pod as a mirror pod at the API server. The mirror has its own UID. Its
+//! annotations `config.hash` and `config.mirror` hold the UID under which the node knows the static pod: the
+//! UID in cgroups and log paths. So the static pod can be derived from its mirror.
 //!
-//! This module knows what a mirror pod says. It must not know the other sources; the [`Merge`](super::Merge) does.
+//! This module interprets mirror pods. The [`Merge`](super::Merge) combines them with the other sources.
 //!
 //! # A claim, not a proof
-//! Whoever may create pods can write these annotations. A mirror pod counts only if
+//! Anyone who may create pods can write these annotations. A mirror pod counts only if
 //! * its `config.hash` equals its `config.mirror`, and is not empty,
 //! * its spec names a node,
 //! * its controller is that Node.
 //!
-//! What is derived never displaces a UID that is known otherwise. Whoever may create pods with owner references can still
-//! invent a static pod with a UID of its own. Where that matters, ask the kubelet (the module `kubelet`).
+//! A derived pod never displaces a UID that another source reports. Anyone who may create pods with owner
+//! references can still invent a static pod with a new UID. Where that matters, use the kubelet as a source
+//! (the module `kubelet`).
 
 mod claim;
 mod claims;
@@ -26,7 +27,8 @@ use pod_index::{PodMeta, is_static_pod};
 
 use super::NodeName;
 
-/// How long a derived pod outlives its mirror pod. The kubelet creates a new mirror within seconds.
+/// How long a derived pod stays after its mirror pod is gone. The kubelet creates a new mirror within
+/// seconds.
 pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Marks a derived pod whose mirror pod is gone, for at most [`UNCONFIRMED_FOR`].
@@ -45,13 +47,14 @@ pub enum Derive {
     /// None.
     #[default]
     Never,
-    /// Those of all nodes. `own` is the node whose kubelet the source [`Kubelet`](super::Source::Kubelet) asks.
+    /// Static pods of all nodes. `own` is the node whose kubelet the source
+    /// [`Kubelet`](super::Source::Kubelet) asks.
     AllNodes {
         /// The node that the agent runs on.
         own: NodeName,
     },
-    /// Those of all nodes but this one. For whoever manages this node's mirror pods: there, a mirror pod without a
-    /// manifest is an orphan.
+    /// Static pods of all nodes except this one. For programs that manage this node's mirror pods: there, a
+    /// mirror pod without a manifest is an orphan.
     OtherNodes {
         /// The node that the agent runs on.
         own: NodeName,
