@@ -94,7 +94,7 @@ pub fn without_found(text: &str) -> String {
         // Split at the last `, expected `: the value found may contain these words.
         return match text.rsplit_once(", expected ") {
             Some((_, expected)) => format!("expected {expected}"),
-            None => "is no such value".to_owned(),
+            None => "is not a valid value".to_owned(),
         };
     }
     // Messages about syntax errors and missing fields quote nothing.
@@ -103,7 +103,7 @@ pub fn without_found(text: &str) -> String {
     }
     // A type's own message may quote anything. The decoder appends the position.
     let place = text.rfind(" at line ").map(|at| &text[at..]).unwrap_or_default();
-    format!("is no such value{place}")
+    format!("is not a valid value{place}")
 }
 
 /// What is wrong with a YAML file, without quoting it: it may hold secrets.
@@ -116,14 +116,14 @@ pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
         | E::SerdeInvalidValue { expected, .. }
         | E::SerdeInvalidLength { expected, .. } => format!("expected {expected}"),
         E::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
-        E::DuplicateMappingKey { .. } => "a key is there twice".to_owned(),
+        E::DuplicateMappingKey { .. } => "a key is repeated".to_owned(),
         // These messages may quote anything.
         E::Message { .. }
         | E::AliasError { .. }
         | E::NonFiniteFloat { .. }
         | E::QuotingRequired { .. }
         | E::SerdeVariantId { .. }
-        | E::TaggedEnumMismatch { .. } => "is no such value".to_owned(),
+        | E::TaggedEnumMismatch { .. } => "is not a valid value".to_owned(),
         error => UserMessageFormatter.format_message(error).into_owned(),
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         for (json, expected) in [
             (r#"{"number": "hunter2"}"#, "expected i32 at line 1"),
             (r#"{"list": "hunter2, expected nothing"}"#, "expected a sequence at line 1"),
-            (r#"{"time": "hunter2"}"#, "is no such value at line 1"),
+            (r#"{"time": "hunter2"}"#, "is not a valid value at line 1"),
             (r#"{"kind": "hunter2"}"#, "expected `One` at line 1"),
             (r#"{"number": 1, "hunter2"#, "EOF while parsing a string"),
             (r#"{"number": hunter2"#, "expected value at line 1"),
@@ -188,9 +188,9 @@ mod tests {
         for (yaml, expected) in [
             ("number: hunter2", "invalid"),
             ("list: hunter2", "expected"),
-            ("time: hunter2", "is no such value"),
+            ("time: hunter2", "is not a valid value"),
             ("kind: hunter2", "expected one of One"),
-            ("number: 1\nhunter2: 1\nhunter2: 2", "a key is there twice"),
+            ("number: 1\nhunter2: 1\nhunter2: 2", "a key is repeated"),
             ("list: [hunter2", ""),
             ("list: *hunter2", ""),
             ("list: \"hunter2", ""),

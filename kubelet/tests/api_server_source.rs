@@ -75,7 +75,7 @@ async fn follow_with(server: &ApiServer, source: Source) -> Followed {
 async fn follows_on(server: &ApiServer, followed: &mut Followed) {
     server.put("pods", &changed("last", 1));
     followed.equals(server, of_n1).await;
-    followed.until_status("no problem any more", |status| status.problems.is_empty()).await;
+    followed.until_status("problem solved", |status| status.problems.is_empty()).await;
 }
 
 #[tokio::test]
@@ -408,7 +408,7 @@ async fn a_watch_that_says_nothing_is_given_up_and_the_pods_are_listed_anew() {
     server.put("pods", &changed("stays-0", 1));
     followed
         .until_status("a problem", |status| {
-            status.problems.iter().any(|problem| problem.message().contains("said nothing for 2 s"))
+            status.problems.iter().any(|problem| problem.message().contains("silent for 2 s"))
         })
         .await;
     followed.equals(&server, of_n1).await;

@@ -211,7 +211,7 @@ fn what_is_no_checkpoint_by_its_name_or_kind_is_left_alone() {
     let (checkpoints, restored) = open(&place.directory(), Which::All);
     let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
     assert_eq!(error.kind(), CheckpointErrorKind::Foreign);
-    assert!(error.to_string().contains("Pod_directory.yaml: it is no regular file"), "{error}");
+    assert!(error.to_string().contains("Pod_directory.yaml: it is not a regular file"), "{error}");
     let (_writer, reader) = pod_index::new();
     let checkpointing = checkpoints.keep(reader).unwrap();
     checkpointing.wait_for(0, PATIENCE).unwrap();
@@ -290,7 +290,10 @@ fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can
     let error = refused(&run);
     assert_eq!(error.kind(), CheckpointErrorKind::Write);
     assert!(error.path().ends_with("Pod_a.yaml"), "{error}");
-    assert!(error.to_string().contains("it cannot be set aside: too many are there already"), "{error}");
+    assert!(
+        error.to_string().contains("it cannot be set aside: too many files are set aside already"),
+        "{error}"
+    );
     (0..100).for_each(|number| fs::remove_file(aside(number)).unwrap());
     assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml"], "the other is there, and nothing half done");
     fs::remove_dir(in_the_way).unwrap();

@@ -75,5 +75,5 @@ async fn each_problem_is_logged_once_with_its_line_and_field() {
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[0].starts_with("WARN message=\"Bad-n1\": must consist of"), "{}", lines[0]);
     assert!(lines[0].ends_with("line=4 field=\"metadata.name\""), "{}", lines[0]);
-    assert_eq!(lines[1], "INFO message=no problem any more");
+    assert_eq!(lines[1], "INFO message=problem solved");
 }

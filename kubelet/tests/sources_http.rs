@@ -235,16 +235,19 @@ async fn every_failure_keeps_the_pods_and_says_why() {
         (ok("kind: ["), ""),
         (ok(list), "\"BAD-n1\": must consist of"),
         (ok(&manifest("web").replace("kind: Pod", "kind: Node")), "must be Pod, not Node"),
-        (raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nkin"), "the answer broke off"),
+        (raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nkin"), "the answer was cut off"),
         (answer("304 Not Modified", "", ""), "answered 304 Not Modified"),
         (answer("302 Found", "", ""), "answered 302 Found"),
-        (redirect("302 Found", "ftp://example.com/"), "answered 302 Found, to a place that is no HTTP one"),
+        (
+            redirect("302 Found", "ftp://example.com/"),
+            "answered 302 Found, a redirect to a URL that is not HTTP",
+        ),
         (redirect("307 Temporary Redirect", "/again"), "stopped after 10 redirects"),
         (raw("HTTP/1.1 200 OK\r\n"), "client error"),
         (raw("what?\r\n\r\n"), "client error"),
-        (Answer::Stall(b"HTTP/1.1 200 OK\r\ncontent-len".to_vec()), "no whole answer within 300ms"),
-        (Answer::Stall(manifest_head.into_bytes()), "no whole answer within 300ms"),
-        (Answer::Stall(Vec::new()), "no whole answer within 300ms"),
+        (Answer::Stall(b"HTTP/1.1 200 OK\r\ncontent-len".to_vec()), "no complete answer within 300ms"),
+        (Answer::Stall(manifest_head.into_bytes()), "no complete answer within 300ms"),
+        (Answer::Stall(Vec::new()), "no complete answer within 300ms"),
     ] {
         server.then(bad);
         let wrong =
@@ -380,7 +383,7 @@ async fn a_redirect_from_https_to_http_is_refused() {
     let (url, pem) = tls_server_that(redirect("302 Found", &plain.url("/"))).await;
     let config = config(&url).certificate_authorities(pem.as_bytes()).expect("an authority");
     let message = problem(&mut source(config)).await;
-    assert!(message.contains("leads from https to http"), "{message}");
+    assert!(message.contains("redirect from https to http"), "{message}");
     assert_eq!(plain.requests(), [""; 0], "nobody is asked without encryption");
 }
 

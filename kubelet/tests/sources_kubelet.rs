@@ -210,7 +210,7 @@ async fn what_is_no_list_of_pods_changes_nothing() {
     let mut mirror = pod("m", "mirror", "file");
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("x");
     for (body, wrong) in [
-        (json!("secret text"), "the answer is no list of pods (line 1, column 13)"),
+        (json!("secret text"), "the answer is not a list of pods (line 1, column 13)"),
         (json!({"kind": "Pod", "items": []}), "the answer is a \"Pod\", not a PodList"),
         (list(&[mirror]), "the pod ns/mirror is a mirror pod; no kubelet lists those"),
     ] {

@@ -258,7 +258,7 @@ async fn what_is_not_in_sync_says_why() {
     assert!(refused["message"].as_str().unwrap().contains("403") && refused["time"].is_string(), "{refused}");
     let taken = failed("pods", "taken");
     assert!(
-        taken["message"].as_str().unwrap().contains("a pod that this client may not read bears its name"),
+        taken["message"].as_str().unwrap().contains("a pod that this client may not read has its name"),
         "{taken}"
     );
 

@@ -208,7 +208,10 @@ async fn restored_pods_go_and_nothing_is_grave_where_files_cannot_be_watched() {
     let sources: Value = agent.get("/sources").json();
     let [problem] = &sources["sources"][0]["problems"].as_array().unwrap()[..] else { panic!("{sources}") };
     assert_eq!(problem["kind"], "unhinted", "{sources}");
-    assert!(problem["message"].as_str().unwrap().starts_with("no file events, only a listing"), "{sources}");
+    assert!(
+        problem["message"].as_str().unwrap().starts_with("no file events, so the path is only listed"),
+        "{sources}"
+    );
     let series = "\npod_index_source_problems{source=\"file\",kind=\"unhinted\"} 1\n";
     assert!(agent.get("/metrics").body.contains(series));
     // Found by listing the directory.

@@ -48,7 +48,7 @@ fn a_kubeconfig_that_is_no_yaml_is_named_with_the_line_and_quoted_nowhere() {
         let (code, said) = checked(&directory, &format!("{head}{rest}"));
         assert_eq!(code, Some(2), "{rest}: {said}");
         assert!(
-            said.contains(&format!("kubeconfig{line}")) && said.contains("is no kubeconfig"),
+            said.contains(&format!("kubeconfig{line}")) && said.contains("is not a kubeconfig"),
             "{rest}: {said}"
         );
     }

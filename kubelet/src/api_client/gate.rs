@@ -188,7 +188,7 @@ mod tests {
         gate.pass().await.unwrap().failed("refused", Duration::ZERO);
         let times = attempts(gate, 300, 300).await;
         let late: Vec<_> = times.iter().filter(|time| **time > 64.0).collect();
-        assert!(late.len() > 230 / 7, "it goes on trying: {late:?}");
+        assert!(late.len() > 230 / 7, "it keeps trying: {late:?}");
         for pair in late.windows(2) {
             assert!((5.0..7.0).contains(&(pair[1] - pair[0])), "{pair:?}");
         }

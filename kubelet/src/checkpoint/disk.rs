@@ -50,7 +50,7 @@ pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> 
             return Ok(aside);
         }
     }
-    Err(io::Error::other("too many are there already"))
+    Err(io::Error::other("too many files are set aside already"))
 }
 
 /// A locked directory of the file system.

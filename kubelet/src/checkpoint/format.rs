@@ -79,7 +79,7 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
         if header.starts_with(bytes) {
             return unusable(Torn, "it was cut off");
         }
-        return unusable(Foreign, "it is no checkpoint of this program");
+        return unusable(Foreign, "it is not a checkpoint of this program");
     };
     let mut lines = rest.splitn(2, |byte| *byte == b'\n');
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
     }
     // The decoder's error is left out: it may quote a value.
     let Ok(pod) = serde_json::from_slice::<Pod>(body) else {
-        return unusable(Torn, "there is no pod in it");
+        return unusable(Torn, "it holds no pod");
     };
     if pod.uid().is_empty() {
         return unusable(Foreign, "its pod has no UID");

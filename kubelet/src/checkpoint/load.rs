@@ -190,7 +190,7 @@ impl<'a, D: Disk> Loading<'a, D> {
             Seen::Nothing => return Ok(()),
             // Not created by this program.
             Seen::Other => {
-                let message = "it is no regular file; left alone";
+                let message = "it is not a regular file; left alone";
                 let error =
                     CheckpointError::new(CheckpointErrorKind::Foreign, &self.disk.path(name), message);
                 self.errors.insert(name.to_owned(), error);
@@ -365,7 +365,7 @@ mod tests {
             writer.remove_pod_by_uid("c");
             writer.add_pod(pod("d", true)).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), true), []);
-            assert!(!keeper.has_failed(), "nobody waits for it");
+            assert!(!keeper.has_failed(), "no wait includes it");
             assert_eq!((keeper.files(), keeper.unread()), (2, 1));
             assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
             assert_eq!(fs::read(place.0.join("Pod_b.yaml")).unwrap(), before);

@@ -134,11 +134,11 @@ impl KubeMirrorClient {
             && status.is_forbidden()
         {
             // A node may not read other nodes' pods.
-            let message = format!("a pod that this client may not read bears its name: {}", status.message);
+            let message = format!("a pod that this client may not read has its name: {}", status.message);
             return Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), message));
         }
         let Some(found) = found.map_err(|error| request(full_name, &error))? else {
-            let gone = "a pod bore its name, and is gone again";
+            let gone = "a pod had its name, but is gone again";
             return Err(MirrorError::new(MirrorErrorKind::Request, full_name.as_str(), gone));
         };
         let taken =
@@ -146,16 +146,16 @@ impl KubeMirrorClient {
         // It was deleted and waits for a finalizer. If it were accepted as the mirror, the agent would delete
         // it again.
         if found.metadata.deletion_timestamp.is_some() {
-            return taken("a pod that is still being deleted bears its name");
+            return taken("a pod that is still being deleted has its name");
         }
         let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         match found.annotation(CONFIG_MIRROR_ANNOTATION) {
-            Some(_) if node != Some(&self.node) => taken("a mirror of another node bears its name"),
+            Some(_) if node != Some(&self.node) => taken("a mirror of another node has its name"),
             Some(hash) if hash == pod.annotation(CONFIG_HASH_ANNOTATION).unwrap_or_default() => {
                 Ok(Mirrored::Existed(MirrorPodUid::from(found.uid())))
             }
-            Some(_) => taken("a mirror of another version of the pod bears its name"),
-            None => taken("a pod that is no mirror bears its name"),
+            Some(_) => taken("a mirror of another version of the pod has its name"),
+            None => taken("a pod that is no mirror has its name"),
         }
     }
 }

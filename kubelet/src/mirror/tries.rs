@@ -209,7 +209,7 @@ mod tests {
                 "it is remembered"
             );
             assert_eq!(tries.waits_for(now), (whole > 0).then_some(WaitsFor::Contention));
-            assert_eq!(tries.last_failure().is_some(), whole > 0, "and told of, even while it is in sync");
+            assert_eq!(tries.last_failure().is_some(), whole > 0, "reported even while it is in sync");
             if let Some(next_try) = tries.next_try() {
                 let wait = next_try.saturating_duration_since(now);
                 assert!((whole * SECOND / 2..=whole * SECOND).contains(&wait), "{wait:?} of {whole} s");

@@ -119,7 +119,7 @@ impl<K: ReferencedKind> Reflector<K> {
         };
         loop {
             let event = time::timeout(self.silence, events.next()).await.unwrap_or_else(|_| {
-                Err(Failure::Other(format!("the watch said nothing for {} s", self.silence.as_secs_f32())))
+                Err(Failure::Other(format!("the watch was silent for {} s", self.silence.as_secs_f32())))
             });
             match event {
                 Ok(Some(Event::Present(object, version))) => {
@@ -168,7 +168,7 @@ impl<K: ReferencedKind> Reflector<K> {
         }
         if immutable {
             let ObjectKey { namespace, name } = &self.key;
-            tracing::debug!(kind = K::WORD, %namespace, %name, "immutable, and followed no more");
+            tracing::debug!(kind = K::WORD, %namespace, %name, "immutable; no longer followed");
         }
         Next::End
     }

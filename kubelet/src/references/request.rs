@@ -126,7 +126,7 @@ impl<K: ReferencedKind> Endpoint<K> {
         let answer = async {
             let body = self.send(request).await?.into_body();
             let body = Limited::new(body, LARGEST).collect().await;
-            body.map_err(|error| Failure::Broken(format!("the answer broke off: {}", api_causes(&*error))))
+            body.map_err(|error| Failure::Broken(format!("the answer was cut off: {}", api_causes(&*error))))
         };
         let body = time::timeout(self.patience, answer).await.map_err(|_| self.silence())??;
         decode(&body.to_bytes())
@@ -192,7 +192,7 @@ impl<K: ReferencedKind> Events<K> {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(Failure::Broken(format!("the watch broke off: {}", api_causes(&error))));
+                    return Err(Failure::Broken(format!("the watch was cut off: {}", api_causes(&error))));
                 }
                 // An incomplete event at the end of a watch is dropped.
                 None => return Ok(None),

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(slot.heard().await, Heard::Something);
         slot.release();
         assert_eq!(slot.heard().await, Heard::Released);
-        assert_eq!(Arc::strong_count(&secret.into_arc()), 1, "nobody else has it");
+        assert_eq!(Arc::strong_count(&secret.into_arc()), 1, "no other reference is left");
         assert!(!slot.write(turn, Some(Object::new(2))));
         assert!(matches!(slot.read(), Known::Nothing));
     }

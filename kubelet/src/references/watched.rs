@@ -144,7 +144,7 @@ impl<K: ReferencedKind> Watched<K> {
     pub(super) fn stop_if_idle(&self, watching: &Watching<K>) {
         if self.stopped_as_idle(watching) {
             let ObjectKey { namespace, name } = &self.key;
-            tracing::debug!(kind = K::WORD, %namespace, %name, "not asked for, and followed no more");
+            tracing::debug!(kind = K::WORD, %namespace, %name, "not requested for a while; no longer followed");
         }
     }
 

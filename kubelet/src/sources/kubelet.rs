@@ -168,8 +168,11 @@ fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
         Ok(list) => list,
         // Only the position: the message could quote a part of the body.
         Err(error) => {
-            let message =
-                format!("the answer is no list of pods (line {}, column {})", error.line(), error.column());
+            let message = format!(
+                "the answer is not a list of pods (line {}, column {})",
+                error.line(),
+                error.column()
+            );
             return problem(ProblemKind::Syntax, None, message);
         }
     };

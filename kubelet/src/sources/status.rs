@@ -140,6 +140,6 @@ fn tell(status: &SourceStatus, problems: &[Problem]) {
     let over = status.problems.iter().filter(|problem| !now.contains(problem));
     let over: HashSet<_> = over.map(Problem::origin).filter(|place| !places.contains(place)).collect();
     for path in over {
-        tracing::info!(source, path, "no problem any more");
+        tracing::info!(source, path, "problem solved");
     }
 }

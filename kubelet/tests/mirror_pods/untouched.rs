@@ -28,9 +28,9 @@ async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
         let reported = |status: &MirrorsStatus| {
             let error = told(status, "web").and_then(|web| web.last_failure.as_ref());
             let why = if node == NODE {
-                "a pod that is no mirror bears its name"
+                "a pod that is no mirror has its name"
             } else {
-                "a pod that this client may not read bears its name"
+                "a pod that this client may not read has its name"
             };
             let told =
                 |error: &MirrorFailure| error.kind == MirrorErrorKind::Taken && error.message.contains(why);

@@ -83,7 +83,7 @@ fn problem(origin: &str, error: &KubeconfigError) -> Problem {
     match error {
         KubeconfigError::Parse(error) => {
             let line = error.without_snippet().location().map(|location| location.line());
-            new(origin, line, format!("is no kubeconfig: {}", yaml_problem(error)))
+            new(origin, line, format!("is not a kubeconfig: {}", yaml_problem(error)))
         }
         KubeconfigError::ParseCertificates(_) => {
             new(origin, None, "certificate-authority holds no certificates in PEM".to_owned())

@@ -202,7 +202,7 @@ impl HttpBody for Events {
             Poll::Pending => {
                 std::task::ready!(self.deadline.as_mut().poll(context));
                 self.line.was_silent.store(true, Ordering::Relaxed);
-                let silence = format!("the watch said nothing for {} s", self.patience.as_secs_f32());
+                let silence = format!("the watch was silent for {} s", self.patience.as_secs_f32());
                 Poll::Ready(Some(Err(silence.into())))
             }
         }

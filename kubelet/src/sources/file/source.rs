@@ -149,7 +149,7 @@ impl Worker {
         let mut listing = self.lister.listing();
         let hides = failed && listing.problems.iter().all(|problem| problem.kind() != ProblemKind::Missing);
         if let Some(error) = unhinted {
-            let message = format!("no file events, only a listing every so often: {error}");
+            let message = format!("no file events, so the path is only listed periodically: {error}");
             listing.problems.push(self.lister.path_problem(ProblemKind::Unhinted, &message));
         }
         Report { worker: self, listing, failed, hides, cost: start.elapsed() }
@@ -225,7 +225,7 @@ impl Following {
     }
 
     fn lost(&self, error: &tokio::task::JoinError) -> Problem {
-        let message = format!("the listing broke off: {error}");
+        let message = format!("the listing failed: {error}");
         Problem::new(ProblemKind::Unreadable, self.path.display().to_string(), None, None, message)
     }
 }

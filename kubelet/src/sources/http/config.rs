@@ -102,9 +102,8 @@ impl HttpConfig {
     /// Kubelet: `staticPodURLHeader`.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Problem> {
         let field = "staticPodURLHeader";
-        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            problem(field, format!("{:?} is no name of a header", crate::text::shorten(name)))
-        })?;
+        let key = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| problem(field, format!("{:?} is not a header name", crate::text::shorten(name))))?;
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| problem(field, format!("the value of {key} cannot be sent in a header")))?;
         // Hides it from debug output.

@@ -32,7 +32,7 @@ impl Fetcher {
     pub(super) async fn fetch(&self, config: &HttpConfig) -> Result<Bytes, String> {
         match tokio::time::timeout(config.timeout, self.follow(config)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(format!("no whole answer within {:?}", config.timeout)),
+            Err(_) => Err(format!("no complete answer within {:?}", config.timeout)),
         }
     }
 
@@ -54,7 +54,7 @@ impl Fetcher {
             let next = redirected(status, response.headers().get(LOCATION), &uri)?;
             if is_downgrade(&uri, &next) {
                 let host = crate::text::shorten(next.host().unwrap_or_default());
-                return Err(format!("answered {status}, and leads from https to http, on {host:?}"));
+                return Err(format!("answered {status}, a redirect from https to http on {host:?}"));
             }
             if !is_same_host(&config.uri, &next) {
                 // Permanently: they are not sent again if a later redirect leads back.
@@ -86,7 +86,7 @@ async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(format!("the answer broke off: {}", causes(&*error))),
+        Err(error) => Err(format!("the answer was cut off: {}", causes(&*error))),
     }
 }
 
@@ -96,6 +96,9 @@ fn redirected(status: StatusCode, location: Option<&HeaderValue>, base: &Uri) ->
     };
     let location = String::from_utf8_lossy(location.as_bytes());
     resolve(base, &location).ok_or_else(|| {
-        format!("answered {status}, to a place that is no HTTP one: {:?}", crate::text::shorten(&location))
+        format!(
+            "answered {status}, a redirect to a URL that is not HTTP: {:?}",
+            crate::text::shorten(&location)
+        )
     })
 }

@@ -119,7 +119,7 @@ impl Asking {
             Ok(decoded) => decoded,
             Err(error) if error.is_cancelled() => return None,
             Err(error) => {
-                let message = format!("the decoding broke off: {error}");
+                let message = format!("the decoding failed: {error}");
                 return Some((None, vec![self.problem(ProblemKind::Syntax, &message)]));
             }
         };

@@ -290,7 +290,7 @@ impl<P: SourcePod> Merge<P> {
         } else if MANIFESTS.into_iter().any(|source| self.holder(source, uid).is_some_and(is_other)) {
             Some("a manifest has another pod with that UID")
         } else if self.claims.unconfirmed(uid).is_some_and(|pod| pod.name != claimed.name) {
-            Some("another mirror pod with that UID is not gone for long")
+            Some("another mirror pod with that UID was removed only recently")
         } else {
             None
         }

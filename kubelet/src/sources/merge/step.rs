@@ -100,7 +100,7 @@ impl<P: SourcePod> Step<P> {
                     &pod,
                     ProblemKind::Duplicate,
                     "metadata.name",
-                    "another pod of the set bears this name",
+                    "another pod of the set has this name",
                 );
             } else if known.pods.contains_key(&uid) {
                 self.refuse(
