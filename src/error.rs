@@ -1,13 +1,11 @@
-//! Why a pod was refused.
-//!
-//! This module knows which field was wrong and how to say so. It must not know what an index is.
+//! Why a pod was refused: the field and the reason.
 
 use std::fmt;
 
 use crate::pod::PodMeta;
 use crate::text::shorten;
 
-/// A pod that the index refused; the index is as it was.
+/// A pod that the index refused. The index is unchanged.
 ///
 /// # Examples
 /// ```
@@ -33,7 +31,7 @@ pub struct Error {
     full_name: String,
 }
 
-/// What was wrong with a refused pod.
+/// The reason for a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -58,13 +56,13 @@ impl Error {
         }
     }
 
-    /// What was wrong.
+    /// The reason.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The field that was wrong, in Kubernetes' notation, such as `metadata.uid`.
+    /// The invalid field in Kubernetes' notation, such as `metadata.uid`.
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self.kind {
@@ -74,13 +72,13 @@ impl Error {
         }
     }
 
-    /// The refused pod's UID; a very long one is cut and ends in `…`.
+    /// The refused pod's UID, cut if it is very long (it then ends in `…`).
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// The refused pod's `name_namespace`; very long parts are cut and end in `…`.
+    /// The refused pod's `name_namespace`. Very long parts are cut and end in `…`.
     #[must_use]
     pub fn full_name(&self) -> &str {
         &self.full_name

@@ -1,6 +1,6 @@
-//! Following an index: a subscriber that is woken by each publication, and waiting for one pod.
+//! Following an index: a subscriber that each publication wakes, and waiting for one pod.
 //!
-//! This module compares snapshots. How sleepers are woken is `wake`'s.
+//! This module compares snapshots. `wake` does the waking.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,33 +14,35 @@ use crate::reader::{OwnedSnapshot, Reader};
 use crate::snapshot::{Change, Snapshot};
 use crate::wake::{Follower, TimedOut};
 
-/// A subscriber: yields what has changed in an index, step by step. Made by [`Reader::changes`].
+/// A subscriber: yields the changes of an index, step by step. Created by [`Reader::changes`].
 ///
-/// Each [`Step`] leads from the snapshot that the subscriber saw last to the current one. The first step tells of every pod
-/// as added; an index in which nothing was published yet has no first step until something is.
+/// Each [`Step`] leads from the snapshot that the subscriber saw last to the current one. The first step
+/// reports every pod as added. As long as nothing was published, there is no first step.
 ///
 /// | you have | use |
 /// |---|---|
 /// | a thread to block | [`wait`](Self::wait), [`wait_until`](Self::wait_until) |
 /// | an async task, on any runtime | [`next`](Self::next) |
 /// | a `Future` or `Stream` of your own | [`poll_next`](Self::poll_next); with the feature `stream`, this is a `Stream` |
-/// | a loop that looks now and then | [`try_next`](Self::try_next) |
+/// | a loop that polls | [`try_next`](Self::try_next) |
 ///
 /// # Consistency
-/// Nothing is missed and nothing piles up: however many publications passed since the last step, the next step compares
-/// two snapshots. What was added and removed again in between does not show. Steps never go back. A pod that was replaced
-/// under its name by one of another UID shows as removed and added.
+/// No state is missed and no queue builds up: however many publications there were since the last step, the
+/// next step compares two snapshots. A pod that was added and removed in between does not appear. Steps never
+/// go back in time. A pod that was replaced under its name by one with another UID appears as removed and
+/// added.
 ///
 /// # Complexity
-/// A subscriber costs the writer nothing but one addition to an atomic word for each publication; while subscribers sleep,
-/// and however many they are, at most one system call. The writer never waits for one, takes no lock that one may hold and
-/// runs no waker: a thread of this crate does, which starts when a subscriber sleeps for the first time and ends when the
-/// writer goes.
+/// A subscriber costs the writer one addition to an atomic word for each publication, and while any
+/// subscribers sleep, at most one system call. The writer never waits for a subscriber, never takes a lock
+/// that one may hold, and never runs a waker. A thread of this crate runs the wakers; it starts when a
+/// subscriber first sleeps and ends when the writer is dropped.
 ///
-/// A subscriber holds the snapshot that it saw last, and so the memory of that state: keep up, or drop it.
+/// A subscriber holds the snapshot that it saw last, and the memory of that state. Keep up, or drop it.
 ///
 /// # Panics
-/// Whoever has to sleep starts that thread if it is not there, and panics if the operating system refuses.
+/// A call that has to sleep starts that thread if it is not running, and panics if the operating system
+/// refuses.
 ///
 /// # Examples
 /// ```
@@ -81,7 +83,7 @@ pub struct Changes<P> {
     seen: Option<OwnedSnapshot<P>>,
 }
 
-/// What lies between two looks of a subscriber at an index; see [`Changes`].
+/// The difference between two snapshots that a subscriber saw; see [`Changes`].
 pub struct Step<P> {
     before: Option<OwnedSnapshot<P>>,
     after: OwnedSnapshot<P>,
@@ -97,7 +99,7 @@ pub enum WaitError {
     WriterGone,
 }
 
-/// By what [`Reader::wait_for`] knows a pod.
+/// The key of the pod to wait for, for [`Reader::wait_for`].
 ///
 /// # Examples
 /// ```
@@ -134,15 +136,16 @@ impl<P: PodMeta> Changes<P> {
     /// The next step, if there is one now.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] if nothing was published since the last step, [`WaitError::WriterGone`] if nothing will be.
+    /// [`WaitError::TimedOut`] if nothing was published since the last step, [`WaitError::WriterGone`] if
+    /// nothing more will be.
     pub fn try_next(&mut self) -> Result<Step<P>, WaitError> {
-        // In this order: what was published last is seen although the writer is gone by then.
+        // In this order: even if the writer is gone by then, its last publication is seen.
         let has_writer = self.reader.has_writer();
         let error = if has_writer { WaitError::TimedOut } else { WaitError::WriterGone };
         step(&self.reader, &mut self.seen).ok_or(error)
     }
 
-    /// Blocks until there is a next step. `None`: the writer is gone, and all that it published was seen.
+    /// Blocks until there is a next step. `None`: the writer is gone and all its publications were seen.
     pub fn wait(&mut self) -> Option<Step<P>> {
         self.follower.block(None, || step(&self.reader, &mut self.seen)).ok()?
     }
@@ -178,14 +181,15 @@ impl<P: PodMeta> Changes<P> {
         waited?.ok_or(WaitError::WriterGone)
     }
 
-    /// The next step, when there is one. `None`: the writer is gone, and all that it published was seen.
+    /// Waits for the next step. `None`: the writer is gone and all its publications were seen.
     ///
-    /// Works on any async runtime. Dropping the future loses nothing.
+    /// Works on any async runtime. Dropping the future loses no step.
     pub async fn next(&mut self) -> Option<Step<P>> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Polls for the next step; otherwise as [`next`](Self::next). The waker of the last poll is the one that is woken.
+    /// Polls for the next step; otherwise like [`next`](Self::next). Only the waker of the last poll is
+    /// woken.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Step<P>>> {
         self.follower.poll(context, || step(&self.reader, &mut self.seen))
     }
@@ -197,7 +201,7 @@ impl<P: PodMeta> Changes<P> {
     }
 }
 
-/// From what was `seen` to the current snapshot, unless that is the same.
+/// The step from `seen` to the current snapshot, unless they are the same.
 fn step<P: PodMeta>(reader: &Reader<P>, seen: &mut Option<OwnedSnapshot<P>>) -> Option<Step<P>> {
     let last = seen.as_ref().map_or(0, |seen| seen.generation());
     if reader.load().generation() == last {
@@ -209,24 +213,25 @@ fn step<P: PodMeta>(reader: &Reader<P>, seen: &mut Option<OwnedSnapshot<P>>) -> 
 }
 
 impl<P: PodMeta> Step<P> {
-    /// The snapshot that the subscriber saw before; `None` in its first step.
+    /// The snapshot that the subscriber saw before; `None` in the first step.
     #[must_use]
     pub fn before(&self) -> Option<&Snapshot<P>> {
         self.before.as_deref()
     }
 
-    /// The snapshot that was current when the subscriber looked.
+    /// The snapshot that was current when the step was taken.
     #[must_use]
     pub fn after(&self) -> &Snapshot<P> {
         &self.after
     }
 
-    /// What is different: as [`Snapshot::changes_since`], or everything as added in the first step. Removals come first.
+    /// The differences: as in [`Snapshot::changes_since`], or everything as added in the first step. Removals
+    /// come first.
     ///
-    /// May be empty, if what was published in between cancels out.
+    /// Empty if the publications in between cancel out.
     ///
     /// # Complexity
-    /// As there; O(n) for the first step.
+    /// That of [`Snapshot::changes_since`]; O(n) for the first step.
     #[must_use]
     pub fn changes(&self) -> Vec<Change<'_, P>> {
         match &self.before {
@@ -237,24 +242,24 @@ impl<P: PodMeta> Step<P> {
 }
 
 impl<P: PodMeta> Reader<P> {
-    /// A subscriber that is told of every pod, and then of what changes. See [`Changes`].
+    /// A subscriber that first reports every pod, then the changes. See [`Changes`].
     #[must_use]
     pub fn changes(&self) -> Changes<P> {
         Changes::new(self.clone())
     }
 
-    /// Blocks until the index has this pod, but not past the deadline. Mirrors are not looked at.
+    /// Blocks until the index has this pod, or until the deadline. Ignores mirror pods.
     ///
-    /// An event may come before the pod it belongs to: this waits for it without asking over and over.
+    /// Use it when an event arrives before its pod does: it waits without polling.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod will not come.
+    /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod can no longer come.
     ///
     /// # Panics
     /// As [`Changes`].
     ///
     /// # Complexity
-    /// A look-up for each publication.
+    /// One lookup for each publication.
     ///
     /// # Examples
     /// ```
@@ -281,8 +286,8 @@ impl<P: PodMeta> Reader<P> {
         found?.ok_or(WaitError::WriterGone)
     }
 
-    /// As [`wait_for`](Self::wait_for), for an async task; the deadline is the runtime's to keep. `None`: the writer is
-    /// gone, and the pod will not come.
+    /// Like [`wait_for`](Self::wait_for), for async tasks; combine it with the runtime's timeout. `None`: the
+    /// writer is gone, and the pod can no longer come.
     pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
         let key = key.into();
         let mut follower = Follower::new(self.wake());
@@ -374,7 +379,7 @@ impl From<TimedOut> for WaitError {
     }
 }
 
-// Not derived, because a derive would ask for `P: Clone`.
+// Not derived: a derive would require `P: Clone`.
 impl<P> Clone for Step<P> {
     fn clone(&self) -> Self {
         Self { before: self.before.clone(), after: self.after.clone() }

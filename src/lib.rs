@@ -1,7 +1,7 @@
 //! The kubelet's pod manager as an embeddable, lock-free index: *which pod is this?*
 //!
-//! One [`Writer`] publishes immutable [`Snapshot`]s; any number of [`Reader`]s look pods up in them, from any thread,
-//! without ever blocking.
+//! One [`Writer`] publishes immutable [`Snapshot`]s. Any number of [`Reader`]s look pods up in them, from any
+//! thread, without ever blocking.
 //!
 //! ```text
 //!              makes the next snapshot            loads the current one
@@ -36,62 +36,65 @@
 //! ```
 //!
 //! # How it works
-//! A snapshot holds all indices of one moment: pods and mirror pods by UID, pods and mirror pods by full name, and the
-//! translation from a mirror's UID to its static pod's. They are persistent structures: the writer clones the current
-//! snapshot in O(1), changes the clone, which copies the few small pages on the way to what changes and shares all
-//! others, and publishes it by swapping one pointer. Hence
+//! A snapshot holds all indices of one moment: pods and mirror pods by UID, pods and mirror pods by full
+//! name, and the translation from a mirror's UID to its static pod's. They are persistent data structures.
+//! The writer clones the current snapshot in O(1) and changes the clone. This copies the few small pages on
+//! the path to each change and shares all others. It publishes the clone by swapping one pointer. Therefore:
 //!
-//! * **a read sees one moment.** By-UID and by-name answers of one snapshot belong together; a mirror and the static pod
-//!   it translates to share a full name in every snapshot there ever is;
-//! * **a read costs what a hash table costs.** A look-up through a [`CachedReader`] or a [`Guard`] takes no lock, allocates
-//!   nothing, counts no shared reference and writes to no memory that another reader uses; so readers on many threads do
-//!   not slow each other down. (What gives you something to keep counts a shared reference: [`Reader::snapshot`] and the
-//!   look-ups of [`Reader`] itself. A translation copies its answer if that is a UID in an unusual spelling);
-//! * **a reader never frees**, the last handle of an index that has no writer any more apart. What was replaced waits in
-//!   the writer's retire queue until no reader holds it, so replacing a hundred thousand pods makes no reader pay for
-//!   freeing them;
-//! * **whole-set reads are views.** [`Snapshot::pods`] and its like are O(1) to obtain and copy nothing.
+//! * **A read sees one moment.** Results by UID and by name from one snapshot belong together. In every
+//!   snapshot, a mirror and the static pod that it translates to share a full name.
+//! * **A read costs about as much as a hash table's.** A lookup through a [`CachedReader`] or a [`Guard`]
+//!   takes no lock, allocates nothing, counts no shared reference and writes to no memory that another reader
+//!   uses. So readers on many threads do not slow each other down. (Methods that return something to keep
+//!   count a shared reference: [`Reader::snapshot`] and the lookups of [`Reader`] itself. A translation
+//!   copies its result if that is a UID in an unusual spelling.)
+//! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
+//!   holds them. So after a hundred thousand pods are replaced, no reader pays for freeing them. Exception:
+//!   the last handle, after the writer is gone.
+//! * **Whole-set reads are views.** [`Snapshot::pods`] and similar methods are O(1) and copy nothing.
 //!
 //! # Which handle?
 //! | you want | use | it costs |
 //! |---|---|---|
-//! | answers for every event, on a thread of its own | [`Reader::cached`] | one relaxed atomic load a look-up |
-//! | several answers of one moment, now and then | [`Reader::load`] | some ten nanoseconds a guard |
+//! | a lookup for every event, on one thread | [`Reader::cached`] | one relaxed atomic load per lookup |
+//! | several consistent lookups, occasionally | [`Reader::load`] | some ten nanoseconds per guard |
 //! | a state to keep, or to hold across an `await` | [`Reader::snapshot`] | a shared reference count |
-//! | to be told what has changed | [`Reader::changes`] | in proportion to the changes |
-//! | what lies between two snapshots | [`Snapshot::changes_since`] | in proportion to the changes |
-//! | a pod whose event came first | [`Reader::wait_for`] | a look-up for each publication |
+//! | notification of changes | [`Reader::changes`] | proportional to the changes |
+//! | the difference between two snapshots | [`Snapshot::changes_since`] | proportional to the changes |
+//! | a pod whose event arrived first | [`Reader::wait_for`] | one lookup per publication |
 //! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
 //!
-//! [`docs::embedders`] has the figures, and complete examples: threads, async, memory, writing, sources, testing.
+//! [`docs::embedders`] has the figures and complete examples: threads, async, memory, writing, sources,
+//! testing.
 //!
 //! # Trade-offs
-//! * **Stale reads.** This is a cache. What you read was true when its snapshot was published.
-//! * **One writer.** [`Writer`] is not `Clone` and its methods take `&mut self`. Give it a thread and a channel, and
-//!   publish what has gathered with one [`Writer::apply`].
-//! * **Dear writes.** A write copies pages where a plain hash table would change a word. Batches share the copies.
-//! * **Held snapshots cost memory.** An old snapshot keeps alive the pods and pages that only it holds. Keep guards short;
-//!   an idle [`CachedReader`] wants [`refresh`](CachedReader::refresh). [`Writer::retired_snapshots`] shows a reader that
-//!   holds on.
+//! * **Stale reads.** This is a cache: results were true when their snapshot was published.
+//! * **One writer.** [`Writer`] is not `Clone`, and its methods take `&mut self`. Give it a thread and a
+//!   channel, and publish queued changes with one [`Writer::apply`].
+//! * **Expensive writes.** A write copies pages where a plain hash table would change a word. Batches share
+//!   the copies.
+//! * **Held snapshots use memory.** An old snapshot keeps the pods and pages alive that only it holds. Keep
+//!   guards short, and [`refresh`](CachedReader::refresh) an idle [`CachedReader`].
+//!   [`Writer::retired_snapshots`] reveals readers that hold old snapshots.
 //!
 //! # Progress
-//! Reads are lock-free always and wait-free in practice: they rest on arc-swap's `load`, whose own documentation says
-//! when not. A thread that holds more than eight guards at once takes a shared reference count for the ninth. The writer
-//! never waits for a reader.
+//! Reads are always lock-free, and wait-free in practice: they use arc-swap's `load`, whose documentation
+//! names the exceptions. A thread that holds more than eight guards at once takes a shared reference count
+//! for the ninth. The writer never waits for a reader.
 //!
-//! # The kubelet's words
-//! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server as a *mirror
-//! pod*, a second object with a UID of its own and the same *full name* (`name_namespace`). So one pod has two UIDs, and
-//! [`Snapshot::translate_pod_uid`] turns the API server's into the node's. A method that has an equivalent in the
-//! kubelet names it, and carries it as a search alias: look for `GetPodByUID`.
+//! # Kubernetes terms
+//! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server
+//! as a *mirror pod*: a second object with its own UID and the same *full name* (`name_namespace`). So one
+//! pod has two UIDs, and [`Snapshot::translate_pod_uid`] turns the API server's into the node's. Methods with
+//! an equivalent in the kubelet name it and have it as a search alias: try `GetPodByUID`.
 //!
 //! # Features
 //! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `stream` makes [`Changes`] a `futures_core::Stream`. No
 //! feature adds tokio or kube.
 //!
-//! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the kubelet does,
-//! follows the API server, keeps mirror pods, Secrets and `ConfigMaps`, and stores pods on disk. `pod-index-agent` is a
-//! node agent.
+//! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the
+//! kubelet does, follows the API server, keeps mirror pods, Secrets and `ConfigMaps`, and stores pods on
+//! disk. `pod-index-agent` is a node agent.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
@@ -113,7 +116,7 @@ mod versions;
 mod wake;
 mod writer;
 
-/// The README's example is a test.
+/// Tests the README's example.
 #[cfg(all(doctest, feature = "k8s-openapi"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -140,7 +143,7 @@ pub use sync::freed_by_this_thread;
 pub use update::Upserted;
 pub use writer::{Applied, Operation, Refused, Writer};
 
-/// An empty index: the one that writes to it, and a first one that reads it.
+/// An empty index: its writer and a first reader.
 ///
 /// # Complexity
 /// O(1).

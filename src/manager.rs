@@ -1,4 +1,4 @@
-//! Writer and reader behind one handle, for callers that are written against the kubelet's pod manager.
+//! Writer and reader behind one handle, for callers written against the kubelet's pod manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,9 @@ use crate::writer::{Applied, Operation, Writer};
 
 /// A [`Writer`] and a [`Reader`] behind one handle that can be cloned and shared.
 ///
-/// Writers wait for each other on a mutex; readers wait for nobody, not even for a writer that is at work. What a write
-/// runs of the caller's (an iterator it is given, the `Drop` of a pod it frees) must not write to the same index: it would
-/// wait for itself. Prefer
-/// [`new`](crate::new) where one thread does all the writing: that is then a fact of the types.
+/// Writers wait for each other on a mutex. Readers never wait, not even for an active writer. Don't write to
+/// the same index from an iterator passed to a write or from a pod's `Drop`: that deadlocks. If one thread
+/// does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
 ///
 /// # Examples
 /// ```
@@ -43,7 +42,7 @@ use crate::writer::{Applied, Operation, Writer};
 pub struct PodManager<P> {
     writer: sync::Arc<Mutex<Writer<P>>>,
     reader: Reader<P>,
-    /// What the writer said last of its retire queue.
+    /// Length of the writer's retire queue after its last write.
     retired: Arc<AtomicUsize>,
 }
 
@@ -55,144 +54,145 @@ impl<P: PodMeta> PodManager<P> {
         Self { writer: sync::Arc::new(Mutex::new(writer)), reader, retired: Arc::default() }
     }
 
-    /// A reader of this index; see there for the handles it gives.
+    /// A reader of this index; it gives out all other handles.
     #[must_use]
     pub fn reader(&self) -> &Reader<P> {
         &self.reader
     }
 
-    /// The current snapshot; as [`Reader::load`].
+    /// The current snapshot; see [`Reader::load`].
     #[must_use]
     pub fn load(&self) -> Guard<P> {
         self.reader.load()
     }
 
-    /// The current snapshot, to keep; as [`Reader::snapshot`].
+    /// The current snapshot, to keep; see [`Reader::snapshot`].
     #[must_use]
     pub fn snapshot(&self) -> OwnedSnapshot<P> {
         self.reader.snapshot()
     }
 
-    /// A subscriber; as [`Reader::changes`]. The writer is gone when the last clone of the manager is.
+    /// A subscriber; see [`Reader::changes`]. The writer is gone when the last clone of the manager is
+    /// dropped.
     #[must_use]
     pub fn changes(&self) -> Changes<P> {
         self.reader.changes()
     }
 
-    /// As [`Reader::wait_for`].
+    /// See [`Reader::wait_for`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Reader::wait_for`].
     pub fn wait_for<'k>(&self, key: impl Into<PodKey<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
         self.reader.wait_for(key, deadline)
     }
 
-    /// As [`Reader::wait_for_async`].
+    /// See [`Reader::wait_for_async`].
     pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
         self.reader.wait_for_async(key).await
     }
 
-    /// As [`Writer::add_pod`].
+    /// See [`Writer::add_pod`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Writer::add_pod`].
     #[doc(alias = "AddPod")]
     pub fn add_pod(&self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
         self.write(|writer| writer.add_pod(pod))
     }
 
-    /// As [`Writer::update_pod`].
+    /// See [`Writer::update_pod`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Writer::update_pod`].
     #[doc(alias = "UpdatePod")]
     pub fn update_pod(&self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
         self.write(|writer| writer.update_pod(pod))
     }
 
-    /// As [`Writer::remove_pod`].
+    /// See [`Writer::remove_pod`].
     #[doc(alias = "RemovePod")]
     #[doc(alias = "DeletePod")]
     pub fn remove_pod(&self, pod: &P) -> Option<Arc<P>> {
         self.write(|writer| writer.remove_pod(pod))
     }
 
-    /// As [`Writer::remove_pod_by_uid`].
+    /// See [`Writer::remove_pod_by_uid`].
     pub fn remove_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         self.write(|writer| writer.remove_pod_by_uid(uid))
     }
 
-    /// As [`Writer::set_pods`].
+    /// See [`Writer::set_pods`].
     #[doc(alias = "SetPods")]
     pub fn set_pods(&self, pods: impl IntoIterator<Item = impl Into<Arc<P>>>) -> Applied {
         self.write(|writer| writer.set_pods(pods))
     }
 
-    /// As [`Writer::apply`].
+    /// See [`Writer::apply`].
     pub fn apply(&self, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
         self.write(|writer| writer.apply(batch))
     }
 
-    /// As [`Writer::reclaim`].
+    /// See [`Writer::reclaim`].
     #[must_use = "the number left tells whether readers hold on to old snapshots"]
     pub fn reclaim(&self) -> usize {
         self.write(Writer::reclaim)
     }
 
-    /// As [`Writer::retired_snapshots`].
+    /// See [`Writer::retired_snapshots`].
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// As [`Snapshot::pod_by_uid`](crate::Snapshot::pod_by_uid).
+    /// See [`Snapshot::pod_by_uid`](crate::Snapshot::pod_by_uid).
     #[must_use]
     #[doc(alias = "GetPodByUID")]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         self.reader.pod_by_uid(uid)
     }
 
-    /// As [`Snapshot::mirror_pod_by_uid`](crate::Snapshot::mirror_pod_by_uid).
+    /// See [`Snapshot::mirror_pod_by_uid`](crate::Snapshot::mirror_pod_by_uid).
     #[must_use]
     pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         self.reader.mirror_pod_by_uid(uid)
     }
 
-    /// As [`Snapshot::pod_by_full_name`](crate::Snapshot::pod_by_full_name).
+    /// See [`Snapshot::pod_by_full_name`](crate::Snapshot::pod_by_full_name).
     #[must_use]
     #[doc(alias = "GetPodByFullName")]
     pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<Arc<P>> {
         self.reader.pod_by_full_name(full_name)
     }
 
-    /// As [`Snapshot::mirror_pod_by_full_name`](crate::Snapshot::mirror_pod_by_full_name).
+    /// See [`Snapshot::mirror_pod_by_full_name`](crate::Snapshot::mirror_pod_by_full_name).
     #[must_use]
     pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<Arc<P>> {
         self.reader.mirror_pod_by_full_name(full_name)
     }
 
-    /// As [`Snapshot::pod_by_name`](crate::Snapshot::pod_by_name).
+    /// See [`Snapshot::pod_by_name`](crate::Snapshot::pod_by_name).
     #[must_use]
     #[doc(alias = "GetPodByName")]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<Arc<P>> {
         self.reader.pod_by_name(namespace, name)
     }
 
-    /// As [`Snapshot::pod_by_mirror_pod`](crate::Snapshot::pod_by_mirror_pod).
+    /// See [`Snapshot::pod_by_mirror_pod`](crate::Snapshot::pod_by_mirror_pod).
     #[must_use]
     #[doc(alias = "GetPodByMirrorPod")]
     pub fn pod_by_mirror_pod(&self, mirror: &P) -> Option<Arc<P>> {
         self.reader.pod_by_mirror_pod(mirror)
     }
 
-    /// As [`Snapshot::mirror_pod_by_pod`](crate::Snapshot::mirror_pod_by_pod).
+    /// See [`Snapshot::mirror_pod_by_pod`](crate::Snapshot::mirror_pod_by_pod).
     #[must_use]
     #[doc(alias = "GetMirrorPodByPod")]
     pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<Arc<P>> {
         self.reader.mirror_pod_by_pod(pod)
     }
 
-    /// As [`Snapshot::translate_pod_uid`](crate::Snapshot::translate_pod_uid).
+    /// See [`Snapshot::translate_pod_uid`](crate::Snapshot::translate_pod_uid).
     #[must_use]
     #[doc(alias = "TranslatePodUID")]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
@@ -200,8 +200,8 @@ impl<P: PodMeta> PodManager<P> {
     }
 
     fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
-        // A write may have panicked in code of the caller's (an iterator, a pod's methods). It was published either as a
-        // whole or not at all, and the writer can go on.
+        // A write may have panicked in the caller's code (an iterator, a pod's methods). It was published
+        // completely or not at all, so the writer can be used again.
         let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let result = write(&mut writer);
         self.retired.store(writer.retired_snapshots(), Ordering::Relaxed);

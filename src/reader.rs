@@ -1,6 +1,6 @@
-//! Those that read: three ways to hold a snapshot, and what each costs.
+//! Readers: three ways to hold a snapshot, and their costs.
 //!
-//! This module knows how long a snapshot is held. What can be asked of it is `snapshot`'s.
+//! This module decides how long a snapshot is held. `snapshot` answers queries.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,17 +12,17 @@ use crate::sync::{self, Published};
 use crate::versions::Version;
 use crate::wake::Wake;
 
-/// A handle to read an index by, from any thread; clone it freely.
+/// Reads an index, from any thread. Clone it freely.
 ///
 /// | handle | for | cost |
 /// |---|---|---|
-/// | [`cached`](Self::cached) | a thread that looks up all the time | one relaxed atomic load a look-up |
-/// | [`load`](Self::load) | one piece of work now and then | some ten nanoseconds; keep the guard short |
+/// | [`cached`](Self::cached) | a thread with frequent lookups | one relaxed atomic load per lookup |
+/// | [`load`](Self::load) | an occasional piece of work | some ten nanoseconds; keep the guard short |
 /// | [`snapshot`](Self::snapshot) | keeping, or holding across an `await` | a shared reference count |
 ///
 /// # Consistency
-/// Reads never block and never wait for the writer. This is a cache and may be stale. What one handle shows never goes
-/// back: generations only grow.
+/// Reads never block and never wait for the writer. This is a cache and may be stale. One handle never goes
+/// back in time: generations only grow.
 ///
 /// # Examples
 /// ```
@@ -54,9 +54,9 @@ impl<P> Reader<P> {
         &self.wake
     }
 
-    /// Whether the writer is still there. If not, the current snapshot is the last one.
+    /// Whether the writer still exists. If not, the current snapshot is the last one.
     ///
-    /// To be woken when the writer goes, use [`changes`](Self::changes).
+    /// To be woken when the writer is dropped, use [`changes`](Self::changes).
     ///
     /// # Complexity
     /// O(1): one atomic load.
@@ -68,12 +68,11 @@ impl<P> Reader<P> {
     /// The current snapshot, for one piece of work.
     ///
     /// # Consistency
-    /// While the guard lives, what it shows stays as it is.
+    /// The snapshot does not change while the guard lives.
     ///
     /// # Complexity
-    /// O(1), no allocation, no shared reference count. Lock-free always and wait-free in practice: arc-swap keeps a few
-    /// slots for each thread, and falls back to a reference count for a thread that holds more guards than that (eight)
-    /// at once.
+    /// O(1), no allocation, no shared reference count. Always lock-free, and wait-free in practice: arc-swap
+    /// keeps eight slots per thread, and uses a reference count for a thread that holds more guards at once.
     ///
     /// # Examples
     /// ```
@@ -92,75 +91,77 @@ impl<P> Reader<P> {
     /// The current snapshot, to keep or to hold across an `await`.
     ///
     /// # Complexity
-    /// O(1), no allocation; one shared reference count, so not for a hot path that many threads share.
+    /// O(1), no allocation. Increments a shared reference count, so avoid it on a hot path that many threads
+    /// share.
     #[must_use]
     pub fn snapshot(&self) -> OwnedSnapshot<P> {
         OwnedSnapshot(self.published.load_full())
     }
 
-    /// A handle for one thread that remembers the snapshot it saw last.
+    /// A handle for one thread that caches the last snapshot.
     ///
     /// # Complexity
-    /// As [`snapshot`](Self::snapshot), once; see [`CachedReader`] for its look-ups.
+    /// That of [`snapshot`](Self::snapshot), once. See [`CachedReader`] for its lookups.
     #[must_use]
     pub fn cached(&self) -> CachedReader<P> {
         CachedReader { cached: self.published.cached() }
     }
 }
 
-/// Look-ups for a caller that wants one answer to keep.
+/// Lookups for callers that need a single result to keep.
 ///
 /// # Consistency
-/// Each call answers from the snapshot that is current when it is made, and two calls may see two; for more than one answer,
-/// [`load`](Self::load) one.
+/// Each call uses the snapshot that is current at that moment, so two calls may use two. For several results,
+/// [`load`](Self::load) one snapshot.
 ///
 /// # Complexity
-/// As the method of [`Snapshot`] and a [`load`](Self::load), and, to keep the pod, its shared reference count: not for a hot
-/// path on which many threads look up the same pods. No allocation, but where the method of [`Snapshot`] has one.
+/// That of the method of [`Snapshot`], plus a [`load`](Self::load) and the pod's shared reference count.
+/// Avoid it on a hot path on which many threads look up the same pods. No allocation, unless the method of
+/// [`Snapshot`] has one.
 impl<P: PodMeta> Reader<P> {
-    /// As [`Snapshot::pod_by_uid`].
+    /// See [`Snapshot::pod_by_uid`].
     #[must_use]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<std::sync::Arc<P>> {
         self.load().pod_by_uid(uid).cloned()
     }
 
-    /// As [`Snapshot::mirror_pod_by_uid`].
+    /// See [`Snapshot::mirror_pod_by_uid`].
     #[must_use]
     pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<std::sync::Arc<P>> {
         self.load().mirror_pod_by_uid(uid).cloned()
     }
 
-    /// As [`Snapshot::pod_by_full_name`].
+    /// See [`Snapshot::pod_by_full_name`].
     #[must_use]
     pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<std::sync::Arc<P>> {
         self.load().pod_by_full_name(full_name).cloned()
     }
 
-    /// As [`Snapshot::mirror_pod_by_full_name`].
+    /// See [`Snapshot::mirror_pod_by_full_name`].
     #[must_use]
     pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<std::sync::Arc<P>> {
         self.load().mirror_pod_by_full_name(full_name).cloned()
     }
 
-    /// As [`Snapshot::pod_by_name`].
+    /// See [`Snapshot::pod_by_name`].
     #[must_use]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<std::sync::Arc<P>> {
         self.load().pod_by_name(namespace, name).cloned()
     }
 
-    /// As [`Snapshot::pod_by_mirror_pod`].
+    /// See [`Snapshot::pod_by_mirror_pod`].
     #[must_use]
     pub fn pod_by_mirror_pod(&self, mirror: &P) -> Option<std::sync::Arc<P>> {
         self.load().pod_by_mirror_pod(mirror).cloned()
     }
 
-    /// As [`Snapshot::mirror_pod_by_pod`].
+    /// See [`Snapshot::mirror_pod_by_pod`].
     #[must_use]
     pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<std::sync::Arc<P>> {
         self.load().mirror_pod_by_pod(pod).cloned()
     }
 
-    /// As [`Snapshot::translate_pod_uid`].
+    /// See [`Snapshot::translate_pod_uid`].
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.load().translate_pod_uid(uid)
@@ -169,8 +170,8 @@ impl<P: PodMeta> Reader<P> {
 
 /// The current snapshot, borrowed for one piece of work. See [`Reader::load`].
 ///
-/// Dropping it frees nothing, however long it was held: replaced snapshots are the writer's to free. Only a guard that
-/// outlives every handle of its index frees what it shows.
+/// Dropping it frees nothing, however long it was held: the writer frees replaced snapshots. Exception: a
+/// guard that outlives all other handles of its index frees what it shows.
 pub struct Guard<P>(sync::Guard<Version<P>>);
 
 impl<P> Deref for Guard<P> {
@@ -184,13 +185,13 @@ impl<P> Deref for Guard<P> {
 
 /// A snapshot to keep, or to hold across an `await`. See [`Reader::snapshot`].
 ///
-/// Cloning and dropping one counts a shared reference, allocates nothing and frees nothing; only the last handle of an
-/// index that has no writer any more frees what is left.
+/// Cloning or dropping one changes a shared reference count, allocates nothing and frees nothing. Exception:
+/// the last handle, after the writer is gone, frees what is left.
 pub struct OwnedSnapshot<P>(sync::Arc<Version<P>>);
 
 #[cfg(not(any(loom, shuttle)))]
 impl<P> OwnedSnapshot<P> {
-    /// How many references the snapshot has right now. For tests: what each handle counts is not promised.
+    /// The number of references to the snapshot. For tests only: what each handle counts is not a guarantee.
     #[doc(hidden)]
     #[must_use]
     pub fn reference_count(&self) -> usize {
@@ -219,15 +220,15 @@ impl<P: PodMeta> fmt::Debug for OwnedSnapshot<P> {
     }
 }
 
-/// A reader for one thread that looks up all the time.
+/// A reader for one thread with frequent lookups.
 ///
-/// It remembers the snapshot it saw last; each look-up asks, with one relaxed atomic load, whether that is still the
-/// current one, and writes to nothing that another thread reads. Give each thread its own.
+/// It caches the last snapshot. Each lookup checks, with one relaxed atomic load, whether that is still
+/// current, and writes to no memory that other threads read. Give each thread its own.
 ///
-/// Two answers at once need one snapshot: borrow it with [`load`](Self::load), and ask that.
+/// For two consistent lookups, borrow a snapshot with [`load`](Self::load) and use that.
 ///
-/// An idle one goes on holding the snapshot it saw last, and with it the memory of that state. Drop it, or
-/// [`refresh`](Self::refresh) it now and then.
+/// An idle one still holds its last snapshot and the memory of that state. Drop it, or call
+/// [`refresh`](Self::refresh) now and then.
 ///
 /// # Examples
 /// ```
@@ -253,62 +254,62 @@ impl<P> CachedReader<P> {
     /// The borrowed snapshot does not change until the next call.
     ///
     /// # Complexity
-    /// One relaxed atomic load; as [`Reader::snapshot`] when there is a new one.
+    /// One relaxed atomic load. If there is a new snapshot, that of [`Reader::snapshot`].
     #[inline]
     pub fn load(&mut self) -> &Snapshot<P> {
         self.cached.load()
     }
 
-    /// Lets go of a snapshot that is no longer the current one.
+    /// Releases a snapshot that is no longer current.
     pub fn refresh(&mut self) {
         self.cached.load();
     }
 }
 
 impl<P: PodMeta> CachedReader<P> {
-    /// As [`Snapshot::pod_by_uid`], on the current snapshot.
+    /// [`Snapshot::pod_by_uid`] on the current snapshot.
     #[inline]
     pub fn pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<&std::sync::Arc<P>> {
         self.load().pod_by_uid(uid)
     }
 
-    /// As [`Snapshot::mirror_pod_by_uid`], on the current snapshot.
+    /// [`Snapshot::mirror_pod_by_uid`] on the current snapshot.
     #[inline]
     pub fn mirror_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<&std::sync::Arc<P>> {
         self.load().mirror_pod_by_uid(uid)
     }
 
-    /// As [`Snapshot::pod_by_full_name`], on the current snapshot.
+    /// [`Snapshot::pod_by_full_name`] on the current snapshot.
     #[inline]
     pub fn pod_by_full_name(&mut self, full_name: impl AsRef<str>) -> Option<&std::sync::Arc<P>> {
         self.load().pod_by_full_name(full_name)
     }
 
-    /// As [`Snapshot::mirror_pod_by_full_name`], on the current snapshot.
+    /// [`Snapshot::mirror_pod_by_full_name`] on the current snapshot.
     #[inline]
     pub fn mirror_pod_by_full_name(&mut self, full_name: impl AsRef<str>) -> Option<&std::sync::Arc<P>> {
         self.load().mirror_pod_by_full_name(full_name)
     }
 
-    /// As [`Snapshot::pod_by_name`], on the current snapshot.
+    /// [`Snapshot::pod_by_name`] on the current snapshot.
     #[inline]
     pub fn pod_by_name(&mut self, namespace: &str, name: &str) -> Option<&std::sync::Arc<P>> {
         self.load().pod_by_name(namespace, name)
     }
 
-    /// As [`Snapshot::pod_by_mirror_pod`], on the current snapshot.
+    /// [`Snapshot::pod_by_mirror_pod`] on the current snapshot.
     #[inline]
     pub fn pod_by_mirror_pod(&mut self, mirror: &P) -> Option<&std::sync::Arc<P>> {
         self.load().pod_by_mirror_pod(mirror)
     }
 
-    /// As [`Snapshot::mirror_pod_by_pod`], on the current snapshot.
+    /// [`Snapshot::mirror_pod_by_pod`] on the current snapshot.
     #[inline]
     pub fn mirror_pod_by_pod(&mut self, pod: &P) -> Option<&std::sync::Arc<P>> {
         self.load().mirror_pod_by_pod(pod)
     }
 
-    /// As [`Snapshot::translate_pod_uid`], on the current snapshot.
+    /// [`Snapshot::translate_pod_uid`] on the current snapshot.
     #[inline]
     pub fn translate_pod_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.load().translate_pod_uid(uid)

@@ -1,6 +1,6 @@
-//! Texts in errors, cut short.
+//! Shortened texts for errors.
 
-/// `text`, cut after 128 bytes: an error about a UID of ten megabytes must not be ten megabytes long.
+/// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {
     const MOST: usize = 128;
     if text.len() <= MOST {

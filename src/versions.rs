@@ -1,11 +1,12 @@
-//! Which versions there are, what is being written, and what may be freed.
+//! The existing versions, the one being written, and what may be freed.
 //!
-//! `map::node` says what the memory of a version rests on, and **this module keeps its side of it**: the unsafe code here is
-//! the promise that a version is gone, or that it is not. Every version that was ever published is held here until nobody
-//! else holds it, and only then is what it alone has freed, by the writer. A version that outlives the writer keeps
-//! everything that was there when the writer went, until the last one goes.
+//! `map::node` states what the memory of a version requires, and **this module guarantees it**: the unsafe
+//! code here promises that a version is gone, or that it still exists. Every published version is held here
+//! until no one else holds it. Only then does the writer free what belonged to it alone. A version that
+//! outlives the writer keeps alive everything that existed when the writer was dropped, until the last
+//! version is dropped.
 //!
-//! It must not know what a write means, nor when it is time to publish.
+//! It does not depend on the meaning of a write or on when it is published.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -18,33 +19,33 @@ use crate::map::{DeadList, Memory, TableMut, Text, Words};
 use crate::snapshot::{History, Mirror, PodKind, Snapshot};
 use crate::sync::{self, Published};
 
-/// A published snapshot, and what goes with the last of them.
+/// A published snapshot, and the memory that the last snapshot frees.
 pub(crate) struct Version<P> {
     snapshot: Snapshot<P>,
     last: Arc<FinalDeadList<P>>,
 }
 
-/// Every version of an index that somebody may look at, and the memory that they are made of.
+/// All versions of an index that may still be in use, and their memory.
 pub(crate) struct Versions<P> {
     published: Published<Version<P>>,
     current: sync::Arc<Version<P>>,
-    /// Those that were published before, by ascending generation.
+    /// Replaced versions, by ascending generation.
     retired: VecDeque<Retired<P>>,
-    /// Which of the retired is to be looked at next.
+    /// The retired version to check next.
     next: usize,
     memory: Memory<P>,
 }
 
 struct Retired<P> {
     version: sync::Arc<Version<P>>,
-    /// What it has and the next version has not.
+    /// What this version has and the next one does not.
     dead: DeadList<P>,
 }
 
-/// What is left when the writer goes. Every version holds it, so it is freed with the last of them.
+/// What is left when the writer is dropped. Every version holds it, so the last one frees it.
 pub(crate) struct FinalDeadList<P>(OnceLock<DeadList<P>>);
 
-/// The next version, while it is written. To drop it undoes what was written.
+/// The next version, while it is being written. Dropping it undoes the changes.
 pub(crate) struct Draft<'w, P> {
     versions: &'w mut Versions<P>,
     next: Snapshot<P>,
@@ -62,7 +63,7 @@ impl<P> Deref for Version<P> {
 impl<P> Drop for FinalDeadList<P> {
     fn drop(&mut self) {
         if let Some(dead) = self.0.take() {
-            // SAFETY: no version is left, nor the writer.
+            // SAFETY: neither a version nor the writer is left.
             unsafe { dead.free() };
         }
     }
@@ -77,7 +78,7 @@ impl<P> Versions<P> {
         Self { published, current, retired: VecDeque::new(), next: 0, memory: Memory::default() }
     }
 
-    /// The cell that readers read.
+    /// The cell from which readers load.
     pub(crate) fn published(&self) -> &Published<Version<P>> {
         &self.published
     }
@@ -90,16 +91,17 @@ impl<P> Versions<P> {
         self.retired.len()
     }
 
-    /// Begins a draft of the next version, from the current one.
+    /// Starts a draft of the next version, based on the current one.
     pub(crate) fn draft(&mut self) -> Draft<'_, P> {
-        // SAFETY: the draft borrows these versions, so that the current one stays; it is published, which keeps the
-        // current one until nobody holds it, or abandoned.
+        // SAFETY: the draft borrows these versions, so the current one stays. Then the draft is either
+        // published, which keeps the current version until no one holds it, or abandoned.
         let next = unsafe { self.current.draft() };
         self.memory.begin(next.generation());
         Draft { versions: self, next }
     }
 
-    /// Looks at a few of the retired versions, those first that were not looked at for longest, and frees what can be.
+    /// Checks some of the retired versions, those first that were not checked for longest, and frees what it
+    /// can.
     pub(crate) fn reclaim_some(&mut self, count: usize) {
         for _ in 0..count.min(self.retired.len()) {
             if self.next >= self.retired.len() {
@@ -111,7 +113,7 @@ impl<P> Versions<P> {
         }
     }
 
-    /// Frees of the retired versions whatever can be.
+    /// Frees all retired versions that it can.
     pub(crate) fn reclaim_all(&mut self) {
         let mut at = 0;
         while at < self.retired.len() {
@@ -121,7 +123,7 @@ impl<P> Versions<P> {
         }
     }
 
-    /// Frees one of the retired versions, unless somebody holds it.
+    /// Frees a retired version, unless it is in use.
     fn reclaim(&mut self, at: usize) -> bool {
         if !self.retired.get_mut(at).is_some_and(|retired| sync::is_sole_owner(&mut retired.version)) {
             return false;
@@ -130,26 +132,27 @@ impl<P> Versions<P> {
         drop(version);
         let older = at.checked_sub(1).and_then(|older| self.retired.get_mut(older));
         let older = older.map(|older| (older.version.generation(), &mut older.dead));
-        // SAFETY: nobody held the version but this module, and it is gone. Every other one that is left is in the queue, in
-        // order, or newer than all of it.
+        // SAFETY: only this module held the version, and it is gone. Every remaining version is in the queue,
+        // in order, or newer than the whole queue.
         unsafe { self.memory.reclaim(dead, older) };
         true
     }
 }
 
-/// The writer goes. What somebody still holds waits in the cell, so that no reader frees one by dropping its guard.
+/// Drops the writer's side. Versions still in use move to the cell, so that no reader frees one by dropping
+/// its guard.
 impl<P> Drop for Versions<P> {
     fn drop(&mut self) {
-        // A pod that panics when it is dropped must not keep the rest from what follows.
+        // A pod whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
         let mut dead = DeadList::default();
-        // SAFETY: the current version is the last one, and a writer goes once.
+        // SAFETY: the current version is the last one, and the writer is dropped only once.
         unsafe { self.current.retire_into(&mut dead) };
         for retired in self.retired.drain(..) {
             dead.append(retired.dead);
             self.published.leave_behind([retired.version]);
         }
-        // Nobody else sets it.
+        // Only this line sets it.
         let _ = self.current.last.0.set(dead);
         if let Err(panic) = reclaimed
             && !thread::panicking()
@@ -159,12 +162,12 @@ impl<P> Drop for Versions<P> {
     }
 }
 
-/// The tables of a snapshot begin and end together.
+/// The tables of a snapshot start and end together.
 impl<P> Snapshot<P> {
     /// # Safety
     /// See [`Table::draft`](crate::map::Table::draft).
     unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let (pods, static_pods, mirrors, names, mirror_names) = unsafe {
             (
                 self.pods.draft(),
@@ -189,7 +192,7 @@ impl<P> Snapshot<P> {
     /// # Safety
     /// See [`Table::retire_into`](crate::map::Table::retire_into).
     unsafe fn retire_into(&self, dead: &mut DeadList<P>) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             self.pods.retire_into(dead);
             self.static_pods.retire_into(dead);
@@ -202,7 +205,7 @@ impl<P> Snapshot<P> {
     /// # Safety
     /// See [`Table::abandon`](crate::map::Table::abandon).
     unsafe fn abandon(&mut self, memory: &mut Memory<P>) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             self.pods.abandon(memory);
             self.static_pods.abandon(memory);
@@ -214,10 +217,10 @@ impl<P> Snapshot<P> {
 }
 
 impl<P> Draft<'_, P> {
-    /// Makes the draft the current version. Drops the pods that came and went in it.
+    /// Makes the draft the current version. Drops the pods that were both added and removed in it.
     pub(crate) fn publish(self) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is neither used nor dropped any more.
+        // SAFETY: `this` is neither used nor dropped afterwards.
         let (versions, snapshot) =
             unsafe { (ptr::read(&raw const this.versions), ptr::read(&raw const this.next)) };
         let last = Arc::clone(&versions.current.last);
@@ -227,7 +230,7 @@ impl<P> Draft<'_, P> {
         let dead = versions.memory.end();
         #[cfg(any(loom, shuttle))]
         let dead = if sync::planted("frees-nodes-at-once") {
-            // SAFETY: none: that is the bug.
+            // SAFETY: none; this is the planted bug.
             unsafe { versions.memory.reclaim(dead, None) };
             DeadList::default()
         } else {
@@ -237,7 +240,7 @@ impl<P> Draft<'_, P> {
         versions.memory.drop_unpublished();
     }
 
-    /// The version that the draft was made from.
+    /// The version on which the draft is based.
     pub(crate) fn base(&self) -> &Snapshot<P> {
         &self.versions.current
     }
@@ -251,7 +254,8 @@ impl<P> Draft<'_, P> {
     }
 
     pub(crate) fn pods_mut(&mut self) -> TableMut<'_, Words, Arc<P>> {
-        // SAFETY: the table is the draft's, as the memory is, which is at this draft until it ends; so in what follows.
+        // SAFETY: the table belongs to the draft, and the memory works on this draft until it ends; likewise
+        // below.
         unsafe { TableMut::new(&mut self.next.pods, &mut self.versions.memory, &self.next.hashing) }
     }
 
@@ -286,7 +290,7 @@ impl<P> Deref for Draft<'_, P> {
 
 impl<P> Drop for Draft<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: the tables are this draft's, which goes.
+        // SAFETY: the tables belong to this draft, which ends here.
         unsafe { self.next.abandon(&mut self.versions.memory) };
         self.versions.memory.cancel();
     }

@@ -1,6 +1,6 @@
-//! The one that writes: makes the next snapshot, publishes it, and frees the ones before.
+//! The writer: creates the next snapshot, publishes it, and frees old ones.
 //!
-//! This module knows when to publish and when to free. How a snapshot comes about is `update`'s.
+//! This module decides when to publish and when to free. `update` builds the snapshot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use crate::update::Upserted;
 use crate::versions::{Draft, Versions};
 use crate::wake::Herald;
 
-/// How many retired snapshots a publication looks at. More than one, so that the queue shrinks after a time in which
-/// readers held many; few, so that a thousand idle readers do not make each publication slow.
+/// Number of retired snapshots that a publication checks. More than one, so that the queue shrinks after
+/// readers held many; few, so that a thousand idle readers do not slow down each publication.
 const RECLAIM_PER_PUBLICATION: usize = 4;
 
 /// The only way to change an index.
 ///
-/// There is one per index: it is not `Clone`, and its methods take `&mut self`. Put it on a thread of its own behind a
-/// channel, or share it as a [`PodManager`](crate::PodManager).
+/// There is one per index: it is not `Clone`, and its methods take `&mut self`. Put it on a thread of its own
+/// behind a channel, or share it as a [`PodManager`](crate::PodManager).
 ///
 /// # Freeing
-/// A snapshot that was replaced goes into the writer's retire queue and is freed, by the writer, once no reader holds it:
-/// every publication looks at the oldest few. An idle writer frees nothing, so call [`reclaim`](Self::reclaim) now and
-/// then. When the writer is dropped, what readers still hold is kept until the last handle of the index goes.
+/// A replaced snapshot goes into the writer's retire queue. The writer frees it once no reader holds it:
+/// every publication checks the oldest few. An idle writer frees nothing, so call [`reclaim`](Self::reclaim)
+/// now and then. When the writer is dropped, snapshots in use are kept until the last handle of the index is
+/// dropped.
 ///
-/// Pages that were freed are used again: the writer keeps up to two mebibytes of them.
+/// Freed pages are reused: the writer keeps up to two mebibytes of them.
 ///
 /// # Examples
 /// ```
@@ -61,33 +62,33 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// ```
 pub struct Writer<P> {
     versions: Versions<P>,
-    /// Tells followers that the writer is gone, when it is dropped.
+    /// Tells followers, on drop, that the writer is gone.
     herald: Herald,
 }
 
 /// One write of a batch; see [`Writer::apply`].
 pub enum Operation<P> {
-    /// As [`Writer::set_pods`].
+    /// See [`Writer::set_pods`].
     Set(Vec<Arc<P>>),
-    /// As [`Writer::add_pod`].
+    /// See [`Writer::add_pod`].
     Add(Arc<P>),
-    /// As [`Writer::update_pod`].
+    /// See [`Writer::update_pod`].
     Update(Arc<P>),
-    /// As [`Writer::remove_pod_by_uid`].
+    /// See [`Writer::remove_pod_by_uid`].
     Remove(PodUid),
 }
 
-/// What became of a [`Writer::set_pods`] or a [`Writer::apply`].
+/// The result of [`Writer::set_pods`] or [`Writer::apply`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[must_use = "some pods may have been refused"]
 pub struct Applied {
-    /// The generation of the snapshot that holds the result.
+    /// The generation of the snapshot that contains the result.
     pub generation: u64,
-    /// Whether that snapshot was published by this write. A write that changes nothing publishes nothing, also if what it
-    /// does cancels out. To add the very object that is stored again is a change only if another pod holds its name.
+    /// Whether this write published that snapshot. A write without a net change publishes nothing. Adding the
+    /// very object that is already stored is a change only if another pod holds its name.
     pub published: bool,
-    /// The pods that were refused. All others were applied.
+    /// The refused pods. All others were applied.
     pub refused: Vec<Refused>,
 }
 
@@ -95,11 +96,11 @@ pub struct Applied {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Refused {
-    /// Which operation of the batch it was in, from 0.
+    /// The index of the operation in the batch.
     pub operation: usize,
-    /// Which pod of that operation it was, from 0; always 0 but for a set.
+    /// The index of the pod in that operation; 0 except for a set.
     pub position: usize,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -108,25 +109,26 @@ impl<P: PodMeta> Writer<P> {
         Self { versions, herald }
     }
 
-    /// The snapshot published last.
+    /// The last published snapshot.
     #[must_use]
     pub fn current(&self) -> &Snapshot<P> {
         self.versions.current()
     }
 
-    /// Stores a pod under its UID, in place of the stored one, if any, and publishes.
+    /// Stores a pod under its UID, replacing the stored one if there is one, and publishes.
     ///
-    /// `add_pod` and [`update_pod`](Self::update_pod) do the same, as in the kubelet: an unknown UID is added, a known one
-    /// is replaced, and neither is an error. The returned [`Upserted`] says which it was. Use the name that reads better.
+    /// `add_pod` and [`update_pod`](Self::update_pod) do the same, as in the kubelet: an unknown UID is
+    /// added, a known one is replaced, and neither is an error. The returned [`Upserted`] says which it was.
+    /// Use the name that reads better.
     ///
-    /// A stored pod that has another full name, or was a mirror where the new one is not (or the other way round), loses
-    /// its old entries in the same step. If the very object is stored already, nothing is published.
+    /// If the stored pod has another full name, or only one of the two is a mirror, its old entries are
+    /// removed in the same step. If the very object is already stored, nothing is published.
     ///
     /// A pod that carries [`CONFIG_MIRROR_ANNOTATION`](crate::CONFIG_MIRROR_ANNOTATION) is filed as a mirror pod.
     ///
     /// # Errors
-    /// If the UID, the name or the namespace is empty, or if name or namespace contain `_`. The index is unchanged and
-    /// nothing is published.
+    /// If the UID, name or namespace is empty, or if the name or namespace contains `_`. The index is
+    /// unchanged and nothing is published.
     ///
     /// # Complexity
     /// O(log n) and a few allocations.
@@ -137,11 +139,11 @@ impl<P: PodMeta> Writer<P> {
         self.update_pod(pod)
     }
 
-    /// Stores a pod under its UID, in place of the stored one, if any, and publishes. The same as
-    /// [`add_pod`](Self::add_pod): an unknown UID is no error and is added.
+    /// Stores a pod under its UID, replacing the stored one if there is one, and publishes. The same as
+    /// [`add_pod`](Self::add_pod): an unknown UID is added, without an error.
     ///
     /// # Errors
-    /// As [`add_pod`](Self::add_pod).
+    /// Those of [`add_pod`](Self::add_pod).
     ///
     /// # Complexity
     /// O(log n) and a few allocations.
@@ -158,10 +160,10 @@ impl<P: PodMeta> Writer<P> {
         Ok(upserted)
     }
 
-    /// Removes the pod that is stored under the UID of `pod`, publishes, and returns what was stored.
+    /// Removes the pod stored under the UID of `pod`, publishes, and returns the stored pod.
     ///
-    /// The stored object counts, however the given one differs. An unknown UID is no error: nothing is published and
-    /// `None` returned.
+    /// Only the UID of `pod` matters. An unknown UID is not an error: nothing is published, and `None` is
+    /// returned.
     ///
     /// # Complexity
     /// O(log n) and a few allocations.
@@ -173,10 +175,10 @@ impl<P: PodMeta> Writer<P> {
         self.remove_pod_by_uid(pod.uid())
     }
 
-    /// Removes the pod or mirror pod with this UID; otherwise as [`remove_pod`](Self::remove_pod).
+    /// Removes the pod or mirror pod with this UID; otherwise like [`remove_pod`](Self::remove_pod).
     pub fn remove_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         let uid = uid.into();
-        // A miss costs a look-up and no draft.
+        // A miss costs a lookup and no draft.
         self.current().any_by_uid(uid)?;
         let mut draft = self.versions.draft();
         let removed = draft.remove(uid)?;
@@ -185,16 +187,16 @@ impl<P: PodMeta> Writer<P> {
         Some(removed)
     }
 
-    /// Replaces everything by `pods` in one publication.
+    /// Replaces all pods by `pods` in one publication.
     ///
-    /// The result is the same as that of adding them one by one, in their order, to an empty index. Pods that are refused
-    /// are left out. If the very same objects are there already, nothing is published.
+    /// The result is the same as adding them one by one, in order, to an empty index. Refused pods are left
+    /// out. If the very same objects are already stored, nothing is published.
     ///
     /// # Consistency
     /// Readers see either all of the old set or all of the new one.
     ///
     /// # Complexity
-    /// O(n). Freeing the old set, later, is O(n) as well, and is the writer's work, never a reader's.
+    /// O(n). Freeing the old set later is O(n) too; the writer does it, never a reader.
     ///
     /// Kubelet: `SetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "SetPods")]
@@ -208,14 +210,15 @@ impl<P: PodMeta> Writer<P> {
 
     /// Applies any mix of operations, in their order, and publishes once.
     ///
-    /// What is refused is reported and left out; the rest is applied. If nothing changes, nothing is published.
+    /// Refused operations are reported and left out; the rest is applied. Without a net change, nothing is
+    /// published.
     ///
     /// # Consistency
     /// Readers see either nothing of the batch or all of it.
     ///
     /// # Complexity
-    /// O(log n) for each changed pod. Operations on the same parts of the index share their copies, so a large batch costs
-    /// less per pod than single writes.
+    /// O(log n) for each changed pod. Operations on the same parts of the index share copied pages, so a
+    /// large batch costs less per pod than single writes.
     ///
     /// # Examples
     /// ```
@@ -280,32 +283,32 @@ fn publish_if_it_differs<P: PodMeta>(draft: Draft<'_, P>, herald: &Herald) -> bo
 fn publish<P>(draft: Draft<'_, P>, herald: &Herald) {
     let publication = herald.publication();
     draft.publish();
-    // Wakes those who follow, before anything is freed.
+    // Wakes the followers before anything is freed.
     drop(publication);
 }
 
 impl<P> Writer<P> {
-    /// Frees the replaced snapshots that no reader holds any more, and returns how many are left.
+    /// Frees the replaced snapshots that no reader holds, and returns how many are left.
     ///
     /// # Complexity
-    /// O(retired snapshots), and what it costs to drop the pods that only those held.
+    /// O(retired snapshots), plus dropping the pods that only those held.
     pub fn reclaim(&mut self) -> usize {
         self.versions.reclaim_all();
         self.versions.retired()
     }
 
-    /// How many replaced snapshots wait for readers to let go of them.
+    /// Number of replaced snapshots that readers still hold.
     ///
-    /// After [`reclaim`](Self::reclaim) at most as many as there are guards, cached readers and kept snapshots alive;
-    /// before, about a third more, because a publication looks at a few only. A number that grows shows a reader that
-    /// holds on.
+    /// After [`reclaim`](Self::reclaim), at most the number of live guards, cached readers and kept
+    /// snapshots. Before, about a third more, because a publication checks only a few. A growing number
+    /// reveals a reader that holds an old snapshot.
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
         self.versions.retired()
     }
 }
 
-// Not derived, because a derive would ask for `P: Clone`.
+// Not derived: a derive would require `P: Clone`.
 impl<P> Clone for Operation<P> {
     fn clone(&self) -> Self {
         match self {

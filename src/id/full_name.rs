@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use wide::u8x16;
 
-/// What stands between name and namespace. Kubernetes' validation keeps it out of both.
+/// Separates name and namespace. Kubernetes' validation allows it in neither.
 pub(crate) const SEPARATOR: char = '_';
 
-/// A pod's full name, `name + "_" + namespace`: what a static pod and its mirror share.
+/// A pod's full name, `name + "_" + namespace`, shared by a static pod and its mirror.
 ///
 /// Always two non-empty parts around exactly one `_`.
 ///
 /// # Complexity
-/// Parsing one is O(length), with one allocation; [`new`](Self::new) takes two; cloning is O(1), without allocation.
-/// [`name`](Self::name) and [`namespace`](Self::namespace) look for the separator: O(length).
+/// Parsing is O(length) with one allocation; [`new`](Self::new) makes two; cloning is O(1) without
+/// allocation. [`name`](Self::name) and [`namespace`](Self::namespace) search for the separator: O(length).
 ///
 /// # Examples
 /// ```
@@ -76,11 +76,10 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && !namespace.is_empty()).then_some((name, namespace))
 }
 
-/// Where the separator is, if there is one and no other.
+/// The position of the separator, if there is exactly one.
 ///
-/// Every look-up by full name does this, and where in a name the separator is cannot be foreseen: so a name of the usual
-/// length (of 79 bytes at most, a bit for each of which there is room) is gone over as a whole, vector by vector, and nothing
-/// depends on what is found before the end.
+/// Every lookup by full name calls this, and the separator's position is unpredictable. So a name of at most
+/// 79 bytes is scanned completely, vector by vector, with one bit per byte and no branch before the end.
 #[inline]
 fn only_separator(text: &[u8]) -> Option<usize> {
     const LANES: usize = 16;
@@ -93,7 +92,7 @@ fn only_separator(text: &[u8]) -> Option<usize> {
         let mask = u8x16::from(*vector).cmp_eq(u8x16::splat(SEPARATOR as u8)).move_mask();
         u128::from(mask.cast_unsigned())
     };
-    // A bit for each byte. The last vector may overlap with the one before.
+    // One bit per byte. The last vector may overlap the previous one.
     let mut all = separators(last) << (text.len() - LANES);
     for (number, vector) in vectors.iter().enumerate() {
         all |= separators(vector) << (number * LANES);
@@ -190,7 +189,8 @@ mod tests {
         }
     }
 
-    /// Every place in texts of every length up to a few vectors, alone and with a second separator at every other place.
+    /// All positions in texts of up to a few vectors, alone and with a second separator at every other
+    /// position.
     #[test]
     fn a_text_is_split_exactly_at_its_only_separator() {
         for length in (0..100).chain([111, 112, 127, 128, 143, 144, 145, 200]) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_may_be_of_any_letters() {
+    fn parts_may_contain_any_letters() {
         let full_name: FullName = "wäb-ß_nämespace-ü".parse().expect("a full name");
         assert_eq!((full_name.name(), full_name.namespace()), ("wäb-ß", "nämespace-ü"));
     }

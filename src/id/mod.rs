@@ -1,6 +1,5 @@
-//! How pods are named: UIDs, kept apart by what they identify, and full names.
-//!
-//! This module knows spelling. It must not know of pods, indices or hashing.
+//! Names of pods: UIDs, as separate types for what they identify, and full names. Only their spelling matters
+//! here.
 
 mod full_name;
 mod packed;

@@ -1,11 +1,13 @@
-//! The two usual spellings of a UID as sixteen bytes: a comparison of two words instead of a pointer to chase.
+//! The two usual spellings of a UID, packed into sixteen bytes: comparing two words is cheaper than following
+//! a pointer.
 //!
-//! The API server writes UIDs as lower-case hyphenated UUIDs, the kubelet those of static pods as 32 lower-case hex
-//! digits. Nothing else is packed: an upper-case spelling is another UID, and two spellings must stay two UIDs.
+//! The API server writes UIDs as lower-case hyphenated UUIDs, the kubelet writes those of static pods as 32
+//! lower-case hex digits. Nothing else is packed: an upper-case spelling is another UID, so two spellings
+//! must stay two UIDs.
 
-/// A UID in one of the two usual spellings, as two words that hold a digit in each four bits.
+/// A UID in one of the two usual spellings, as two words with four bits per digit.
 ///
-/// Words, not bytes, so that it stays in registers on its way from the string to the comparison.
+/// Words, not bytes, so that it stays in registers between parsing and comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Packed {
     pub(crate) words: (u64, u64),
@@ -21,7 +23,7 @@ pub(crate) enum Form {
     Hex,
 }
 
-/// Where the hyphens of a UUID stand. No two of these leave the same remainder by four, which `unhex_uuid` makes use of.
+/// Positions of the hyphens of a UUID. All differ modulo four, which `unhex_uuid` uses.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 impl Packed {
@@ -41,7 +43,7 @@ impl Packed {
         (wrong == 0).then_some(Self { words, form: Form::Hex })
     }
 
-    /// Writes the UID as it was spelled and returns it; `buffer` is long enough for both spellings.
+    /// Writes the UID in its spelling and returns it. `buffer` is long enough for both spellings.
     pub(crate) fn spell(self, buffer: &mut [u8; 36]) -> &str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let bytes = (u128::from(self.words.1) << 64 | u128::from(self.words.0)).to_le_bytes();
@@ -66,11 +68,12 @@ impl Packed {
     }
 }
 
-/// 32 lower-case hex digits as sixteen bytes, and something that is not 0 if they are not all such digits.
+/// Packs 32 lower-case hex digits into sixteen bytes. The second value is not 0 if there is any other
+/// character.
 ///
-/// The first sixteen digits go into the low halves of the bytes and the others into the high halves: any order will do, as
-/// long as it can be undone, and this one costs the least. A UID is parsed on every look-up by string, so this is
-/// straight-line code over whole vectors, with no branch until the end.
+/// The first sixteen digits go into the low halves of the bytes, the others into the high halves: any
+/// reversible order will do, and this one is the cheapest. Every lookup by string parses a UID, so this is
+/// straight-line vector code without a branch before the end.
 #[inline]
 fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
     let mut bytes = [0u8; 16];
@@ -84,8 +87,8 @@ fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
 
-/// A UUID likewise. The first 32 characters stay where they are, and in the place of a hyphen goes one of the last four
-/// digits: the one that stands there if those are repeated over and over. So nothing has to be moved together first.
+/// The same for a UUID. The first 32 characters keep their positions. Each hyphen is replaced by one of the
+/// last four digits: the digit at that position if those four are repeated. So nothing has to be shifted.
 #[inline]
 fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
     let mut bytes = [0u8; 16];
@@ -108,7 +111,7 @@ fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
 
-/// All bits set where a hyphen is, of the first sixteen characters of a UUID and of the next.
+/// All bits set at the hyphens of the first sixteen characters of a UUID, and of the next sixteen.
 const FIRST_HYPHENS: [u8; 16] = hyphens_from(0);
 const SECOND_HYPHENS: [u8; 16] = hyphens_from(16);
 
@@ -131,7 +134,7 @@ fn halves(both: u128) -> (u64, u64) {
     words
 }
 
-/// Something that is not 0 if one of these is not.
+/// Not 0 if any of these is not 0.
 #[inline]
 fn any<const N: usize>(wrong: [u8; N]) -> u8 {
     wrong.into_iter().fold(0, |all, one| all | one)
@@ -148,7 +151,7 @@ fn join(low: u8, high: u8) -> u8 {
 fn nibble(digit: u8) -> (u8, u8) {
     let decimal = digit.wrapping_sub(b'0');
     let letter = digit.wrapping_sub(b'a');
-    // Of the two, the one that it is not comes out greater than 15.
+    // The wrong one of the two values exceeds 15, so the minimum is the right one.
     let value = decimal.min(letter.wrapping_add(10));
     let wrong = decimal.saturating_sub(9).min(letter.saturating_sub(5));
     (value, wrong)
@@ -173,9 +176,9 @@ mod tests {
         assert_ne!(uuid, hex);
     }
 
-    /// Every byte at every place of both spellings: packed exactly if what it packs to spells the same text.
+    /// Every byte at every position of both spellings is packed only if unpacking gives the same text.
     #[test]
-    fn nothing_but_lower_case_digits_and_hyphens_in_place_is_packed() {
+    fn only_lower_case_digits_and_hyphens_in_their_places_are_packed() {
         for good in ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"] {
             for at in 0..good.len() {
                 for byte in 0..128u8 {
@@ -197,9 +200,9 @@ mod tests {
         }
     }
 
-    /// A wrong one of the last four digits counts in four places; the same is wrong there beside it.
+    /// Each of the last four digits is used in four positions; the same error is planted beside it.
     #[test]
-    fn a_wrong_last_digit_is_not_made_up_for_by_others() {
+    fn a_wrong_last_digit_is_not_cancelled_out_by_others() {
         for last in 0..4 {
             let mut text = b"0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_vec();
             text[32 + last] = b'g';

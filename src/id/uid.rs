@@ -1,4 +1,4 @@
-//! UIDs of pods, of mirror pods, and of "the pod that really runs", as three types that do not mix.
+//! UIDs of pods, of mirror pods, and resolved UIDs, as three types that do not mix.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::{Form, Packed};
 
-/// What the three public types share. 24 bytes, whatever the spelling; whole words, because a copy that was put together
-/// from bytes would make the processor wait.
+/// The representation shared by the three public types. 24 bytes for any spelling. It consists of whole
+/// words: a copy assembled from bytes would stall the processor.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Uid {
     Uuid(u64, u64),
@@ -23,7 +23,7 @@ impl Uid {
         Packed::parse(text).map_or_else(|| Self::other(text), Self::packed)
     }
 
-    /// A UID in neither of the usual spellings; out of the way of those that are.
+    /// A UID in another than the usual spellings; cold, to keep the usual path short.
     #[cold]
     fn other(text: &str) -> Self {
         Self::Other(Arc::from(text))
@@ -38,7 +38,7 @@ impl Uid {
         }
     }
 
-    /// The UID as it was spelled; `buffer` is scratch space for the usual spellings.
+    /// The UID in its spelling; `buffer` is scratch space for the usual spellings.
     fn as_str<'a>(&'a self, buffer: &'a mut [u8; 36]) -> &'a str {
         let UidRef { usual, other } = self.as_ref();
         usual.map_or(other, |packed| packed.spell(buffer))
@@ -71,10 +71,10 @@ impl PartialOrd for Uid {
     }
 }
 
-/// A borrowed UID, as the look-ups take it: from a string, or from any of the UID types.
+/// A borrowed UID, the parameter of lookups: from a string, or from any of the UID types.
 ///
-/// Made from a string it is parsed; made from a [`PodUid`], [`MirrorPodUid`] or [`ResolvedPodUid`] it is not, which
-/// saves two fifths of a look-up's instructions. Keep the UID types, not strings, where you can.
+/// A string is parsed; a [`PodUid`], [`MirrorPodUid`] or [`ResolvedPodUid`] is not, which saves two fifths of
+/// a lookup's instructions. Store UID types instead of strings where you can.
 ///
 /// # Complexity
 /// O(1) for the usual spellings (hyphenated lower-case UUID; 32 lower-case hex digits); no allocation.
@@ -88,7 +88,7 @@ impl PartialOrd for Uid {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UidRef<'a> {
-    // Not an enum of the two: its variants would share memory, and a look-up would pay for the way there and back.
+    // Not an enum: its variants would share memory, so that a lookup would pass the value through memory.
     usual: Option<Packed>,
     /// The string, if the spelling is not a usual one.
     other: &'a str,
@@ -128,7 +128,7 @@ impl<'a> From<&'a str> for UidRef<'a> {
     }
 }
 
-/// Not for everything that is `AsRef<str>`: a full name is, and is no UID.
+/// Not for every `AsRef<str>`: a full name is one, but not a UID.
 macro_rules! from_texts {
     ($($text:ty),*) => {$(
         impl<'a> From<&'a $text> for UidRef<'a> {
@@ -150,8 +150,8 @@ impl<'a> From<&UidRef<'a>> for UidRef<'a> {
     }
 }
 
-/// The text of a UID, as it was spelled; made by `to_text` of the UID types. It is put together in place and allocates
-/// nothing.
+/// The text of a UID in its spelling; returned by `to_text` of the UID types. It is built in place, without
+/// allocation.
 ///
 /// # Examples
 /// ```
@@ -219,7 +219,7 @@ impl fmt::Debug for UidText<'_> {
     }
 }
 
-/// A string is not a UID: it is empty. Any other string is one.
+/// The error for a string that is not a UID: it is empty. Any other string is a UID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ParseUidError;
@@ -269,14 +269,14 @@ macro_rules! uid_type {
                 self.as_uid_ref().is_empty()
             }
 
-            /// The UID in the borrowed form that look-ups take.
+            /// The UID in the borrowed form that lookups take.
             #[must_use]
             #[inline]
             pub fn as_uid_ref(&self) -> UidRef<'_> {
                 self.0.as_ref()
             }
 
-            /// The text of the UID, as it was spelled; no allocation.
+            /// The text of the UID in its spelling; no allocation.
             #[must_use]
             pub fn to_text(&self) -> UidText<'_> {
                 self.as_uid_ref().to_text()
@@ -310,7 +310,7 @@ macro_rules! uid_type {
             }
         }
 
-        /// Takes the empty string, too, as the kubelet's translation does. To refuse it, use [`FromStr`].
+        /// Accepts the empty string too, as the kubelet's translation does. To refuse it, use [`FromStr`].
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
                 Self(Uid::new(text))
@@ -358,7 +358,8 @@ macro_rules! uid_type {
 }
 
 uid_type! {
-    /// The UID of a pod that runs on the node: a static pod's own, or an ordinary pod's. Never a mirror's.
+    /// The UID of a pod that runs on the node: an ordinary pod's UID, or a static pod's own. Never a
+    /// mirror's.
     ///
     /// # Examples
     /// ```
@@ -372,7 +373,7 @@ uid_type! {
 }
 
 uid_type! {
-    /// The UID the API server gave to a mirror pod.
+    /// The UID that the API server gave to a mirror pod.
     ///
     /// # Examples
     /// ```
@@ -386,7 +387,7 @@ uid_type! {
 }
 
 uid_type! {
-    /// A UID after translation: what was a mirror's UID has become its static pod's.
+    /// A UID after translation: a mirror's UID was replaced by its static pod's.
     ///
     /// # Examples
     /// ```
@@ -402,7 +403,7 @@ uid_type! {
 }
 
 impl PodUid {
-    /// The text, if the UID is in no usual spelling.
+    /// The text, if the UID has another than the usual spellings.
     pub(crate) fn into_text(self) -> Option<Arc<str>> {
         if let Uid::Other(text) = self.0 { Some(text) } else { None }
     }
@@ -437,7 +438,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_uid_is_as_small_as_three_words() {
+    fn a_uid_takes_three_words() {
         assert_eq!(size_of::<PodUid>(), 24);
     }
 
@@ -454,9 +455,9 @@ mod tests {
         }
     }
 
-    /// Alike ones least of all, and whichever of the two is in the first half.
+    /// Two equal errors must not cancel out, in either half.
     #[test]
-    fn two_wrong_characters_do_not_make_up_for_each_other() {
+    fn two_wrong_characters_do_not_cancel_out() {
         for good in ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"] {
             for first in 0..good.len() {
                 for second in first + 1..good.len() {
@@ -471,9 +472,9 @@ mod tests {
         }
     }
 
-    /// What is wrong about the separator and what is wrong about the digit that is packed beside it are the same bits here.
+    /// A wrong separator and a wrong digit packed beside it set the same bits here.
     #[test]
-    fn a_wrong_separator_does_not_make_up_for_a_wrong_digit() {
+    fn a_wrong_separator_does_not_cancel_out_a_wrong_digit() {
         for (separator, digit) in [(8, 24), (13, 29), (18, 2), (23, 7)] {
             let mut text = *b"0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
             text[separator] = b',';
@@ -483,12 +484,12 @@ mod tests {
         }
     }
 
-    /// The same sixteen bytes once packed, because the digits of a UUID are packed in another order.
+    /// These two pack to the same sixteen bytes, because a UUID's digits are packed in another order.
     const SAME_WORDS: [&str; 2] =
         ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3ce4b5a16978f87960a5b4c3d2"];
 
     #[test]
-    fn two_spellings_that_are_packed_alike_are_two_uids() {
+    fn two_spellings_with_equal_packed_words_are_two_uids() {
         let [uuid, hex] = SAME_WORDS.map(PodUid::from);
         let words = [&uuid, &hex].map(|uid| uid.as_uid_ref().usual().expect("a usual spelling").words);
         assert_eq!(words[0], words[1], "otherwise this shows nothing");
@@ -497,9 +498,10 @@ mod tests {
         assert_eq!(SAME_WORDS.map(PodUid::from).map(|uid| uid.to_string()), SAME_WORDS);
     }
 
-    /// Digits that differ in each place, in both spellings: however they are packed, the order is that of the text.
+    /// Digits that differ in each position, in both spellings: the order is that of the text, however they
+    /// are packed.
     #[test]
-    fn uids_of_the_usual_spellings_are_ordered_as_their_strings_are() {
+    fn uids_of_the_usual_spellings_are_ordered_like_their_strings() {
         let mut texts = Vec::new();
         for good in SAME_WORDS {
             for at in (0..good.len()).filter(|at| good.as_bytes()[*at] != b'-') {
@@ -523,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_uid_is_what_it_was_made_from() {
+    fn the_text_of_a_uid_equals_its_source() {
         for text in SPELLINGS {
             assert_eq!(PodUid::from(text).to_text().as_str(), text);
             assert_eq!(&*UidRef::from(text).to_text(), text);
@@ -534,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn any_string_but_the_empty_one_is_parsed_as_a_uid() {
+    fn any_non_empty_string_is_parsed_as_a_uid() {
         for text in SPELLINGS {
             let wanted = if text.is_empty() { Err(ParseUidError) } else { Ok(text.to_owned()) };
             assert_eq!(text.parse().map(|uid: PodUid| uid.to_string()), wanted);
@@ -545,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn uids_are_equal_and_ordered_as_their_strings_are() {
+    fn uids_are_equal_and_ordered_like_their_strings() {
         for a in SPELLINGS {
             for b in SPELLINGS {
                 let (left, right) = (PodUid::from(a), PodUid::from(b));

@@ -5,17 +5,17 @@ use std::fmt;
 use super::container_id::ContainerId;
 use crate::id::PodUid;
 
-/// The kernel tells no longer path than this.
+/// The kernel reports no longer path than this.
 const LONGEST: usize = 4096;
 
-/// The pod and the container of a cgroup: what its path says.
+/// The pod and the container that a cgroup's path names.
 ///
-/// At least one of the two is there. Inside a cgroup namespace a path may name the container alone. A sandbox has a
-/// container ID too, which no pod status names; there the pod's UID tells.
+/// At least one of the two is present. Inside a cgroup namespace, a path may name only the container. A
+/// sandbox has a container ID too, but no pod status lists it; use the pod's UID then.
 ///
 /// # Consistency
-/// The outermost pod counts, and the container directly below it. What is further down a container may have made and named
-/// itself.
+/// The outermost pod counts, and the container directly below it. A container may have created and named the
+/// cgroups further down.
 ///
 /// # Examples
 /// ```
@@ -37,18 +37,19 @@ const LONGEST: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Cgroup<'a> {
-    /// The pod's UID, as the node knows it: for a static pod not the UID of its mirror.
+    /// The pod's UID as the node knows it: for a static pod, not the UID of its mirror.
     pub pod_uid: Option<CgroupUid<'a>>,
     /// The container, or the pod's sandbox.
     pub container_id: Option<ContainerId>,
 }
 
 impl<'a> Cgroup<'a> {
-    /// What a cgroup's path says; `None` if it names no pod and no container.
+    /// Parses a cgroup's path. `None` if it names neither a pod nor a container.
     ///
-    /// Understood are both cgroup drivers of the kubelet and the mixture of the two, any prefix (such as `/sys/fs/cgroup`,
-    /// or `/../..` in a cgroup namespace), any sub-cgroup of the container, and `(deleted)` at the end. A path with NUL,
-    /// with `..` behind a name, or of more than 4,096 bytes is none of the kernel's, and names nothing.
+    /// Accepts paths of both cgroup drivers of the kubelet and a mixture of the two, any prefix (such as
+    /// `/sys/fs/cgroup`, or `/../..` in a cgroup namespace), any sub-cgroup of the container, and `(deleted)`
+    /// at the end. A path with NUL, with `..` after a name, or of more than 4,096 bytes does not come from
+    /// the kernel and gives `None`.
     ///
     /// # Complexity
     /// O(length); no allocation.
@@ -71,7 +72,7 @@ impl<'a> Cgroup<'a> {
                 continue;
             }
             if let Some((pod_uid, container_id)) = pod(name, within) {
-                // Looked at without being taken: whether `..` follows, the loop sees.
+                // Peeked, not consumed: the loop checks whether `..` follows.
                 let below = names.clone().next();
                 let container_id = container_id.or_else(|| below.and_then(container_of));
                 found = Some(Self { pod_uid: Some(pod_uid), container_id });
@@ -82,10 +83,10 @@ impl<'a> Cgroup<'a> {
         found.or_else(|| container.map(|id| Self { pod_uid: None, container_id: Some(id) }))
     }
 
-    /// What `/proc/PID/cgroup` says, under cgroups v1, v2 or both; `None` if no line of it names a pod or a container.
+    /// Parses `/proc/PID/cgroup` of cgroups v1, v2 or both. `None` if no line names a pod or a container.
     ///
-    /// The first line that names a pod and a container counts, else the first that names a pod, else the first that names a
-    /// container. A line that is not UTF-8 or not of the form `N:CONTROLLERS:PATH` is passed over.
+    /// Uses the first line that names a pod and a container, else the first that names a pod, else the first
+    /// that names a container. Lines that are not UTF-8 or not of the form `N:CONTROLLERS:PATH` are ignored.
     ///
     /// # Complexity
     /// O(length); no allocation.
@@ -113,13 +114,13 @@ impl<'a> Cgroup<'a> {
         best
     }
 
-    /// How much it says: the pod more than the container.
+    /// Ranks a result: a pod counts more than a container.
     fn tells(&self) -> (bool, bool) {
         (self.pod_uid.is_some(), self.container_id.is_some())
     }
 }
 
-/// The path in a line of `/proc/PID/cgroup`. It may hold colons itself.
+/// The path in a line of `/proc/PID/cgroup`. It may contain colons.
 pub(super) fn path_of_line(line: &str) -> Option<&str> {
     let mut fields = line.splitn(3, ':');
     let (hierarchy, _controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -127,13 +128,13 @@ pub(super) fn path_of_line(line: &str) -> Option<&str> {
     (is_number && path.starts_with('/')).then_some(path)
 }
 
-/// Where the kubelet's cgroupfs driver would make a pod's cgroup.
+/// Where the kubelet's cgroupfs driver creates a pod's cgroup.
 #[derive(Clone, Copy)]
 enum Within {
     Elsewhere,
-    /// In `kubepods`: guaranteed pods, and the classes of the others.
+    /// Directly in `kubepods`: guaranteed pods, and the classes of the others.
     Kubepods,
-    /// In one of these classes.
+    /// Inside one of these classes.
     Class,
 }
 
@@ -147,21 +148,21 @@ impl Within {
     }
 }
 
-/// The pod that a cgroup of this name belongs to; and the container, where the name holds that as well.
+/// The pod of a cgroup of this name, and the container if the name contains one.
 fn pod(name: &str, within: Within) -> Option<(CgroupUid<'_>, Option<ContainerId>)> {
     if let Some(text) = name.strip_prefix("pod")
         && !matches!(within, Within::Elsewhere)
     {
         return Some((CgroupUid::new(text, false)?, None));
     }
-    // `SLICE:RUNTIME:ID`, where the kubelet uses systemd and the runtime does not.
+    // `SLICE:RUNTIME:ID`, if the kubelet uses systemd and the runtime does not.
     let (slice, rest) = name.split_once(':').map_or((name, None), |(slice, rest)| (slice, Some(rest)));
     let (class, text) = slice.strip_suffix(".slice")?.rsplit_once("-pod")?;
     let class =
         class.strip_suffix("-burstable").or_else(|| class.strip_suffix("-besteffort")).unwrap_or(class);
     let is_kubepods =
         class.strip_suffix("kubepods").is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'));
-    // The driver left no hyphen in the UID: one would begin another slice.
+    // The driver replaces all hyphens in the UID, since a hyphen would start another slice.
     if !is_kubepods || text.contains('-') {
         return None;
     }
@@ -172,16 +173,17 @@ fn pod(name: &str, within: Within) -> Option<(CgroupUid<'_>, Option<ContainerId>
     Some((CgroupUid::new(text, true)?, container_id))
 }
 
-/// The container that a cgroup of this name holds, by either driver.
+/// The container of a cgroup of this name, for either driver.
 fn container_of(name: &str) -> Option<ContainerId> {
     let by_cgroupfs = || ContainerId::bare(name.strip_prefix("crio-").unwrap_or(name));
     ContainerId::scope(name).or_else(by_cgroupfs)
 }
 
-/// A pod's UID as a cgroup path has it. In the name of a systemd slice an underscore stands for each hyphen.
+/// A pod's UID as written in a cgroup path. In the name of a systemd slice, each hyphen becomes an
+/// underscore.
 ///
-/// A UID that has underscores of its own cannot be told there from one with hyphens, and is taken for the latter. Only a
-/// manifest can set such a UID.
+/// There, a UID with underscores of its own is indistinguishable from one with hyphens, and is read as the
+/// latter. Only a manifest can set such a UID.
 ///
 /// # Examples
 /// ```
@@ -204,7 +206,7 @@ fn container_of(name: &str) -> Option<ContainerId> {
 #[derive(Clone, Copy)]
 pub struct CgroupUid<'a> {
     text: &'a str,
-    /// Whether an underscore stands for a hyphen.
+    /// Whether underscores stand for hyphens.
     is_escaped: bool,
 }
 
@@ -213,7 +215,7 @@ impl<'a> CgroupUid<'a> {
         (!text.is_empty()).then_some(Self { text, is_escaped })
     }
 
-    /// The UID, for look-ups.
+    /// The UID, for lookups.
     ///
     /// # Complexity
     /// O(length); no allocation for the usual spellings (hyphenated lower-case UUID; 32 lower-case hex digits).
@@ -227,7 +229,7 @@ impl<'a> CgroupUid<'a> {
             for (to, from) in uuid.iter_mut().zip(self.text.bytes()) {
                 *to = if from == b'_' { b'-' } else { from };
             }
-            // An ASCII character took another's place.
+            // Only ASCII characters were replaced.
             return str::from_utf8(&uuid).unwrap_or_default().into();
         }
         self.text.replace('_', "-").as_str().into()
@@ -239,7 +241,7 @@ impl<'a> CgroupUid<'a> {
     }
 }
 
-/// By the UID, however it is written.
+/// Compares the UIDs, however they are written.
 impl PartialEq for CgroupUid<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.chars().eq(other.chars())

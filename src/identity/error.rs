@@ -1,22 +1,22 @@
-//! Why a text is no identity.
+//! Why a text cannot be parsed as an identity.
 
 use std::fmt;
 
-/// Why a text is no identity.
+/// Why a text cannot be parsed as an identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ParseIdentityError {
-    /// There is nothing in it.
+    /// It is empty.
     Empty,
     /// It is longer than 64 KiB.
     TooLong,
-    /// It holds a NUL character.
+    /// It contains NUL.
     Nul,
-    /// A container ID was asked for, and this is none.
+    /// It was to be a container ID, and is not one.
     ContainerId,
-    /// It is a path, or the lines of `/proc/PID/cgroup`, and names no pod and no container.
+    /// It is a path or the content of `/proc/PID/cgroup`, and names neither a pod nor a container.
     NoPod,
-    /// It is none of the known forms.
+    /// It has none of the known forms.
     Unknown,
 }
 

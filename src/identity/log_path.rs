@@ -7,7 +7,7 @@ const CUT: usize = 251;
 
 /// A container's log file: `/var/log/pods/<namespace>_<name>_<UID>/<container>/<attempt>.log`.
 ///
-/// The directory that holds it all is a setting of the kubelet (`podLogsDir`), and is not looked at.
+/// The root directory is a setting of the kubelet (`podLogsDir`) and is not checked.
 ///
 /// # Examples
 /// ```
@@ -28,19 +28,19 @@ pub struct PodLog<'a> {
     pub namespace: &'a str,
     /// The pod's name.
     pub name: &'a str,
-    /// The pod's UID, as the node knows it: for a static pod not the UID of its mirror.
+    /// The pod's UID as the node knows it: for a static pod, not the UID of its mirror.
     pub pod_uid: &'a str,
     /// The container's name.
     pub container: &'a str,
-    /// How often the container had been started before.
+    /// Number of earlier starts of the container.
     pub attempt: u32,
 }
 
 impl<'a> PodLog<'a> {
-    /// What the path says; `None` if it is not of this form.
+    /// Parses a log path. `None` if it does not have this form.
     ///
-    /// Rotated files are understood: `<attempt>.log.YYYYMMDD-HHMMSS`, also with `.gz` or, while it is being compressed,
-    /// `.tmp` behind it. A path with NUL or `..` is none.
+    /// Accepts rotated files: `<attempt>.log.YYYYMMDD-HHMMSS`, also followed by `.gz` or, during compression,
+    /// `.tmp`. A path with NUL or `..` gives `None`.
     ///
     /// # Complexity
     /// O(length); no allocation.
@@ -64,7 +64,7 @@ fn attempt(file: &str) -> Option<u32> {
     if is_file && is_number { number.parse().ok() } else { None }
 }
 
-/// Whether this is what rotation puts behind `.log.`.
+/// Whether this is the suffix of a rotated file, after `.log.`.
 fn is_rotated(rest: &str) -> bool {
     let time = rest.strip_suffix(".gz").or_else(|| rest.strip_suffix(".tmp")).unwrap_or(rest);
     let is_in_place = |(at, byte): (usize, u8)| if at == 8 { byte == b'-' } else { byte.is_ascii_digit() };
@@ -73,8 +73,8 @@ fn is_rotated(rest: &str) -> bool {
 
 /// A link to a log file: `/var/log/containers/<name>_<namespace>_<container>-<container ID>.log`.
 ///
-/// The kubelet cuts its name to 251 bytes before `.log`, so the end of a long one is missing. Only what is whole is given
-/// here. The link's target is the path of a [`PodLog`], which has everything: read that where you can.
+/// The kubelet cuts the name to 251 bytes before `.log`, so the end of a long one is missing. Parts that may
+/// be cut are left out here. The link's target is the path of a [`PodLog`], which is complete: prefer it.
 ///
 /// # Examples
 /// ```
@@ -96,15 +96,15 @@ pub struct ContainerLog<'a> {
     pub name: &'a str,
     /// The pod's namespace; `None` if it was cut.
     pub namespace: Option<&'a str>,
-    /// The container's name; `None` if it or the ID behind it was cut, for then nobody can tell where it ends.
+    /// The container's name; `None` if it or the ID after it was cut, because its end is then unknown.
     pub container: Option<&'a str>,
     /// The container's ID; `None` if it was cut.
     pub container_id: Option<ContainerId>,
 }
 
 impl<'a> ContainerLog<'a> {
-    /// What the path says; `None` if it is not of this form, or if even the pod's name was cut. A path with NUL or `..` is
-    /// none.
+    /// Parses a link's path. `None` if it does not have this form, if even the pod's name was cut, or if the
+    /// path contains NUL or `..`.
     ///
     /// # Complexity
     /// O(length); no allocation.
@@ -131,7 +131,7 @@ impl<'a> ContainerLog<'a> {
     }
 }
 
-/// The path, unless it holds what no path of a log file does.
+/// The path, unless it contains something that no log path does.
 fn clean(path: &str) -> Option<&str> {
     let is_clean = !path.contains('\0') && path.split('/').all(|name| name != "..");
     is_clean.then_some(path)

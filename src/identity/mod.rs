@@ -1,9 +1,9 @@
-//! What an event carries, as a key: pure parsers of cgroup paths, log paths and container IDs.
+//! Parsers for what events carry: cgroup paths, log paths, container IDs and other pod keys.
 //!
-//! An agent's event names its pod by whatever was at hand. [`Identity::parse`] understands any of it; where you know what
-//! you have, use the parser of that form: [`Cgroup`], [`PodLog`], [`ContainerLog`], [`ContainerId`].
+//! Events name their pods in many forms. [`Identity::parse`] accepts all of them. If you know the form, use
+//! its parser: [`Cgroup`], [`PodLog`], [`ContainerLog`], [`ContainerId`].
 //!
-//! Nothing here reads a file, asks an index or allocates. What is parsed borrows from the text.
+//! All parsers are pure: they read no file, query no index and do not allocate. Results borrow from the text.
 //!
 //! # Examples
 //! ```
@@ -27,28 +27,30 @@ pub use log_path::{ContainerLog, PodLog};
 
 use crate::id::{self, UidRef};
 
-/// What is longer is refused unread. The lines of `/proc/PID/cgroup` together are shorter.
+/// Longer texts are refused unread. `/proc/PID/cgroup` is shorter.
 const LONGEST: usize = 64 * 1024;
 /// The largest process ID of Linux (`PID_MAX_LIMIT`).
 const LARGEST_PID: u32 = 1 << 22;
-/// No UID is longer: an object's name has at most so many bytes.
+/// The longest UID in bytes: as long as the longest name of an object.
 const LONGEST_UID: usize = 253;
 
-/// Whatever may tell which pod this is.
+/// Any text that may identify a pod.
 ///
 /// # Consistency
-/// Some texts could be several things. The first of these counts; white space around the text does not:
+/// Some texts have several meanings. White space around the text is ignored, and the first match of this list
+/// counts:
 ///
 /// 1. lines of `/proc/PID/cgroup`;
-/// 2. the path of a log file, then the path of a link to one, or its name alone;
-/// 3. any other absolute path: a cgroup's;
-/// 4. a container ID, alone, behind `runtime://`, or as the name of a systemd scope;
+/// 2. the path of a log file, or the path or name of a link to one;
+/// 3. any other absolute path: the path of a cgroup;
+/// 4. a container ID: alone, after `runtime://`, or in the name of a systemd scope;
 /// 5. the name of a pod's systemd slice, alone or as `SLICE:RUNTIME:ID`;
 /// 6. `NAMESPACE/NAME`;
-/// 7. an IP address; an IPv4 address that is mapped to IPv6 is IPv4;
+/// 7. an IP address; an IPv4 address mapped to IPv6 counts as IPv4;
 /// 8. a process ID: decimal digits, from 1 to 4,194,304, no leading zero;
 /// 9. a full name, `NAME_NAMESPACE`;
-/// 10. a UID: anything else without a slash and without white space, of at most 253 bytes, because a manifest may set any.
+/// 10. a UID: anything else of at most 253 bytes without slashes and white space, because a manifest may set
+///     any UID.
 ///
 /// # Examples
 /// ```
@@ -64,7 +66,7 @@ const LONGEST_UID: usize = 253;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Identity<'a> {
-    /// The UID of a pod or of a mirror pod.
+    /// A UID of a pod or a mirror pod.
     Uid(UidRef<'a>),
     /// A container's ID.
     ContainerId(ContainerId),
@@ -76,7 +78,7 @@ pub enum Identity<'a> {
     ContainerLog(ContainerLog<'a>),
     /// A pod's IP address.
     Ip(IpAddr),
-    /// A process ID, as the host counts.
+    /// A process ID in the host's PID namespace.
     Pid(u32),
     /// A pod's name.
     Name {
@@ -88,14 +90,14 @@ pub enum Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// What `text` is.
+    /// Parses `text`.
     ///
     /// # Complexity
     /// O(length); no allocation.
     ///
     /// # Errors
-    /// If it is empty, longer than 64 KiB, or holds NUL; if it is a path that names no pod and no container; if it is nothing
-    /// that is listed above.
+    /// If it is empty, longer than 64 KiB, or contains NUL; if it is a path that names neither a pod nor a
+    /// container; if nothing in the list above matches.
     pub fn parse(text: &'a str) -> Result<Self, ParseIdentityError> {
         if text.len() > LONGEST {
             return Err(ParseIdentityError::TooLong);
@@ -122,7 +124,7 @@ impl<'a> Identity<'a> {
         Self::short(text).ok_or(ParseIdentityError::Unknown)
     }
 
-    /// What is no path.
+    /// Forms that are not paths.
     fn short(text: &'a str) -> Option<Self> {
         if let Some(id) = ContainerId::parse(text) {
             return Some(Self::ContainerId(id));
@@ -148,14 +150,14 @@ impl<'a> Identity<'a> {
         (text.len() <= LONGEST_UID).then(|| Self::Uid(text.into()))
     }
 
-    /// A pod's name, unless it holds what no name in Kubernetes does.
+    /// A pod's name, unless it contains a character that no name in Kubernetes does.
     fn name(namespace: &'a str, name: &'a str) -> Option<Self> {
         let is_part = |part: &str| !part.is_empty() && !part.contains(['/', '_', ':']) && is_printed(part);
         (is_part(namespace) && is_part(name)).then_some(Self::Name { namespace, name })
     }
 }
 
-/// Whether there is neither white space nor any character that controls a terminal.
+/// Whether there is neither white space nor a control character.
 fn is_printed(text: &str) -> bool {
     !text.contains(|char: char| char.is_whitespace() || char.is_control())
 }

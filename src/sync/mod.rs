@@ -1,8 +1,8 @@
-//! Where the threads of the core meet: a cell that holds the published value.
+//! The cell that holds the published value: where the threads of the core meet.
 //!
-//! One thread at a time stores, any number read. What is shipped is arc-swap's cell; under `cfg(loom)` and `cfg(shuttle)`
-//! it is the same set of methods on the atomics of those two, so that the models run the very code that is shipped, this
-//! module apart. It must not know what is published.
+//! One thread at a time stores; any number of threads read. Releases use arc-swap's cell. Under `cfg(loom)`
+//! and `cfg(shuttle)`, the same methods use those tools' atomics, so that the models run the shipped code
+//! except for this module. It does not depend on what is published.
 
 #[cfg(not(any(loom, shuttle)))]
 mod swap;

@@ -1,15 +1,16 @@
-//! The published cell as `loom-tests` sees it: what arc-swap promises, on loom's or shuttle's atomics.
+//! The published cell for `loom-tests`: arc-swap's guarantees, built on loom's or shuttle's atomics.
 //!
-//! - Which value is current, and how many loads of it have not yet reached its own count, is *one* atomic word. So a load
-//!   takes the value and is counted in one step, and a swap settles the loads of the value it takes out. That is the
-//!   contract of arc-swap (its debts, paid by the swap); how it keeps it is not modelled.
-//! - A value has a count of its own, with the orderings of [`std::sync::Arc`], and a [`Witness`]: written when the value is
-//!   made, read by whoever looks at it, written again when it is freed. Nothing but the cell's orderings and the count
-//!   puts those accesses in order; if they do not, loom sees a data race.
-//! - What lies in std memory here (behind std's `Mutex` and `Arc`) is bookkeeping that the explorers do not see: it
-//!   orders nothing and is no step of its own. None of its locks is held across a step.
+//! - *One* atomic word holds the current value's number and how many of its loads have not yet reached its
+//!   own count. So a load reads the value and is counted in one step, and a swap settles the loads of the
+//!   value it replaces. That is arc-swap's contract (its debts, paid by the swap). How arc-swap fulfils it is
+//!   not modelled.
+//! - Each value has its own count, with the orderings of [`std::sync::Arc`], and a [`Witness`] that is
+//!   written when the value is created, read at each access, and written again when the value is freed. Only
+//!   the cell's orderings and the count order those accesses. If they do not, loom reports a data race.
+//! - State behind std's `Mutex` and `Arc` is bookkeeping that the explorers do not see: it orders nothing and
+//!   is not a step of its own. None of its locks is held across a step.
 //!
-//! Bugs can be planted here, to see that the models catch them: see `planted`.
+//! Bugs can be planted here to check that the models find them: see `planted`.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
@@ -24,25 +25,25 @@ pub(crate) use shuttle::sync::Mutex;
 #[cfg(shuttle)]
 use shuttle::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// Whether the environment asks for this bug. The list of them, and the model that catches each, is in
-/// `loom-tests/tests/loom/planted.rs`.
+/// Whether the environment requests this bug. `loom-tests/tests/loom/planted.rs` lists the bugs and the model
+/// that finds each.
 pub(crate) fn planted(bug: &str) -> bool {
     static PLANTED: OnceLock<Option<String>> = OnceLock::new();
     PLANTED.get_or_init(|| std::env::var("POD_INDEX_PLANTED").ok()).as_deref() == Some(bug)
 }
 
-/// A counted reference, as [`std::sync::Arc`], that tells when it is used after it was freed.
+/// A counted reference like [`std::sync::Arc`] that detects uses after the value was freed.
 pub(crate) struct Arc<T>(std::sync::Arc<Counted<T>>);
 
 struct Counted<T> {
-    /// How many hold the value, and [`IN_CELL`] more while it is the current one.
+    /// Number of references to the value, plus [`IN_CELL`] while it is current.
     count: AtomicUsize,
     witness: Witness,
     value: T,
 }
 
-/// More than all loads of one value. It keeps the count of the current value from reaching zero by guards that are
-/// dropped before the cell has settled their loads.
+/// More than all loads of one value. Guards may be dropped before the cell has settled their loads; this
+/// keeps the count of the current value above zero until then.
 const IN_CELL: usize = 1 << 16;
 
 impl<T> Arc<T> {
@@ -69,7 +70,7 @@ impl<T> Clone for Arc<T> {
 
 impl<T> Drop for Arc<T> {
     fn drop(&mut self) {
-        // The run has failed already; one more step would hide why.
+        // The run has already failed; another step would hide the reason.
         if std::thread::panicking() {
             return;
         }
@@ -90,7 +91,7 @@ thread_local! {
     static FREED: std::cell::Cell<usize> = std::cell::Cell::new(0);
 }
 
-/// How many values the thread that asks has freed.
+/// Number of values freed by the calling thread.
 #[must_use]
 pub fn freed_by_this_thread() -> usize {
     FREED.with(std::cell::Cell::get)
@@ -103,15 +104,15 @@ pub(crate) fn is_sole_owner<T>(value: &mut Arc<T>) -> bool {
         }
         return true;
     }
-    // The glance of the real one, and `std::sync::Arc::get_mut`.
+    // The quick check of the real one, and `std::sync::Arc::get_mut`.
     value.0.count.load(Ordering::Relaxed) == 1
         && value.0.count.load(Ordering::Acquire) == 1
         && !planted("never-frees")
 }
 
-/// Sees who makes, reads and frees a value.
+/// Records who creates, reads and frees a value.
 struct Witness {
-    /// The lock makes it shareable; loom does not see it.
+    /// The mutex makes it `Sync`; loom does not see it.
     #[cfg(loom)]
     cell: std::sync::Mutex<loom::cell::UnsafeCell<()>>,
     freed: AtomicBool,
@@ -145,7 +146,7 @@ impl Witness {
     }
 }
 
-/// Locks what the explorers do not see.
+/// Locks a mutex that the explorers do not see.
 fn unseen<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -153,9 +154,9 @@ fn unseen<T>(mutex: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Published<T>(std::sync::Arc<Cell<T>>);
 
 struct Cell<T> {
-    /// The number of the current value, above how often it was loaded.
+    /// The number of the current value, above the count of its loads.
     current: AtomicUsize,
-    /// The current value. It always belongs to `current`, because no step lies between the two.
+    /// The current value. It always matches `current`, because no step lies between the two updates.
     value: std::sync::Mutex<Arc<T>>,
     leftover: std::sync::Mutex<Vec<Arc<T>>>,
 }
@@ -199,7 +200,7 @@ impl<T> Published<T> {
 
     fn exchange(&self, value: Arc<T>) -> Arc<T> {
         value.0.count.fetch_add(IN_CELL, Ordering::Relaxed);
-        // Only the writer changes the number, so what it reads here is the latest one.
+        // Only the writer changes the number, so this reads the latest one.
         let number = (self.0.current.load(Ordering::Relaxed) >> LOADS) + 1;
         let publish = if planted("relaxed-publish") { Ordering::Relaxed } else { Ordering::AcqRel };
         let current = self.0.current.swap(number << LOADS, publish);
@@ -227,7 +228,7 @@ impl<T> Published<T> {
 }
 
 impl<T> Arc<T> {
-    /// This value is no longer the current one; `current` tells how often it was loaded while it was.
+    /// Called when this value is replaced; `current` contains the number of its loads.
     fn settle(&self, current: usize) {
         let loads = current % (1 << LOADS);
         self.0.count.fetch_sub(IN_CELL - loads, Ordering::AcqRel);
@@ -261,14 +262,14 @@ impl<T> Deref for Guard<T> {
 
 pub(crate) struct Cached<T> {
     published: Published<T>,
-    /// The number of `value`. Numbers are never used twice, as the address of a value that is still held is not.
+    /// The number of `value`. Numbers are never reused, just as the address of a held value is not.
     number: usize,
     value: Arc<T>,
 }
 
 impl<T> Cached<T> {
     pub(crate) fn load(&mut self) -> &Arc<T> {
-        // As `arc_swap::Cache`: whether there is something new is asked relaxed; to get it is not.
+        // As in `arc_swap::Cache`: the check for a new value is relaxed, loading it is not.
         if self.published.0.current.load(Ordering::Relaxed) >> LOADS != self.number {
             (self.number, self.value) = self.published.load_with_number();
         }

@@ -1,6 +1,7 @@
-//! How a thread sleeps until another one wakes it: std's parking, or the same on the locks of loom and shuttle.
+//! How a thread sleeps until another one wakes it: std's parking, or the same built on loom's and shuttle's
+//! locks.
 //!
-//! Not their own `park`: loom's wakes a thread out of whatever it waits for, a lock included.
+//! Their own `park` is not used: loom's `unpark` wakes a thread from any wait, including a lock.
 
 #[cfg(not(any(loom, shuttle)))]
 mod real {
@@ -8,7 +9,7 @@ mod real {
     use std::thread::{self, Thread};
     use std::time::Duration;
 
-    /// One thread's sleep. Only the thread that made it may sleep by it.
+    /// Lets one thread sleep. Only the thread that created it may sleep on it.
     pub(crate) struct Parker(Thread);
 
     impl Parker {
@@ -16,19 +17,19 @@ mod real {
             Self(thread::current())
         }
 
-        /// Sleeps until [`unpark`](Self::unpark), which may have come before. May return for no reason.
+        /// Sleeps until [`unpark`](Self::unpark), which may have been called earlier. May return spuriously.
         pub(crate) fn park(&self) {
             debug_assert_eq!(self.0.id(), thread::current().id());
             thread::park();
         }
 
-        /// As [`park`](Self::park), for `limit` at most.
+        /// Like [`park`](Self::park), for at most `limit`.
         pub(crate) fn park_timeout(&self, limit: Duration) {
             debug_assert_eq!(self.0.id(), thread::current().id());
             thread::park_timeout(limit);
         }
 
-        /// Waits for nobody. One system call if the thread sleeps, none otherwise.
+        /// Never waits. One system call if the thread sleeps, none otherwise.
         pub(crate) fn unpark(&self) {
             self.0.unpark();
         }
@@ -46,7 +47,7 @@ mod real {
         false
     }
 
-    /// Whether the run of a model has failed, so that one more step would hide why.
+    /// Whether the run of a model has failed, so that another step would hide the reason.
     pub(crate) const fn has_failed() -> bool {
         false
     }
@@ -73,7 +74,7 @@ mod modelled {
 
     pub(crate) use crate::sync::model::planted;
 
-    /// As `real::Parker`.
+    /// Like `real::Parker`.
     pub(crate) struct Parker {
         unparked: Mutex<bool>,
         sleeps: Condvar,
@@ -92,7 +93,7 @@ mod modelled {
             *unparked = false;
         }
 
-        /// The explorers know no time: the limit is never reached.
+        /// The explorers have no time: the limit is never reached.
         pub(crate) fn park_timeout(&self, _limit: Duration) {
             self.park();
         }
@@ -107,7 +108,7 @@ mod modelled {
         drop(thread::spawn(run));
     }
 
-    /// As `real::has_failed`.
+    /// Like `real::has_failed`.
     pub(crate) fn has_failed() -> bool {
         std::thread::panicking()
     }

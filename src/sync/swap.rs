@@ -5,13 +5,13 @@ pub(crate) use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-/// The cell: a handle to the value published last. Clones share the cell.
+/// The cell: a handle to the last published value. Clones share the cell.
 pub(crate) struct Published<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     current: ArcSwap<T>,
-    /// Values that readers still held when the writer went away. They wait here for the last handle, so that no
-    /// reader frees one by dropping its guard.
+    /// Values that readers still held when the writer was dropped. They wait here for the last handle, so
+    /// that no reader frees one by dropping its guard.
     leftover: Mutex<Vec<Arc<T>>>,
 }
 
@@ -20,7 +20,7 @@ impl<T> Published<T> {
         Self(Arc::new(Shared { current: ArcSwap::new(value), leftover: Mutex::default() }))
     }
 
-    /// The current value, for one piece of work. Touches no reference count while the value stays current.
+    /// The current value, for one piece of work. Changes no reference count while the value stays current.
     #[inline]
     pub(crate) fn load(&self) -> Guard<T> {
         Guard(self.0.current.load())
@@ -32,18 +32,19 @@ impl<T> Published<T> {
         self.0.current.load_full()
     }
 
-    /// Publishes `value`; returns what it replaces. When this returns, every reader that still uses the old value is
-    /// counted in its reference count, and no reader can come to it any more: [`is_sole_owner`] relies on that.
+    /// Publishes `value` and returns the replaced one. On return, every reader that still uses the old value
+    /// is counted in its reference count, and no reader can reach it any more: [`is_sole_owner`] relies on
+    /// that.
     pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         self.0.current.swap(value)
     }
 
-    /// A handle that remembers the value it saw last.
+    /// A handle that caches the last value.
     pub(crate) fn cached(&self) -> Cached<T> {
         Cached(arc_swap::Cache::new(self.clone()))
     }
 
-    /// Keeps `values` until the last handle to this cell goes.
+    /// Keeps `values` until the last handle to this cell is dropped.
     pub(crate) fn leave_behind(&self, values: impl IntoIterator<Item = Arc<T>>) {
         self.0.leftover.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(values);
     }
@@ -55,7 +56,7 @@ impl<T> Clone for Published<T> {
     }
 }
 
-/// What `arc_swap::Cache` asks of a handle.
+/// Required by `arc_swap::Cache`.
 impl<T> Deref for Published<T> {
     type Target = ArcSwap<T>;
 
@@ -76,7 +77,7 @@ impl<T> Deref for Guard<T> {
     }
 }
 
-/// A handle for one thread: while nothing new is published, looking costs one relaxed load.
+/// A handle for one thread: while nothing new is published, an access costs one relaxed load.
 pub(crate) struct Cached<T>(arc_swap::Cache<Published<T>, Arc<T>>);
 
 impl<T> Cached<T> {
@@ -92,8 +93,9 @@ impl<T> Clone for Cached<T> {
     }
 }
 
-/// Whether nobody else holds `value`, nor ever will: [`Published::swap`] has returned it, and there is no `Weak` of it.
+/// Whether there is no other reference to `value`, now or later: [`Published::swap`] has returned it, and it
+/// has no `Weak`.
 pub(crate) fn is_sole_owner<T>(value: &mut Arc<T>) -> bool {
-    // A glance first, which is cheaper.
+    // A quick check first, which is cheaper.
     Arc::strong_count(value) == 1 && Arc::get_mut(value).is_some()
 }

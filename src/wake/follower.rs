@@ -1,4 +1,4 @@
-//! One that sleeps until the index has what it looks for: as a future is polled, or by blocking its thread.
+//! A follower sleeps until the index has what it looks for: as a polled future, or by blocking its thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ impl Follower {
         Self { wake: Arc::clone(wake), id: wake.enter() }
     }
 
-    /// What `look` finds in the index. `None`: nothing, and the writer is gone.
+    /// What `look` finds in the index. `None`: nothing was found, and the writer is gone.
     pub(crate) fn poll<T>(
         &mut self,
         context: &Context<'_>,
@@ -31,7 +31,7 @@ impl Follower {
             if let Some(found) = look() {
                 return Poll::Ready(Some(found));
             }
-            // What the writer published last came before it went, so the look above saw it.
+            // The writer published before it was dropped, so the `look` above saw its last publication.
             if seen.writer_is_gone() {
                 return Poll::Ready(None);
             }
@@ -41,7 +41,7 @@ impl Follower {
         }
     }
 
-    /// As [`poll`](Self::poll), and sleeps in between, but not past the deadline.
+    /// Like [`poll`](Self::poll), but sleeps in between, at most until the deadline.
     pub(crate) fn block<T>(
         &mut self,
         deadline: Option<Instant>,
@@ -74,9 +74,9 @@ impl Drop for Follower {
     }
 }
 
-/// A thread that sleeps.
+/// A sleeping thread.
 struct Sleeper {
-    /// The parking alone does not tell: other code of the thread may use it, too.
+    /// An unpark alone is not enough: other code of the thread may use it too.
     woken: AtomicBool,
     parker: Parker,
 }

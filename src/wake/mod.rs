@@ -1,23 +1,24 @@
-//! How those who follow an index are woken by each publication.
+//! How each publication wakes the followers of an index.
 //!
-//! The writer must not wait for them, take a lock that one of them may hold, or run code of theirs. So it does not wake
-//! them itself. It counts the publication in one word and, if that word says that somebody sleeps, wakes one thread, the
-//! *relay*, which wakes the rest:
+//! The writer must not wait for followers, take a lock that one of them may hold, or run their code. So it
+//! does not wake them itself. It counts the publication in one atomic word. If that word says that followers
+//! sleep, the writer wakes one thread, the *relay*, which wakes the others:
 //!
 //! ```text
 //! writer ── adds 1 to the word ── ASLEEP? ──> sets CALLED, unparks the relay      (at most one system call)
 //! relay ─── clears CALLED, then ASLEEP, then takes the list of wakers and wakes them all
 //! follower ─ reads the word, looks at the index, puts its waker on the list, sets ASLEEP
-//!            if the word has counted on since it was read, looks again; otherwise sleeps
+//!            if the count has changed since it was read, looks again; otherwise sleeps
 //! ```
 //!
-//! No wake-up is lost, because all of it is one word that everybody changes by read-modify-writes, which have one order:
-//! - A publication that comes before the follower sets ASLEEP shows in the count, and the follower looks again.
-//! - One that comes after it finds ASLEEP, and calls the relay, unless the relay has cleared ASLEEP in between. Then the
-//!   relay takes the list after that, with the follower's waker on it.
+//! No wake-up is lost, because all of this is one word that is changed only by read-modify-writes, which have
+//! one order:
+//! - A publication before the follower sets ASLEEP changes the count, so the follower looks again.
+//! - A publication after that finds ASLEEP and calls the relay, unless the relay has cleared ASLEEP in
+//!   between. In that case the relay takes the list afterwards, with the follower's waker on it.
 //!
-//! The relay is started by the first follower that sleeps and ends when the writer goes. This room knows nothing of
-//! snapshots; `follow` looks at the index.
+//! The first follower that sleeps starts the relay, and dropping the writer ends it. This module knows
+//! nothing of snapshots; `follow` looks at the index.
 
 mod follower;
 
@@ -34,17 +35,17 @@ pub(crate) use self::follower::{Follower, TimedOut};
 
 /// There are wakers on the list.
 const ASLEEP: usize = 1;
-/// The relay is to look at the list.
+/// The relay has to check the list.
 const CALLED: usize = 2;
 /// The writer is gone.
 const GONE: usize = 4;
-/// One publication. The bits above count them, and may wrap around.
+/// One publication. The bits from here up count publications and may wrap around.
 const PUBLICATION: usize = 8;
 
-/// What the writer, the readers and the followers of one index share.
+/// State shared by the writer, the readers and the followers of one index.
 pub(crate) struct Wake {
     word: AtomicUsize,
-    /// Set by the relay itself, before it looks at the word for the first time.
+    /// Set by the relay itself, before it first reads the word.
     relay: OnceLock<Parker>,
     sleepers: Mutex<Sleepers>,
 }
@@ -75,12 +76,12 @@ impl Wake {
         Self { word: AtomicUsize::new(0), relay: OnceLock::new(), sleepers: Mutex::new(sleepers) }
     }
 
-    /// To be asked before one looks at the index: what is published later shows in [`sleep`](Self::sleep).
+    /// Call this before looking at the index: [`sleep`](Self::sleep) detects later publications.
     pub(crate) fn look(&self) -> Seen {
         Seen(self.word.load(Ordering::Acquire))
     }
 
-    /// Counts a publication, after it was made. Waits for nobody.
+    /// Counts a publication that was just made. Never waits.
     fn published(&self) {
         let before = self.word.fetch_add(PUBLICATION, Ordering::AcqRel);
         if before & ASLEEP != 0 && !planted("calls-nobody") {
@@ -117,16 +118,17 @@ impl Wake {
         })
     }
 
-    /// Takes a follower's waker off the list.
+    /// Removes a follower's waker from the list.
     fn leave(&self, id: u64) {
         if has_failed() {
             return;
         }
-        // Dropped after the lock is released: a waker's code is not ours.
+        // Dropped after the lock is released: a waker is foreign code.
         drop(self.with_sleepers(|sleepers| sleepers.wakers.remove(&id)));
     }
 
-    /// Has `waker` woken by the next publication after `seen`, and returns true; or returns false if that was already.
+    /// Registers `waker` for the next publication after `seen` and returns true. Returns false if there was
+    /// one already.
     ///
     /// # Panics
     /// If the relay cannot be started.
@@ -147,18 +149,18 @@ impl Wake {
         now.publications() == seen.publications() && !now.writer_is_gone()
     }
 
-    /// What the relay does, as long as the writer is there.
+    /// The relay's loop, until the writer is dropped.
     fn relay(&self) {
         let parker = self.relay.get_or_init(Parker::of_this_thread);
         loop {
-            // A read-modify-write. If the writer's own comes first, it shows here; if it comes later, the writer sees
-            // the parker.
+            // A read-modify-write. If the writer's comes first, this one sees it; if it comes later, the
+            // writer sees the parker.
             let word = self.word.fetch_and(!CALLED, Ordering::AcqRel);
             if word & (CALLED | GONE) == 0 {
                 parker.park();
                 continue;
             }
-            // Before the list is taken: a follower that comes later sets it again.
+            // Before the list is taken: followers that come later set it again.
             if !planted("clears-after-taking") {
                 self.word.fetch_and(!ASLEEP, Ordering::AcqRel);
             }
@@ -167,7 +169,7 @@ impl Wake {
                 self.word.fetch_and(!ASLEEP, Ordering::AcqRel);
             }
             for waker in wakers.into_values() {
-                // A waker's code is not ours. The followers of all others must be woken nevertheless.
+                // A waker is foreign code. If one panics, the others must still be woken.
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
             if word & GONE != 0 {
@@ -185,7 +187,8 @@ impl Herald {
         Self(wake)
     }
 
-    /// To be made before a publication and dropped after it. If something panics in between, followers look in vain at
+    /// Create it before a publication and drop it afterwards. After a panic in between, followers look at
+    /// worst in vain.
     /// worst.
     pub(crate) fn publication(&self) -> Publication<'_> {
         Publication(&self.0)
