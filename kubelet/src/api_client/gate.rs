@@ -94,6 +94,11 @@ impl Gate {
         }
     }
 
+    /// The cause of the last failure may be gone: the next attempt does not wait.
+    pub(super) fn try_now(&self) {
+        self.0.send_if_modified(|state| state.as_mut().map(|outage| outage.next = Instant::now()).is_some());
+    }
+
     fn opened(&self) {
         self.0.send_if_modified(|state| state.take().is_some());
     }
@@ -223,6 +228,29 @@ mod tests {
         probe.answered();
         assert!(other.await.unwrap());
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_with_new_credentials_does_not_wait() {
+        let gate = Arc::new(Gate::new());
+        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        for _ in 0..20 {
+            gate.pass().await.unwrap().failed("401", Duration::ZERO);
+        }
+        let waiting = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.pass().await.is_ok() }
+        });
+        tokio::task::yield_now().await;
+        let start = Instant::now();
+        gate.try_now();
+        assert!(waiting.await.unwrap(), "a waiting request goes on, too");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        gate.pass().await.unwrap().failed("401", Duration::ZERO);
+        assert!(start.elapsed() >= 5 * SECOND, "the one before was dropped, so this one waited");
+        gate.pass().await.unwrap().answered();
+        gate.try_now();
+        gate.pass().await.unwrap().answered();
     }
 
     #[tokio::test(start_paused = true)]

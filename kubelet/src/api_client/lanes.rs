@@ -94,6 +94,11 @@ impl Lanes {
         Ok(answer.map(|body| Answer { body, stream }))
     }
 
+    /// There are credentials other than the refused ones: the next attempt does not wait.
+    pub(super) fn try_now(&self) {
+        self.gate.try_now();
+    }
+
     /// Picks a connection that has a stream left.
     fn stream(&self, request: &Request<Body>) -> Stream {
         let lanes = if is_of_pods(request) { &self.pods } else { &self.others };

@@ -21,8 +21,8 @@
 //! * While the server is unreachable, one request at a time tries to reach it: at least every 4 s in the
 //!   first minute, at most once in five seconds after it. All others wait for its outcome.
 //! * `Retry-After` is obeyed.
-//! * After a 401, the client reads its token file or runs its credential plugin again and repeats the
-//!   request.
+//! * After a 401, the client reads its token file or runs its credential plugin again. With new credentials it
+//!   repeats the request at once. Without, it reads or runs again before the next request.
 
 mod connect;
 mod credentials;
@@ -124,11 +124,9 @@ async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<R
         let response = service.oneshot(request).await?;
         let Some(copy) = copy else { return Ok(response) };
         request = copy;
-        if response.status() == StatusCode::UNAUTHORIZED && !renewed {
+        if response.status() == StatusCode::UNAUTHORIZED && credentials.refused(version, renewed).await {
             renewed = true;
-            if credentials.renew(version).await {
-                continue;
-            }
+            continue;
         }
         match retry_after(&response) {
             Some(wait) if repeat < REPEATS => time::sleep(wait).await,
