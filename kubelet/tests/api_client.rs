@@ -1,5 +1,4 @@
-//! The client of the API server: how many connections it takes, how it notices that nobody is at the other end of one, and
-//! whom it says it is.
+//! The API server client: number of connections, detection of dead peers, and its `User-Agent`.
 #![cfg(all(feature = "api-server", feature = "tls"))]
 
 #[path = "support/followed.rs"]
@@ -23,7 +22,7 @@ use serde_json::{Value, json};
 const QUICK: Duration = Duration::from_millis(20);
 const AGENT: &str = "pod-index/0 (node n1)";
 
-/// A server with TLS, and the configuration of a client that trusts it.
+/// A server with TLS, and a client configuration that trusts it.
 struct Site {
     server: ApiServer,
     config: Config,
@@ -52,7 +51,7 @@ impl Site {
         client(self.config.clone(), AGENT, options).unwrap()
     }
 
-    /// By way of a proxy.
+    /// Through a proxy.
     async fn behind_proxy(&self) -> (Proxy, Config) {
         let proxy = Proxy::before(self.server.port()).await;
         let mut config = self.config.clone();
@@ -72,7 +71,7 @@ fn typed(pod: Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// Follows a Secret for each number.
+/// Follows one Secret for each number.
 fn follow_secrets(site: &Site, client: &Client, count: usize) -> SecretManager {
     let secrets = SecretManager::new(client.clone(), Options::default().backoff(QUICK, 4 * QUICK));
     for number in 0..count {
@@ -85,9 +84,9 @@ fn follow_secrets(site: &Site, client: &Client, count: usize) -> SecretManager {
     secrets
 }
 
-/// The server allows 100 streams a connection, and whoever asks for one more waits without an error.
+/// The server allows 100 streams per connection. A request beyond that would wait without an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_hundred_watches_share_a_handful_of_connections_and_keep_no_write_waiting() {
+async fn three_hundred_watches_share_few_connections_and_delay_no_write() {
     let site = Site::new(true).await;
     let client = site.client();
     let mut followed = Followed::whole(Source::new(client.clone()).pods());
@@ -95,7 +94,7 @@ async fn three_hundred_watches_share_a_handful_of_connections_and_keep_no_write_
     site.server.watched_by(301).await;
     let status = secrets.status();
     assert_eq!((status.synced, status.watches), (300, 300), "{status:?}");
-    // One for the pods and the writes, and four for 300 watches of at most 80 each.
+    // One for pods and writes, and four for 300 watches, with at most 80 each.
     println!("300 Secrets: {} connections", site.server.open_connections());
     assert!(site.server.open_connections() <= 5, "{}", site.server.open_connections());
 
@@ -123,7 +122,7 @@ async fn three_hundred_watches_share_a_handful_of_connections_and_keep_no_write_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_http2_is_spoken_to_by_http1_and_each_watch_takes_a_connection() {
+async fn without_http2_each_watch_takes_an_http1_connection() {
     let site = Site::new(false).await;
     let client = site.client();
     let mut followed = Followed::whole(Source::new(client.clone()).pods());
@@ -136,7 +135,7 @@ async fn a_server_without_http2_is_spoken_to_by_http1_and_each_watch_takes_a_con
 }
 
 #[tokio::test]
-async fn a_peer_that_is_gone_is_noticed_by_pings_though_nothing_is_closed() {
+async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let site = Site::new(true).await;
     let (proxy, config) = site.behind_proxy().await;
     let options = ConnectionOptions::default().pings(10 * QUICK, 10 * QUICK);
@@ -162,9 +161,9 @@ async fn a_peer_that_is_gone_is_noticed_by_pings_though_nothing_is_closed() {
     }
 }
 
-/// A proxy answers pings for a server that is gone. Here the server itself answers them, and says nothing else.
+/// A proxy answers pings for a dead server. Here the server itself answers pings and sends nothing else.
 #[tokio::test]
-async fn a_watch_that_is_given_up_for_its_silence_takes_its_connection_out_of_use() {
+async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
     let options = ConnectionOptions::default().silences(DEADLINE, 10 * QUICK);
     let source = Source::new(site.client_with(&options)).backoff(QUICK, 4 * QUICK).silence(20 * QUICK);
@@ -178,7 +177,7 @@ async fn a_watch_that_is_given_up_for_its_silence_takes_its_connection_out_of_us
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_without_an_answer_takes_its_connection_out_of_use() {
+async fn a_request_dropped_without_an_answer_retires_its_connection() {
     let site = Site::new(true).await;
     let client = site.client_with(&ConnectionOptions::default().silences(10 * QUICK, DEADLINE));
     let pods: Api<Pod> = Api::all(client);
@@ -188,7 +187,7 @@ async fn a_request_that_is_given_up_without_an_answer_takes_its_connection_out_o
     assert!(tokio::time::timeout(15 * QUICK, pods.list(&any)).await.is_err());
     pods.list(&ListParams::default()).await.unwrap();
     assert_eq!(site.server.connections(), 2);
-    // One that is given up soon says nothing about its connection.
+    // A request dropped early says nothing about its connection.
     site.server.fail(Verb::List, Fault::Delay(2 * DEADLINE));
     assert!(tokio::time::timeout(QUICK, pods.list(&any)).await.is_err());
     pods.list(&ListParams::default()).await.unwrap();
@@ -196,7 +195,7 @@ async fn a_request_that_is_given_up_without_an_answer_takes_its_connection_out_o
 }
 
 #[tokio::test]
-async fn a_token_that_was_rotated_is_read_anew_when_the_server_does_not_know_the_old_one() {
+async fn a_rotated_token_is_read_again_after_a_401() {
     let mut site = Site::new(true).await;
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("token-{}", std::process::id()));
     // With the end of a line, as an editor leaves it.
@@ -215,7 +214,7 @@ async fn a_token_that_was_rotated_is_read_anew_when_the_server_does_not_know_the
     assert!(matches!(list().await, (Ok(_), 2)), "once with the old one, once with the new one");
     assert!(matches!(list().await, (Ok(_), 1)));
 
-    // The server knows the new one before the file has it.
+    // The server accepts the new token before the file has it.
     site.server.demand_token("three");
     for _ in 0..4 {
         let (result, requests) = list().await;
@@ -235,7 +234,7 @@ async fn a_token_that_was_rotated_is_read_anew_when_the_server_does_not_know_the
 }
 
 #[tokio::test]
-async fn a_server_that_asks_to_be_left_alone_is_asked_again_when_it_said() {
+async fn a_request_is_repeated_after_the_time_in_retry_after() {
     let site = Site::new(true).await;
     let pods: Api<Pod> = Api::all(site.client());
     site.server.fail(Verb::List, Fault::TooManyRequests(1));
@@ -243,7 +242,7 @@ async fn a_server_that_asks_to_be_left_alone_is_asked_again_when_it_said() {
     pods.list(&ListParams::default()).await.unwrap();
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert_eq!(site.server.requests(Verb::List), 2);
-    // Without such a wish, the caller decides.
+    // Without `Retry-After`, the caller decides.
     site.server.fail(Verb::List, Fault::Status(503));
     assert!(
         matches!(pods.list(&ListParams::default()).await, Err(kube::Error::Api(status)) if status.code == 503)
@@ -252,7 +251,7 @@ async fn a_server_that_asks_to_be_left_alone_is_asked_again_when_it_said() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_with_its_cause_and_ends_for_everybody_at_once() {
+async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once() {
     let site = Site::new(true).await;
     let client = site.client();
     let pods: Api<Pod> = Api::all(client.clone());
@@ -283,7 +282,7 @@ async fn an_outage_is_told_with_its_cause_and_ends_for_everybody_at_once() {
 }
 
 #[tokio::test]
-async fn every_request_says_who_sends_it() {
+async fn every_request_carries_the_user_agent() {
     let site = Site::new(true).await;
     let pods: Api<Pod> = Api::namespaced(site.client(), "a");
     pods.create(&PostParams::default(), &typed(pod("one", "s"))).await.unwrap();

@@ -1,12 +1,12 @@
-//! How much the API-server source carries: a list of 100,000 pods, and a flood of events. Off unless asked for, as it
-//! measures:
+//! Capacity of the API server source: a list of 100,000 pods, and a flood of events. Ignored by default,
+//! because it measures:
 //!
 //! ```text
 //! cargo test --release -p pod-index-kubelet --test api_server_load -- --ignored --nocapture --test-threads 1
 //! ```
 //!
-//! The server is in this process and on the same cores; what it costs is in the times, and, as it holds every pod, in
-//! the memory before the list.
+//! The server runs in this process, on the same cores. Its cost is included in the times, and since it holds
+//! every pod, in the memory before the list.
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
@@ -22,7 +22,7 @@ use pod_index_kubelet::sources::SourceUpdate;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, ApiServerSource};
 use serde_json::{Value, json};
 
-/// What an agent that only names things keeps of a pod.
+/// What a minimal agent keeps of a pod.
 struct Slim {
     uid: Box<str>,
     name: Box<str>,
@@ -45,7 +45,7 @@ impl PodMeta for Slim {
     }
 }
 
-/// About 1.4 kB of JSON, as a small pod with its status and its managed fields is.
+/// About 1.4 kB of JSON, like a small pod with its status and managed fields.
 fn pod(number: usize, version: usize) -> Value {
     let fields: Vec<_> = (0..24).map(|field| format!("f:field-number-{field}")).collect();
     json!({
@@ -102,7 +102,7 @@ fn apply(writer: &mut Writer<Slim>, update: SourceUpdate<Slim>) -> usize {
     pods
 }
 
-/// Reads without a pause, and reports the slowest of its reads. One thread of two cores.
+/// Reads without a pause and reports the slowest read. Uses one of two cores.
 fn reading(reader: &Reader<Slim>, stop: &AtomicBool) -> (u64, Duration) {
     let mut cached = reader.cached();
     let (mut reads, mut slowest) = (0, Duration::ZERO);
@@ -121,11 +121,11 @@ fn reading(reader: &Reader<Slim>, stop: &AtomicBool) -> (u64, Duration) {
 const PODS: usize = 100_000;
 const EVENTS: usize = 50_000;
 
-/// Lists them all, and applies them.
+/// Lists and applies all pods.
 async fn list(server: &ApiServer, writer: &mut Writer<Slim>) -> ApiServerSource<Slim> {
     let bytes = pod(0, 0).to_string().len();
     let before = memory("VmRSS:");
-    // The peak so far is that of making the pods: from here on, it is that of the list.
+    // The peak so far includes creating the pods; reset it to measure the list.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let start = Instant::now();
     let mut source = Source::new(server.client()).pods_with(slim);
@@ -140,10 +140,10 @@ async fn list(server: &ApiServer, writer: &mut Writer<Slim>) -> ApiServerSource<
     source
 }
 
-/// Changes a pod as often as is said, as fast as it goes, and follows.
+/// Changes a pod `count` times, as fast as possible, and follows.
 async fn flood(server: &ApiServer, source: &mut ApiServerSource<Slim>, writer: &mut Writer<Slim>) {
     let changes: Vec<_> = (0..EVENTS).map(|number| pod(number, 1)).collect();
-    // The watch has to be open first.
+    // The watch must be open first.
     let open = async {
         server.watched_by(1).await;
         server.put("pods", &pod(PODS - 1, 1));

@@ -1,5 +1,6 @@
-//! The API-server source against a server that fails in every way it can. After each fault the index is compared with
-//! what the server holds, field by field; at each step nothing may be said twice, and no pod may be missing for a moment.
+//! The API server source against a server with every kind of failure. After each fault the index is compared
+//! with the server's pods, field by field. At each step, no change may be emitted twice and no pod may be
+//! missing for a moment.
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
@@ -35,12 +36,12 @@ fn changed(name: &str, version: u64) -> Value {
     pod
 }
 
-/// A source that compares nothing while a test runs: most tests count lists.
+/// A source that does not compare during a test: most tests count lists.
 fn source(server: &ApiServer) -> Source {
     Source::new(server.client()).backoff(QUICK, 4 * QUICK).compare_after(10 * DEADLINE)
 }
 
-/// One that compares soon.
+/// A source that compares soon.
 fn comparing(server: &ApiServer) -> Source {
     source(server).compare_after(4 * QUICK)
 }
@@ -49,7 +50,7 @@ fn of_n1(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("n1")
 }
 
-/// A server with three pods that stay, and one of another node; and an index that follows it and knows them.
+/// A server with three lasting pods and one of another node, and an index that follows it and has them.
 async fn followed() -> (ApiServer, Followed) {
     let server = ApiServer::start().await;
     for number in 0..3 {
@@ -71,7 +72,7 @@ async fn follow_with(server: &ApiServer, source: Source) -> Followed {
     followed
 }
 
-/// Shows that the source is alive and tells the truth: a change made now arrives.
+/// Checks that the source works: a change made now arrives.
 async fn follows_on(server: &ApiServer, followed: &mut Followed) {
     server.put("pods", &changed("last", 1));
     followed.equals(server, of_n1).await;
@@ -91,7 +92,7 @@ async fn the_first_list_is_one_set_however_many_pages_it_has() {
 }
 
 #[tokio::test]
-async fn an_empty_list_is_said_too_so_that_the_source_counts_as_seen() {
+async fn an_empty_list_makes_the_source_seen() {
     let server = ApiServer::start().await;
     let mut followed = Followed::whole(source(&server).pods());
     followed.until_status("seen", |status| status.seen).await;
@@ -99,7 +100,7 @@ async fn an_empty_list_is_said_too_so_that_the_source_counts_as_seen() {
 }
 
 #[tokio::test]
-async fn changes_follow_and_what_is_there_together_comes_together() {
+async fn changes_follow_and_simultaneous_ones_are_emitted_together() {
     let (server, mut followed) = followed().await;
     server.hold();
     server.put_all("pods", (0..10).map(|number| pod(&format!("p{number}"), "n1")));
@@ -119,7 +120,7 @@ async fn changes_follow_and_what_is_there_together_comes_together() {
 }
 
 #[tokio::test]
-async fn a_pod_that_moves_to_the_node_or_from_it_comes_or_goes() {
+async fn a_pod_that_moves_to_or_from_the_node_is_added_or_removed() {
     let (server, mut followed) = followed().await;
     server.put("pods", &pod("elsewhere", "n1"));
     followed.equals(&server, of_n1).await;
@@ -255,12 +256,12 @@ async fn events_out_of_order_are_seen_through_and_the_truth_is_listed() {
             server.put("pods", &changed("stays-0", 1));
             server.put("pods", &changed("stays-0", 2));
         },
-        // A pod comes back from the dead.
+        // A removed pod returns.
         &|| {
             server.put("pods", &pod("brief", "n1"));
             server.remove("pods", "a", "brief");
         },
-        // It left and came back: the leaving comes last.
+        // It was removed and added again: the removal comes last.
         &|| {
             server.put("pods", &pod("moves", "n1"));
             server.put("pods", &pod("moves", "n2"));
@@ -292,7 +293,7 @@ async fn versions_may_jump() {
     assert_eq!(server.requests(Verb::List), 1);
 }
 
-/// A server with three pods that stay, its backup, and an index that follows what came after it and compares soon.
+/// A server with three lasting pods, its backup, and an index that follows later changes and compares soon.
 async fn followed_since_a_backup() -> (ApiServer, Store, Followed) {
     let (server, followed) = followed().await;
     drop(followed);
@@ -310,7 +311,8 @@ async fn followed_since_a_backup() -> (ApiServer, Store, Followed) {
 async fn a_server_restored_from_a_backup_is_believed_though_it_answers_by_silence() {
     let (server, backup, mut followed) = followed_since_a_backup().await;
     server.restore(&backup);
-    // The same version of the same pod as before, and another content; and what the watch does not tell.
+    // The same version of the same pod as before, with other content, and changes that the watch does not
+    // report.
     server.put("pods", &changed("stays-0", 99));
     for number in 0..5 {
         server.put("pods", &pod(&format!("new-{number}"), "n1"));
@@ -320,7 +322,7 @@ async fn a_server_restored_from_a_backup_is_believed_though_it_answers_by_silenc
 }
 
 #[tokio::test]
-async fn a_restored_server_is_believed_though_it_has_overtaken_the_versions_that_were_lost() {
+async fn a_restored_server_that_overtook_the_lost_versions_is_listed_again() {
     let (server, backup, mut followed) = followed_since_a_backup().await;
     server.refuse();
     server.watched_by(0).await;
@@ -339,7 +341,7 @@ async fn a_restored_server_is_believed_though_it_has_overtaken_the_versions_that
 }
 
 #[tokio::test]
-async fn a_restored_server_that_has_the_same_pods_is_not_waited_for_until_its_versions_come_again() {
+async fn a_restored_server_with_the_same_pods_is_watched_from_its_own_version() {
     let (server, followed) = followed().await;
     drop(followed);
     let backup = server.backup();
@@ -354,7 +356,7 @@ async fn a_restored_server_that_has_the_same_pods_is_not_waited_for_until_its_ve
 }
 
 #[tokio::test]
-async fn after_a_cut_the_pods_are_compared_and_a_server_that_kept_its_word_is_not_listed_anew() {
+async fn after_a_cut_the_pods_are_compared_and_an_unchanged_server_is_not_listed_again() {
     let (server, followed) = followed().await;
     drop(followed);
     let mut followed = follow_with(&server, comparing(&server)).await;
@@ -367,13 +369,13 @@ async fn after_a_cut_the_pods_are_compared_and_a_server_that_kept_its_word_is_no
         server.until("a comparison", |server| server.comparisons() >= round).await;
         followed.equals(&server, of_n1).await;
     }
-    // A watch that ends in its time is no reason to compare.
+    // A watch that ends on time is no reason to compare.
     assert_eq!(server.requests(Verb::List) - lists, server.comparisons(), "{:?}", followed.said());
     follows_on(&server, &mut followed).await;
 }
 
 #[tokio::test]
-async fn a_cache_that_is_behind_makes_the_source_list_anew_and_takes_no_pod_away() {
+async fn a_stale_cache_causes_a_relist_and_removes_no_pod() {
     let (server, followed) = followed().await;
     drop(followed);
     let mut followed = follow_with(&server, comparing(&server)).await;
@@ -390,7 +392,7 @@ async fn a_cache_that_is_behind_makes_the_source_list_anew_and_takes_no_pod_away
 }
 
 #[tokio::test]
-async fn a_watch_that_says_nothing_is_given_up_and_the_pods_are_listed_anew() {
+async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
     let server = ApiServer::start().await;
     server.bookmark_every(5 * QUICK);
     server.put("pods", &pod("stays-0", "n1"));
@@ -423,7 +425,7 @@ async fn a_bookmark_spares_a_list_when_the_history_goes() {
         server.put("pods", &changed(&format!("p{version}"), version));
     }
     followed.equals(&server, of_n1).await;
-    // Nothing that this watch is told of but by a bookmark.
+    // This watch is told of progress only by a bookmark.
     server.put("pods", &pod("elsewhere-too", "n2"));
     server.send_bookmarks();
     server.compact();
@@ -636,7 +638,7 @@ async fn a_pod_of_the_api_server_is_never_static_whatever_it_says() {
 }
 
 #[tokio::test]
-async fn the_merge_takes_what_the_source_says_across_a_relist() {
+async fn the_merge_accepts_the_sources_updates_across_a_relist() {
     let (server, followed) = followed().await;
     drop(followed);
     let mut pods = source(&server).node(&NodeName::new("n1")).pods();

@@ -1,4 +1,4 @@
-//! Checkpoints on real files: restarts, and files that are torn or of somebody else.
+//! Checkpoints in real files: restarts, and damaged or foreign files.
 
 mod checkpoint_support;
 
@@ -12,7 +12,7 @@ use pod_index::{Operation, PodUid};
 use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Checkpoints, Which, is_restored};
 
 #[test]
-fn pods_that_ask_for_it_survive_a_restart_whole_and_no_others_do() {
+fn only_pods_that_request_it_survive_a_restart() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply([
@@ -30,7 +30,7 @@ fn pods_that_ask_for_it_survive_a_restart_whole_and_no_others_do() {
 }
 
 #[test]
-fn by_option_all_pods_survive_mirrors_too() {
+fn with_the_option_all_pods_and_mirrors_survive() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::All);
     let mut mirror = pod("m", 1, None);
@@ -53,7 +53,7 @@ fn by_option_all_pods_survive_mirrors_too() {
 }
 
 #[test]
-fn a_file_goes_with_its_pod_or_with_the_annotation_and_comes_with_it() {
+fn a_file_exists_while_its_pod_has_the_annotation() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply([add(kept("a", 1)), add(kept("b", 1)), add(pod("c", 1, None))]);
@@ -66,7 +66,7 @@ fn a_file_goes_with_its_pod_or_with_the_annotation_and_comes_with_it() {
 }
 
 #[test]
-fn a_restored_pod_is_marked_until_a_source_tells_of_it_and_gone_if_none_does() {
+fn a_restored_pod_is_marked_until_a_source_reports_it_and_removed_otherwise() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply([add(kept("told", 1)), add(kept("gone", 1)), add(kept("removed", 1))]);
@@ -77,7 +77,7 @@ fn a_restored_pod_is_marked_until_a_source_tells_of_it_and_gone_if_none_does() {
     run.acknowledged();
     assert_eq!(place.names().len(), 3, "to be restored costs no file");
     assert_eq!(run.restored.unclaimed(run.writer.current()).len(), 3);
-    // One that says of itself that it was restored is not believed.
+    // A pod that carries the annotation itself does not count as restored.
     let mut told = kept("told", 2);
     told.metadata.annotations.as_mut().unwrap().insert("pod-index/restored".to_owned(), "true".to_owned());
     run.apply([add(told), Operation::Remove(PodUid::from("removed"))]);
@@ -91,7 +91,7 @@ fn a_restored_pod_is_marked_until_a_source_tells_of_it_and_gone_if_none_does() {
 }
 
 #[test]
-fn a_restored_pod_goes_with_its_own_source_whatever_the_others_have_to_say() {
+fn only_its_own_source_decides_about_a_restored_pod() {
     let place = Place::new();
     let from = |source: Option<&str>, uid: &str| {
         let mut pod = kept(uid, 1);
@@ -118,13 +118,13 @@ fn a_restored_pod_goes_with_its_own_source_whatever_the_others_have_to_say() {
 }
 
 #[test]
-fn a_file_whose_pod_went_while_nobody_kept_it_goes_at_the_start() {
+fn a_file_whose_pod_was_removed_while_no_agent_ran_is_removed_at_the_start() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply([add(kept("a", 1)), add(kept("b", 1))]);
     run.acknowledged();
     run.end();
-    // Restored, and not put into the index.
+    // Restored, but not put into the index.
     let (checkpoints, _restored) = open(&place.directory(), Which::Annotated);
     let (mut writer, reader) = pod_index::new();
     writer.add_pod(kept("b", 1)).unwrap();
@@ -134,7 +134,7 @@ fn a_file_whose_pod_went_while_nobody_kept_it_goes_at_the_start() {
 }
 
 #[test]
-fn a_bad_file_is_set_aside_by_name_and_takes_no_other_along() {
+fn a_bad_file_is_set_aside_by_name_and_affects_no_other() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply(["good", "bad", "other"].map(|uid| add(kept(uid, 1))));
@@ -155,7 +155,7 @@ fn a_bad_file_is_set_aside_by_name_and_takes_no_other_along() {
     ]);
     for (number, (kind, bytes)) in cases.enumerate() {
         fs::write(&path, &bytes).unwrap();
-        // A run that ended in the middle of a write leaves this.
+        // Left by a run that ended during a write.
         fs::write(place.directory().join(".writing"), &whole[..whole.len() / 2]).unwrap();
         let (_checkpoints, restored) = open(&place.directory(), Which::Annotated);
         let [error] = &restored.errors[..] else { panic!("case {number}: {:?}", restored.errors) };
@@ -171,7 +171,7 @@ fn a_bad_file_is_set_aside_by_name_and_takes_no_other_along() {
 }
 
 #[test]
-fn a_pod_with_a_long_uid_is_kept_as_any_other_and_keeps_no_generation_waiting() {
+fn a_pod_with_a_long_uid_is_kept_and_delays_no_generation() {
     let place = Place::new();
     let long = "u".repeat(4000);
     let mut run = Run::start(&place.directory(), Which::Annotated);
@@ -186,7 +186,7 @@ fn a_pod_with_a_long_uid_is_kept_as_any_other_and_keeps_no_generation_waiting() 
 }
 
 #[test]
-fn what_is_set_aside_replaces_nothing_that_was_set_aside_before() {
+fn files_set_aside_do_not_replace_earlier_ones() {
     let place = Place::new();
     fs::create_dir_all(place.directory()).unwrap();
     for round in 0..3 {
@@ -201,7 +201,7 @@ fn what_is_set_aside_replaces_nothing_that_was_set_aside_before() {
 }
 
 #[test]
-fn what_is_no_checkpoint_by_its_name_or_kind_is_left_alone() {
+fn files_that_are_not_checkpoints_by_name_or_kind_are_left_alone() {
     let place = Place::new();
     fs::create_dir_all(place.directory().join("Pod_directory.yaml")).unwrap();
     fs::create_dir(place.directory().join("sub")).unwrap();
@@ -220,9 +220,9 @@ fn what_is_no_checkpoint_by_its_name_or_kind_is_left_alone() {
 }
 
 #[test]
-fn a_directory_in_a_checkpoints_place_is_set_aside_whole_and_keeps_nobody_waiting() {
+fn a_directory_in_a_checkpoints_place_is_set_aside_and_delays_nothing() {
     let place = Place::new();
-    // There before the start, and with something in it.
+    // It existed before the start, and is not empty.
     for name in ["Pod_before.yaml", ".writing"] {
         fs::create_dir_all(place.directory().join(name)).unwrap();
         fs::write(place.directory().join(name).join("somebodys"), name).unwrap();
@@ -231,7 +231,7 @@ fn a_directory_in_a_checkpoints_place_is_set_aside_whole_and_keeps_nobody_waitin
     fs::create_dir(place.directory().join("Pod_later.yaml")).unwrap();
     run.apply(["before", "later", "gone"].map(|uid| add(kept(uid, 1))));
     run.acknowledged();
-    // One that took a checkpoint's place is not what is to be removed.
+    // A directory in a checkpoint's place is not a checkpoint to remove.
     fs::remove_file(place.directory().join("Pod_gone.yaml")).unwrap();
     fs::create_dir(place.directory().join("Pod_gone.yaml")).unwrap();
     run.apply([Operation::Remove(PodUid::from("gone"))]);
@@ -252,7 +252,7 @@ fn a_directory_in_a_checkpoints_place_is_set_aside_whole_and_keeps_nobody_waitin
 }
 
 #[test]
-fn a_directory_is_one_processs_at_a_time_and_free_when_that_ends() {
+fn only_one_process_at_a_time_can_use_a_directory() {
     let place = Place::new();
     let run = Run::start(&place.directory(), Which::Annotated);
     let error = Checkpoints::open(place.directory(), Which::Annotated).unwrap_err();
@@ -263,7 +263,7 @@ fn a_directory_is_one_processs_at_a_time_and_free_when_that_ends() {
 }
 
 #[test]
-fn a_place_that_cannot_be_used_is_an_error_that_names_it() {
+fn an_unusable_directory_is_an_error_that_names_it() {
     let place = Place::new();
     let file = place.0.join("file");
     fs::write(&file, "").unwrap();
@@ -275,10 +275,11 @@ fn a_place_that_cannot_be_used_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can_be() {
+fn a_failed_write_is_reported_not_acknowledged_and_retried() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::Annotated);
-    // A directory in the file's place: no rename can replace it, not even root's, nor is there a name to set it aside as.
+    // A directory in the file's place: no rename can replace it, not even root's, and there is no name left
+    // to set it aside.
     let in_the_way = place.directory().join("Pod_a.yaml");
     let aside = |number: u32| match number {
         0 => place.directory().join("Pod_a.yaml.unusable"),
@@ -304,8 +305,8 @@ fn what_cannot_be_written_is_told_is_not_acknowledged_and_is_written_when_it_can
 }
 
 #[test]
-fn a_read_only_place_gives_what_it_has_and_keeps_nobody_from_working() {
-    // Not even root may make a file there, and there is no checkpoint.
+fn a_read_only_directory_is_read_and_blocks_nothing() {
+    // Not even root can create a file there, and there is no checkpoint.
     let (checkpoints, restored) = Checkpoints::open("/proc/self", Which::All).unwrap();
     assert_eq!((restored.pods.len(), restored.errors.len()), (0, 0));
     let (mut writer, reader) = pod_index::new();
@@ -316,7 +317,7 @@ fn a_read_only_place_gives_what_it_has_and_keeps_nobody_from_working() {
     }
     assert_eq!(checkpointing.status().errors[0].kind(), CheckpointErrorKind::Write);
     assert!(reader.load().pod_by_uid("a").is_some());
-    // It does not try for ever, nor does it say that all is well.
+    // It neither retries for ever nor reports success.
     let late = checkpointing.finish(PATIENCE).unwrap_err();
     assert_eq!(late.error().map(CheckpointError::kind), Some(CheckpointErrorKind::Write), "{late}");
 }

@@ -13,27 +13,27 @@ use pod_index::{Operation, PodUid};
 use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Which};
 use pod_index_test_support::skipped;
 
-/// Runs as a child of the next test, under a limit on the size of files.
+/// Runs as a child of the next test, with a limit on file sizes.
 #[test]
 fn the_child_whose_disk_is_full() {
     let Ok(directory) = std::env::var("POD_INDEX_TEST_FULL_DISK") else { return };
     let mut run = Run::start(Path::new(&directory), Which::Annotated);
-    // `large` has more bytes than a file may have; `small` is written all the same.
+    // `large` exceeds the file size limit; `small` is written nevertheless.
     let mut large = kept("large", 1);
     large.metadata.annotations.as_mut().unwrap().insert("large".to_owned(), "x".repeat(100_000));
     run.apply([add(large), add(kept("small", 1))]);
     let error = refused(&run);
     assert!(error.path().ends_with("Pod_large.yaml"), "{error}");
-    // Room, at last: the pod that did not fit goes.
+    // Frees space: the pod that did not fit is removed.
     run.apply([Operation::Remove(PodUid::from("large"))]);
     run.acknowledged();
     println!("the disk was full, and nothing was lost");
 }
 
 #[test]
-fn a_full_disk_loses_no_other_pod_and_is_told_by_the_file() {
+fn a_full_disk_loses_no_other_pod_and_is_reported_by_file() {
     let place = Place::new();
-    // 32 blocks of 512 bytes; more is an error (EFBIG) where the signal is ignored, as on a full disk.
+    // 32 blocks of 512 bytes. A larger file is an error (EFBIG) if the signal is ignored, as on a full disk.
     let script = "trap '' XFSZ; ulimit -f 32; exec \"$0\" --exact the_child_whose_disk_is_full --nocapture";
     let output = Command::new("sh")
         .args(["-c", script, std::env::current_exe().unwrap().to_str().unwrap()])
@@ -48,14 +48,15 @@ fn a_full_disk_loses_no_other_pod_and_is_told_by_the_file() {
     assert_eq!(place.names(), ["Pod_small.yaml"]);
 }
 
-// ------------------------------------------------------------------------------------------- disks that say no, for real
+// ------------------------------------------------------------------------------------------------- real
+// disks with errors
 
-/// What a child is told: which of these disks, and where.
+/// The child's arguments: the kind of disk, and its path.
 const DISK: &str = "POD_INDEX_TEST_DISK";
 const NOBODY: u32 = 65534;
 
-/// Runs this test binary as a child in a shell that has prepared its disk (`$D` is the directory) in mounts of its own.
-/// `false`: that is not permitted here.
+/// Runs this test binary as a child in a shell that prepared its disk (`$D` is the directory) in a mount
+/// namespace. Returns `false` if that is not permitted here.
 fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
     let may =
         Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs -o size=64k none /mnt"]).output();
@@ -70,7 +71,7 @@ fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
             return false;
         }
     }
-    let script = format!("{prepare} && exec \"$0\" --exact the_child_with_a_disk_that_says_no --nocapture");
+    let script = format!("{prepare} && exec \"$0\" --exact the_child_with_a_failing_disk --nocapture");
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", &script, std::env::current_exe().unwrap().to_str().unwrap()])
         .env("D", directory)
@@ -86,7 +87,7 @@ fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
 
 /// Runs as a child of the tests below.
 #[test]
-fn the_child_with_a_disk_that_says_no() {
+fn the_child_with_a_failing_disk() {
     let Ok(told) = std::env::var(DISK) else { return };
     let (disk, directory) = told.split_once('\n').unwrap();
     let directory = Path::new(directory);
@@ -130,7 +131,7 @@ fn on_a_full_disk(directory: &Path) {
     assert!(error.to_string().contains("No space left on device"), "{error}");
     assert_eq!(fs::read(directory.join("Pod_a.yaml")).unwrap(), before, "the older version is there, whole");
     assert!(!directory.join(".writing").exists());
-    // To remove one gives back room, so it may be that the other can be written now.
+    // Removing one frees space, so the other may be written now.
     run.apply([Operation::Remove(PodUid::from("b"))]);
     fs::remove_file(directory.join("filler")).unwrap();
     run.acknowledged();
@@ -138,7 +139,7 @@ fn on_a_full_disk(directory: &Path) {
     assert_eq!(restored(directory), BTreeMap::from([("a".to_owned(), kept("a", 2))]));
 }
 
-/// It may be read, but for one file, and not be written to; later it may.
+/// It may be read, except for one file, but not written; later it may.
 fn on_a_disk_of_somebody_else(directory: &Path) {
     let mut run = Run::start(directory, Which::Annotated);
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
@@ -147,7 +148,7 @@ fn on_a_disk_of_somebody_else(directory: &Path) {
     assert!(error.to_string().ends_with("it is left in place"), "{error}");
     assert!(run.writer.current().pod_by_uid("good").is_some());
     run.acknowledged();
-    // Its source tells of the pod, which does not ask for a checkpoint any more.
+    // Its source reports the pod, which no longer requests a checkpoint.
     run.apply([add(pod("bad", 2, None)), add(kept("new", 1))]);
     refused(&run);
     let status = run.checkpointing.status();
@@ -161,7 +162,7 @@ fn on_a_disk_of_somebody_else(directory: &Path) {
     run.end();
 }
 
-/// The directory is its own, a file in it is not.
+/// The child owns the directory but not a file in it.
 fn beside_a_file_of_somebody_else(directory: &Path) {
     let run = Run::start(directory, Which::Annotated);
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
@@ -185,7 +186,7 @@ fn with_checkpoints(uids: &[&str]) -> Place {
 }
 
 #[test]
-fn a_read_only_file_system_gives_what_it_has_and_takes_what_is_new_when_it_can_be_written_to() {
+fn a_read_only_file_system_is_read_and_written_once_it_is_writable() {
     let place = with_checkpoints(&["old"]);
     let prepare = "mount --bind \"$D\" \"$D\" && mount -o remount,ro,bind \"$D\"";
     if in_own_mounts(prepare, "read-only", &place.directory()) {
@@ -194,12 +195,12 @@ fn a_read_only_file_system_gives_what_it_has_and_takes_what_is_new_when_it_can_b
 }
 
 #[test]
-fn a_full_file_system_keeps_what_it_has_and_takes_what_is_new_when_there_is_room() {
+fn a_full_file_system_keeps_its_files_and_is_written_once_there_is_space() {
     let place = with_checkpoints(&[]);
     in_own_mounts("mount -t tmpfs -o size=64k none \"$D\"", "full", &place.directory());
 }
 
-/// Whether this is root, who can be two users.
+/// Whether this is root, who can act as two users.
 #[cfg(unix)]
 fn is_root(disk: &str, place: &Place) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -210,12 +211,12 @@ fn is_root(disk: &str, place: &Place) -> bool {
     is_root
 }
 
-/// Starts the child as somebody who is not root; nothing if that one cannot run this binary.
+/// Starts the child as a user other than root. `None` if that user cannot run this binary.
 #[cfg(unix)]
 fn as_nobody(disk: &str, directory: &Path) -> Option<Child> {
     use std::os::unix::process::CommandExt;
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_child_with_a_disk_that_says_no", "--nocapture"])
+        .args(["--exact", "the_child_with_a_failing_disk", "--nocapture"])
         .env(DISK, format!("{disk}\n{}", directory.display()))
         .uid(NOBODY)
         .gid(NOBODY)
@@ -234,7 +235,7 @@ fn set(path: &Path, owner: u32, mode: u32) {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_not_be_read_stays_and_its_pod_comes_back_once_it_may() {
+fn an_unreadable_file_stays_and_its_pod_is_restored_once_it_is_readable() {
     let place = with_checkpoints(&["bad", "good"]);
     if !is_root("unreadable", &place) {
         return;
@@ -250,7 +251,7 @@ fn a_file_that_may_not_be_read_stays_and_its_pod_comes_back_once_it_may() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_be_neither_read_nor_removed_goes_with_its_pod_once_it_can() {
+fn a_file_neither_readable_nor_removable_is_removed_with_its_pod_once_it_can_be() {
     let place = with_checkpoints(&["bad", "good"]);
     if !is_root("forbidden", &place) {
         return;

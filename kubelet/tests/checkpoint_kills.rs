@@ -1,4 +1,4 @@
-//! Checkpoints of a process that is killed again and again while it writes.
+//! Checkpoints of a process that is killed repeatedly while it writes.
 
 mod checkpoint_support;
 
@@ -14,9 +14,9 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::checkpoint::Which;
 
-/// What a child is told: where, and which history.
+/// The child's arguments: the directory and the history.
 const CHILD: &str = "POD_INDEX_TEST_CHECKPOINT_CHILD";
-/// How many pods the history has, and how many of them a step touches.
+/// Number of pods in the history, and how many of them a step changes.
 const PODS: u64 = 6;
 
 /// The same numbers for parent and child.
@@ -30,7 +30,7 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// What a step does to its pods: a version, or nothing for "gone".
+/// What a step does to its pods: a new version, or `None` for removal.
 fn step(seed: u64, number: u64) -> Vec<(String, Option<u64>)> {
     let mut random = random(seed ^ number.wrapping_mul(0x1000_0000_01b3));
     (0..=random(3))
@@ -42,7 +42,7 @@ fn step(seed: u64, number: u64) -> Vec<(String, Option<u64>)> {
         .collect()
 }
 
-/// Runs as a child of the next test, and ends with that test's kill.
+/// Runs as a child of the next test, which kills it.
 #[test]
 fn the_child_that_is_killed() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -58,7 +58,7 @@ fn the_child_that_is_killed() {
             None => Operation::Remove(PodUid::from(&*uid)),
         }));
         run.acknowledged();
-        // The parent may have gone; then there is nobody to kill this one.
+        // If the parent is gone, nothing else kills this process.
         if writeln!(out, "\nacknowledged {number}").and_then(|()| out.flush()).is_err() {
             return;
         }
@@ -78,20 +78,19 @@ fn child(directory: &Path, seed: u64, from: u64) -> Child {
         .unwrap()
 }
 
-/// What came of it: steps that were acknowledged, and bad files that were set aside.
+/// Results: acknowledged steps, and bad files that were set aside.
 #[derive(Default)]
 struct Survived {
     acknowledged: u64,
     set_aside: usize,
 }
 
-/// Kills a writing process so many times, each time at another moment, and compares what it left with the history. Between
-/// two lives, leftovers of torn writes are put beside the files, and files that are torn, foreign or of a newer format
-/// among them.
+/// Kills a writing process repeatedly, each time at another moment, and compares the files with the history.
+/// Between two runs, adds remains of interrupted writes, and damaged, foreign and newer files.
 fn kill_again_and_again(kills: u64, seed: u64) -> Survived {
     let place = Place::new();
     let mut random = random(seed);
-    // The state after the last step that is known to be on disk; what came after it may be there, too.
+    // The last state known to be on disk; later changes may be there too.
     let mut state: BTreeMap<String, u64> = BTreeMap::new();
     let mut next = 1;
     let mut survived = Survived::default();
@@ -105,7 +104,7 @@ fn kill_again_and_again(kills: u64, seed: u64) -> Survived {
                 *acknowledged = number.parse().unwrap();
             }
         };
-        // Some steps are let pass, and then some microseconds: the kill falls into another place of a write each time.
+        // Waits for some steps, then some microseconds, so that each kill hits another part of a write.
         let pass = random(6);
         while acknowledged < next - 1 + pass {
             heard(&mut acknowledged, &lines.next().expect("the child lives").unwrap());
@@ -113,7 +112,7 @@ fn kill_again_and_again(kills: u64, seed: u64) -> Survived {
         std::thread::sleep(Duration::from_micros(random(3000)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it had said before it was killed counts.
+        // Acknowledgements before the kill count.
         for line in lines {
             heard(&mut acknowledged, &line.unwrap());
         }
@@ -129,7 +128,8 @@ fn kill_again_and_again(kills: u64, seed: u64) -> Survived {
             apply(&mut state, number);
         }
         survived.acknowledged += acknowledged + 1 - next;
-        // At most one step was under way, which may be there in part: each of its pods as before, or as after it.
+        // At most one step was under way and may be partly on disk: each of its pods is as before or as after
+        // it.
         let mut after = state.clone();
         apply(&mut after, acknowledged + 1);
         survived.set_aside += planted.len();
@@ -161,7 +161,7 @@ fn kill_again_and_again(kills: u64, seed: u64) -> Survived {
 /// Bad files, by name.
 type Planted = BTreeMap<String, Vec<u8>>;
 
-/// Puts bad files among the good ones: under the names of pods that are gone, and under names of no pod at all.
+/// Adds bad files among the good ones, under the names of removed pods and of no pod at all.
 fn plant(directory: &Path, state: &BTreeMap<String, u64>, random: &mut impl FnMut(u64) -> u64) -> Planted {
     let name = |uid: &str| format!("Pod_{uid}.yaml");
     let gone = (0..PODS).map(|number| format!("u{number}")).filter(|uid| !state.contains_key(uid));
@@ -176,7 +176,7 @@ fn plant(directory: &Path, state: &BTreeMap<String, u64>, random: &mut impl FnMu
             0 | 1 => cut(random),
             2 => Vec::new(),
             3 => vec![0; 4096],
-            // Another pod's, whole.
+            // Another pod's complete file.
             4 => whole.clone(),
             5 => b"# pod-index checkpoint 2 0\n{}\n".to_vec(),
             _ => continue,
@@ -187,8 +187,8 @@ fn plant(directory: &Path, state: &BTreeMap<String, u64>, random: &mut impl FnMu
     planted
 }
 
-/// The pods that a start finds. What was planted is set aside by this start or by the one before it, as it was, and is
-/// cleared away.
+/// The pods that a start finds. The added files must have been set aside unchanged, by this start or the
+/// previous one; they are removed here.
 fn restored_beside(directory: &Path, planted: Planted) -> BTreeMap<String, Pod> {
     let (_checkpoints, restored) = open(directory, Which::Annotated);
     for error in &restored.errors {
@@ -203,7 +203,7 @@ fn restored_beside(directory: &Path, planted: Planted) -> BTreeMap<String, Pod> 
     unmarked(&restored)
 }
 
-/// What a write that was torn may leave.
+/// Possible remains of an interrupted write.
 fn leave_over(directory: &Path, what: u64) {
     let half = b"# pod-index checkpoint 1 0123456789abcdef\n{\"apiVersion\":\"v1\",\"ki";
     let leftover = directory.join(".writing");
@@ -221,7 +221,7 @@ fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
     assert!(survived.acknowledged > 0 && survived.set_aside > 0);
 }
 
-/// The same for longer:
+/// A longer run:
 /// `cargo test -p pod-index-kubelet --test checkpoint_kills -- --ignored --nocapture five_hundred`
 #[test]
 #[ignore = "takes minutes"]

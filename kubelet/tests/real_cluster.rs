@@ -1,13 +1,13 @@
-//! The API-server source and the mirror client against a real cluster. Off unless asked for.
+//! The API server source and the mirror client against a real cluster. Ignored by default.
 //!
-//! To list and watch the pods of all namespaces, and write nothing:
+//! To list and watch the pods of all namespaces, without writing:
 //!
 //! ```text
 //! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test real_cluster the_index -- --ignored
 //! ```
 //!
-//! To keep the mirror pods of a node that is registered for the test and deleted after it, in the namespace `default`;
-//! nothing else is touched, but do it in a cluster that is there to be tried on:
+//! To keep the mirror pods of a node that is registered for the test and deleted afterwards, in the namespace
+//! `default`. Nothing else is touched, but use a test cluster:
 //!
 //! ```text
 //! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test real_cluster mirrors -- --ignored
@@ -58,7 +58,7 @@ async fn the_index_holds_what_a_real_cluster_holds() {
             apply(&mut writer, update);
         }
     };
-    // A busy cluster changes between the two looks: one moment of agreement is what is asked for.
+    // A busy cluster changes between two looks: agreement at one moment is enough.
     let compare = async {
         loop {
             let list = api.list(&ListParams::default()).await.expect("a list");
@@ -114,7 +114,7 @@ async fn mirrors_are_created_replaced_and_deleted_on_a_real_cluster() {
     object.metadata.name = Some(node.as_str().to_owned());
     nodes.create(&PostParams::default(), &object).await.expect("a node");
     let done = tokio::spawn(mirrors(client, node.clone())).await;
-    // Whatever came of it; and with the node goes what it owns.
+    // In any case; deleting the node also deletes what it owns.
     nodes.delete(node.as_str(), &DeleteParams::default()).await.expect("the node deleted");
     done.expect("see above");
 }

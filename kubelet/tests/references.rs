@@ -1,4 +1,5 @@
-//! Managers of Secrets and `ConfigMaps` against an API server over real HTTP, which counts who watches what.
+//! Managers of Secrets and `ConfigMaps` against an API server over real HTTP that counts the watches of each
+//! object.
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
@@ -51,7 +52,7 @@ fn base64(text: &str) -> String {
     encoded
 }
 
-/// Time in which a request that was about to be made would have come: some round trips of others.
+/// Waits long enough for a pending request to arrive: some round trips of other requests.
 async fn time_to_ask(server: &ApiServer) {
     let others = Api::<Namespace>::all(server.client());
     for _ in 0..5 {
@@ -63,7 +64,7 @@ fn value(secret: &Secret) -> &str {
     std::str::from_utf8(&secret.data.as_ref().unwrap()["k"].0).unwrap()
 }
 
-/// A pod of namespace `ns` that names these, in different ways.
+/// A pod of namespace `ns` that names these objects, in different fields.
 fn pod(uid: &str, secrets: &[&str], config_maps: &[&str]) -> Pod {
     let env_from: Vec<_> = secrets.iter().map(|name| json!({ "secretRef": { "name": name } })).collect();
     let volumes: Vec<_> = config_maps
@@ -93,7 +94,7 @@ async fn watched(server: &ApiServer, expected: &BTreeMap<Key, usize>) {
     server.until(&what, |server| server.open_watches_by_object() == *expected).await;
 }
 
-/// Waits until the manager's copy of a Secret satisfies this. Nothing announces that it has come, so it is asked.
+/// Waits until the manager's copy of a Secret satisfies this. There is no notification, so it polls.
 async fn until_cached<K: ReferencedKind>(
     manager: &Manager<K>,
     name: &str,
@@ -155,7 +156,7 @@ async fn with_the_last_handle_of_a_manager_all_watches_end() {
 }
 
 #[tokio::test]
-async fn a_get_waits_for_the_first_word_and_what_changes_follows() {
+async fn a_get_waits_for_the_first_answer_and_then_follows_changes() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
     server.fail(Verb::List, Fault::Delay(5 * QUICK));
@@ -178,7 +179,7 @@ async fn a_get_waits_for_the_first_word_and_what_changes_follows() {
 }
 
 #[tokio::test]
-async fn what_no_pod_names_is_not_registered_in_the_kubelets_words() {
+async fn an_object_that_no_pod_names_is_not_registered_in_the_kubelets_words() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
     for strategy in [Strategy::Watch, Strategy::Cache] {
@@ -197,7 +198,7 @@ async fn what_no_pod_names_is_not_registered_in_the_kubelets_words() {
 }
 
 #[tokio::test]
-async fn what_no_object_can_be_called_is_passed_over_and_gets_into_no_path() {
+async fn invalid_object_names_are_ignored_and_enter_no_path() {
     let server = ApiServer::start().await;
     for strategy in [Strategy::Watch, Strategy::Cache, Strategy::Get] {
         let secrets = SecretManager::new(server.client(), quick().strategy(strategy));
@@ -212,7 +213,7 @@ async fn what_no_object_can_be_called_is_passed_over_and_gets_into_no_path() {
 }
 
 #[tokio::test]
-async fn a_get_gives_up_after_its_wait_in_the_kubelets_words_and_says_why() {
+async fn a_get_times_out_in_the_kubelets_words_with_the_reason() {
     let server = ApiServer::start().await;
     server.put("configmaps", &object("ConfigMap", "a", &json!({ "k": "v" })));
     server.fail_always(Verb::List, Fault::Status(403));
@@ -228,7 +229,7 @@ async fn a_get_gives_up_after_its_wait_in_the_kubelets_words_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_get_that_waits_for_what_nobody_names_any_more_waits_no_longer() {
+async fn a_waiting_get_ends_when_no_pod_names_its_object_any_more() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
     server.fail_always(Verb::List, Fault::Status(403));
@@ -245,7 +246,7 @@ async fn a_get_that_waits_for_what_nobody_names_any_more_waits_no_longer() {
     let error = tokio::time::timeout(DEADLINE, got).await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.to_string(), r#"object "ns"/"a" not registered"#);
 
-    // Named anew before the one who waits has noticed: it goes on waiting, for what is named now.
+    // Named again before the waiting task has noticed: it continues to wait, for the new registration.
     secrets.register_pod(&pod("u1", &["a"], &[]));
     let got = getting();
     server.seen(Verb::List, server.requests(Verb::List) + 2).await;
@@ -258,14 +259,14 @@ async fn a_get_that_waits_for_what_nobody_names_any_more_waits_no_longer() {
 }
 
 #[tokio::test]
-async fn a_watch_that_hears_nothing_for_longer_than_it_was_asked_for_is_begun_anew() {
+async fn a_watch_silent_for_longer_than_requested_is_restarted() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
     let options = quick().watch_time(Duration::from_secs(1)).patience(Duration::from_secs(2));
     let secrets = SecretManager::new(server.client(), options);
     secrets.register_pod(&pod("u1", &["a"], &[]));
     watched(&server, &watches(&["a"])).await;
-    // As behind a router that has forgotten the connection. The double never ends a watch by itself.
+    // As behind a router that has dropped the connection. The double never ends a watch by itself.
     server.hold();
     let key = Key::new("secrets", "ns", "a");
     server.until("another watch", |server| server.begun_watches_by_object()[&key] >= 2).await;
@@ -305,10 +306,10 @@ async fn an_idle_watch_stops_and_the_next_get_starts_it_again() {
     let secrets = SecretManager::new(server.client(), quick().idle(2 * QUICK));
     secrets.register_pod(&pod("u1", &["a"], &[]));
     for version in ["one", "two", "three"] {
-        // Changed while nobody watches: what was known must not be given out.
+        // Changed while there is no watch: the old version must not be returned.
         server.put("secrets", &secret("a", version));
         assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), version);
-        // To ask for the object would keep it.
+        // Requesting the object would keep the watch.
         let idle = async {
             while secrets.status().watches > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -321,7 +322,7 @@ async fn an_idle_watch_stops_and_the_next_get_starts_it_again() {
 }
 
 #[tokio::test]
-async fn a_watch_survives_whatever_goes_wrong_with_it() {
+async fn a_watch_survives_all_failures() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "0"));
     let secrets = SecretManager::new(server.client(), quick());
@@ -344,7 +345,7 @@ async fn a_watch_survives_whatever_goes_wrong_with_it() {
     for (round, fault) in faults.into_iter().enumerate() {
         fault(&server);
         if round >= 4 {
-            // What was planted is met by the next watch, or by the next list.
+            // The next watch or the next list meets the planted fault.
             server.expire_watches();
         }
         let version = format!("{}", round + 1);
@@ -361,9 +362,9 @@ async fn a_watch_survives_whatever_goes_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_heeds_no_selector_cannot_pass_off_one_object_for_another() {
+async fn a_server_that_ignores_selectors_cannot_pass_off_one_object_as_another() {
     let server = ApiServer::start().await;
-    // A list for another object brings this one as its only item, if the selector is not looked at.
+    // If the selector is ignored, a list for another object returns this one as its only item.
     server.put("secrets", &secret("a", "one"));
     server.put("secrets", &secret("b", "two"));
     server.ignore_field_selectors();
@@ -398,7 +399,7 @@ async fn a_cached_object_is_fetched_once_within_its_time() {
     secrets.set_ttl(None);
     server.put("secrets", &secret("a", "three"));
     assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "two");
-    // Another pod names it, and wants it as it is now; that the first one is updated is no reason to.
+    // Another pod names it and needs the current version; an update of the first pod does not.
     secrets.register_pod(&pod("u1", &["a"], &["x"]));
     assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "two");
     secrets.register_pod(&pod("u2", &["a"], &[]));
@@ -419,7 +420,7 @@ async fn gets_of_one_object_share_its_failure_and_those_of_another_do_not_wait_f
     }
     assert_eq!(server.requests(Verb::Get), 1, "one server that does not answer is asked once");
     assert_eq!(secrets.status().failing, 1);
-    // Who comes later asks anew.
+    // Later gets fetch again.
     server.heal();
     server.fail(Verb::Get, Fault::Delay(100 * DEADLINE));
     let slow = tokio::spawn({
@@ -429,7 +430,7 @@ async fn gets_of_one_object_share_its_failure_and_those_of_another_do_not_wait_f
     server.seen(Verb::Get, 2).await;
     let other = tokio::time::timeout(DEADLINE, secrets.get("ns", "b")).await.unwrap();
     assert_eq!(value(&other.unwrap()), "two");
-    // The one who fetches is gone, and whoever waits for it fetches.
+    // The fetching task is gone, and a waiting one fetches.
     slow.abort();
     let error = tokio::time::timeout(DEADLINE, secrets.get("ns", "a")).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), GetErrorKind::NotFound);
@@ -473,7 +474,7 @@ async fn a_cached_object_outlives_errors_and_never_goes_back() {
 }
 
 #[tokio::test]
-async fn a_live_get_asks_the_server_each_time_whoever_names_the_object() {
+async fn an_uncached_get_asks_the_server_each_time() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
     let secrets = SecretManager::new(server.client(), quick().strategy(Strategy::Get));
@@ -490,13 +491,13 @@ async fn a_live_get_asks_the_server_each_time_whoever_names_the_object() {
 
 // ------------------------------------------------------------------------------------------------- random histories
 
-/// One step of a history: what happens to a pod, or to an object.
+/// One step of a history: a change of a pod or an object.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The pod is as it says now: the Secrets and `ConfigMaps` it names, and whether it has ended.
+    /// The pod with the Secrets and `ConfigMaps` it names, and whether it has ended.
     Pod(usize, BTreeSet<usize>, BTreeSet<usize>, bool),
     Gone(usize),
-    /// One publication: the first pod goes, and another one that names the same comes.
+    /// One publication: the first pod is removed, and another one that names the same objects is added.
     Replaced(usize, usize),
     Object(&'static str, usize),
     ObjectGone(&'static str, usize),
@@ -518,7 +519,7 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
     ]
 }
 
-/// What a pod names, as the step said it.
+/// What a pod names, as given by the step.
 type Named = (BTreeSet<usize>, BTreeSet<usize>, bool);
 
 fn name(object: usize) -> String {
@@ -533,8 +534,8 @@ fn named_pod(uid: &str, (secrets, config_maps, ended): &Named) -> Pod {
     in_phase(pod(uid, &secrets, &config_maps), if *ended { "Succeeded" } else { "Running" })
 }
 
-/// Runs a history through an index and both managers. After every step the server's open watches are exactly those of
-/// the model: one for each object that a living pod names. Returns how many steps changed them.
+/// Runs a history through an index and both managers. After every step the server's open watches are exactly
+/// the model's: one for each object that a running pod names. Returns the number of steps that changed them.
 async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
     let server = ApiServer::start().await;
     let (mut writer, reader) = pod_index::new::<Pod>();
@@ -592,7 +593,7 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
         expected = now;
         watched(&server, &expected).await;
     }
-    // What is at hand is what the server has.
+    // Objects in memory equal the server's.
     for key in expected.keys() {
         let truth = server
             .object(&key.resource, "ns", &key.name)
@@ -613,7 +614,7 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
     assert_eq!(server.begun_watches_by_object(), begun, "a watch was opened that need not have been");
     let _ = writer.set_pods(Vec::<Pod>::new());
     watched(&server, &BTreeMap::new()).await;
-    // Where no watch was open the server has nothing to tell of, so the managers themselves are asked.
+    // Without an open watch the server reveals nothing, so the managers are asked.
     let left = || {
         let (secrets, config_maps) = (secrets.status(), config_maps.status());
         [secrets.pods, secrets.objects, config_maps.pods, config_maps.objects]
@@ -648,7 +649,7 @@ proptest! {
     }
 }
 
-/// The same in one long history:
+/// One long history:
 /// `cargo test -p pod-index-kubelet --test references -- --ignored --nocapture ten_thousand`
 #[test]
 #[ignore = "takes a minute"]

@@ -1,6 +1,6 @@
-//! What is in a Secret is told by nothing: no log line of any level, no debug output, no error, no status. A canary sits in
-//! Secrets that are good, and in answers that cannot be read; then everything that was said is searched for it, in every
-//! form in which bytes are printed.
+//! No output reveals the content of a Secret: no log line of any level, no debug output, no error, no status.
+//! A canary is placed in valid Secrets and in unreadable answers. Then all output is searched for it, in
+//! every form in which bytes are printed.
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
@@ -17,7 +17,7 @@ use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
 
-/// All that is logged, whoever logs it.
+/// Everything that any crate logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -102,14 +102,14 @@ async fn nothing_that_is_said_tells_what_is_in_a_secret() {
             secrets.register_pod(&pod(&names));
             let lists = server.requests(Verb::List);
             if strategy == Strategy::Watch {
-                // The answers have come, and have been stumbled upon.
+                // The answers have arrived and could not be decoded.
                 server.seen(Verb::List, lists + 1).await;
             }
             let error = secrets.get("ns", name).await.unwrap_err();
             assert_ne!(error.kind(), GetErrorKind::NotFound);
             writeln!(said, "{error} {error:?} {error:#?}").unwrap();
         }
-        // A good one that turns bad under a watch.
+        // A valid Secret that becomes invalid during a watch.
         let mut bad = secret("good");
         bad["data"] = json!(CANARY);
         server.put("secrets", &bad);
@@ -145,7 +145,7 @@ fn contains(log: &Log, text: &str) -> bool {
 }
 
 #[test]
-fn what_derives_and_serde_make_of_a_secret_is_found() {
+fn a_secret_printed_by_derives_or_serde_is_found() {
     let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(secret("good")).unwrap();
     for leak in
         [format!("{secret:?}"), serde_json::to_string(&secret).unwrap(), format!("{:?}", CANARY.as_bytes())]

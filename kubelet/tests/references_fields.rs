@@ -1,4 +1,4 @@
-//! Every field by which a pod can name a Secret or a `ConfigMap`, one by one: a pod that has nothing but that field.
+//! Every field by which a pod can name a Secret or a `ConfigMap`, one by one, in a pod with only that field.
 #![cfg(feature = "api-server")]
 
 use k8s_openapi::api::core::v1::Pod;
@@ -81,7 +81,7 @@ fn each_field_alone_names_its_object() {
 }
 
 #[test]
-fn what_has_a_secret_of_its_own_but_names_none_names_nothing() {
+fn fields_with_optional_secret_names_may_name_nothing() {
     for spec in [
         json!({}),
         json!({ "volumes": [{ "name": "v", "secret": {} }, { "name": "w", "emptyDir": {} }] }),

@@ -1,7 +1,7 @@
-//! Who reads an object that has come waits for nobody: not for a registration that stands still in the middle of its
-//! work, with the lock of all registrations in its hand.
+//! A read of an object in memory never waits, not even for a registration that is stopped in the middle and
+//! holds the registrations' lock.
 //!
-//! Whoever would wait here waits for ever, so the deadlines may be generous.
+//! A read that did wait would wait for ever, so the deadlines may be generous.
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
@@ -19,10 +19,10 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Long enough for what does not wait, on any machine that is not standing still itself.
+/// Long enough for any work that does not wait, on any machine that is running at all.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// A pod that names one Secret, and may take its time to say so.
+/// A pod that names one Secret and can be made slow to do so.
 struct Slow {
     uid: &'static str,
     halt: Option<Halt>,
@@ -63,7 +63,7 @@ impl ReferencingPod for Slow {
     }
 }
 
-/// Does `work` on a thread of its own, which says when it is done.
+/// Does `work` on a separate thread, which signals its end.
 fn begin(work: impl FnOnce() + Send + 'static) -> Receiver<()> {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
@@ -73,7 +73,7 @@ fn begin(work: impl FnOnce() + Send + 'static) -> Receiver<()> {
     is_done
 }
 
-/// Every way to read it, and again.
+/// Every way to read the object, repeated.
 fn read(secrets: &SecretManager, runtime: &Handle) -> Vec<Option<Object<Secret>>> {
     let mut read = Vec::new();
     for _ in 0..100 {
@@ -84,7 +84,7 @@ fn read(secrets: &SecretManager, runtime: &Handle) -> Vec<Option<Object<Secret>>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_of_what_has_come_do_not_wait_for_a_registration_in_the_middle_of_its_work() {
+async fn reads_of_loaded_objects_do_not_wait_for_a_registration() {
     for strategy in [Strategy::Watch, Strategy::Cache] {
         let server = ApiServer::start().await;
         let secret = json!({ "metadata": { "namespace": "ns", "name": "a" }, "data": { "k": "djE=" } });
@@ -100,7 +100,7 @@ async fn reads_of_what_has_come_do_not_wait_for_a_registration_in_the_middle_of_
         let registering = begin({
             let secrets = secrets.clone();
             let slow = Arc::new(Slow { uid: "u2", halt: Some(halt) });
-            // What many changes bring is asked for one by one while they are registered.
+            // The objects of a large batch are requested one by one during its registration.
             move || secrets.apply(&[Change::Added(&slow)])
         });
         is_reached.recv_timeout(DEADLINE).expect("the registration gets there");
@@ -110,13 +110,13 @@ async fn reads_of_what_has_come_do_not_wait_for_a_registration_in_the_middle_of_
             move || sender.send(self::read(&secrets, &runtime)).expect("somebody wants it")
         });
         let is_read = reading.recv_timeout(DEADLINE).is_ok();
-        // That there is something to wait for: who registers does wait.
+        // Check that there is something to wait for: another registration does wait.
         let other = begin({
             let secrets = secrets.clone();
             move || secrets.unregister_pod("nobody")
         });
         let waits = other.recv_timeout(MOMENT).is_err();
-        // It lets go before anything is said, so that a test that fails ends.
+        // Released before the assertions, so that a failing test ends.
         drop(go_on);
         assert!(is_read, "{strategy:?}: the readers wait for who registers");
         assert!(waits, "{strategy:?}: nobody held the lock, and this test has shown nothing");

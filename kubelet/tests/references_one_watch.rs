@@ -1,5 +1,5 @@
-//! No two watches of one object at a time, not even while the first is about to end: seen from within the client, where
-//! nothing is late.
+//! There are never two watches of one object at a time, not even while the first is ending. Observed inside
+//! the client, without delays.
 #![cfg(feature = "api-server")]
 
 use std::collections::BTreeMap;
@@ -20,18 +20,19 @@ use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many watches of each object are open, how many were open at once at most, and how many ever.
+/// Number of open watches of each object: now, at most, and ever.
 type Counts = BTreeMap<String, (usize, usize, usize)>;
 
 /// What `Either` makes of two bodies that never fail.
 type Never = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the clients of a server that lives in this process have open.
+/// The open watches of a server inside this process.
 #[derive(Clone)]
 struct Server {
     counts: Arc<Mutex<Counts>>,
     changed: watch::Sender<()>,
-    /// The first watch keeps its thread, once its body is read, until something comes here: it cannot be ended before.
+    /// Once its body is read, the first watch blocks its thread until it receives from this channel, so it
+    /// cannot end earlier.
     stuck: Arc<Mutex<Option<Receiver<()>>>>,
     is_stuck: watch::Sender<bool>,
 }
@@ -76,7 +77,7 @@ impl Server {
         assert!(came.is_ok(), "never came: {what}; {:?}", self.counts());
     }
 
-    /// Answers lists with nothing, and watches with silence.
+    /// Answers lists with an empty list, and watches with silence.
     fn answer(
         &self,
         request: &Request<Body>,
@@ -114,7 +115,7 @@ fn pod(uid: &str, secret: &str) -> Pod {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_watch_begins_when_the_one_before_it_has_ended_and_not_before() {
+async fn a_watch_begins_only_after_the_previous_one_has_ended() {
     let (server, unstick) = Server::new();
     let answering = server.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -123,14 +124,14 @@ async fn a_watch_begins_when_the_one_before_it_has_ended_and_not_before() {
     });
     let secrets = SecretManager::new(kube::Client::new(service, "ns"), Options::default());
     secrets.register_pod(&pod("u1", "a"));
-    // Answered is not enough: until its body is read, it can be ended.
+    // Answered is not enough: the watch can be ended until its body is read.
     let mut is_stuck = server.is_stuck.subscribe();
     tokio::time::timeout(PATIENCE, is_stuck.wait_for(|stuck| *stuck)).await.expect("a watch of a").unwrap();
-    // It is told to end, and cannot yet. Again and again somebody names the object anew, and then nobody.
+    // It is told to end but cannot yet. Meanwhile the object is named and released again and again.
     for _ in 0..5 {
         secrets.unregister_pod("u1");
         secrets.register_pod(&pod("u1", "a"));
-        // Another object's is not kept waiting; and whoever was to watch `a` came before it.
+        // Another object's watch does not wait. Any second watch of `a` would have come before it.
         secrets.register_pod(&pod("u2", "b"));
         server.until("a watch of b", |counts| counts.get("b").is_some_and(|(open, ..)| *open == 1)).await;
         secrets.unregister_pod("u2");

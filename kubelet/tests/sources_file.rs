@@ -1,4 +1,4 @@
-//! Real directories with everything in them that real directories have.
+//! Real directories with everything that real directories contain.
 
 mod sources_support;
 
@@ -47,7 +47,7 @@ fn a_single_file_is_a_source_too_whatever_it_is_called() {
 }
 
 #[test]
-fn a_bad_file_costs_nothing_but_itself() {
+fn a_bad_file_affects_no_other() {
     let directory = Directory::new();
     directory.write("a.yaml", manifest("a"));
     directory.write("b.yaml", "kind: [");
@@ -137,7 +137,7 @@ mod unix {
         directory.write("a.yaml", manifest("a"));
         fs::create_dir(directory.at("b.d")).expect("a directory");
         directory.write("b.d/b.yaml", manifest("b"));
-        // A FIFO without a writer: whoever opens it for reading hangs.
+        // A FIFO without a writer: opening it for reading would hang.
         let status = Command::new("mkfifo").arg(directory.at("c.yaml")).status().expect("mkfifo");
         assert!(status.success());
         let _socket = UnixListener::bind(directory.at("d.yaml")).expect("a socket");
@@ -174,7 +174,7 @@ mod unix {
         assert_eq!(problems(&listing), [(ProblemKind::Unreadable, "dangling.yaml")]);
         let uid = listing.pods[0].uid().to_owned();
 
-        // The path is what the link is called, not what it leads to.
+        // The pod's path is that of the link, not of its target.
         fs::rename(directory.at("..2026_11_21"), directory.at("..2026_11_22")).expect("renamed");
         fs::remove_file(directory.at("..data")).expect("removed");
         symlink("..2026_11_22", directory.at("..data")).expect("a link");
@@ -191,7 +191,7 @@ mod unix {
             (names(&listing), problems(&listing)),
             (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
         );
-        // Where a directory should be as well.
+        // The same in place of a directory.
         let listing = file::list(directory.at("b.yaml"), &NodeName::new("n1"));
         assert_eq!(
             (names(&listing), problems(&listing)),
@@ -201,7 +201,7 @@ mod unix {
     }
 }
 
-/// Rights are taken from one thread alone, which only Linux can.
+/// Only Linux can drop the rights of a single thread.
 #[cfg(target_os = "linux")]
 mod rights {
     use std::os::unix::fs::PermissionsExt;
@@ -212,14 +212,14 @@ mod rights {
 
     use super::*;
 
-    /// As long as this lives, its thread asks for files as somebody who has no rights over those of others.
+    /// While this exists, its thread opens files as a user without rights over other users' files.
     struct Nobody;
 
     impl Nobody {
         const UID: u32 = 65534;
 
         fn new() -> Self {
-            // Of whoever is not the super-user it changes nothing, nor need it.
+            // For users other than root it changes nothing, which is fine.
             setfsuid(Self::UID.into());
             Self
         }
@@ -245,7 +245,7 @@ mod rights {
         allow(&directory.at("b.yaml"), 0o000);
         let list_as_nobody = || {
             let _nobody = Nobody::new();
-            // The super-user's temporary directory may be closed to others, and then there is nothing to see.
+            // Root's temporary directory may be closed to other users; then there is nothing to see.
             fs::metadata(directory.path()).map(|_| list(&directory))
         };
         let listing = match list_as_nobody() {

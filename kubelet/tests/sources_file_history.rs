@@ -1,5 +1,5 @@
-//! Random histories of edits to a manifest directory: once quiet, the source's pods and problems are those of a model that
-//! knows of each file what it said when it was last good, and nothing of how files are listed or read.
+//! Random histories of edits to a manifest directory. At the end, the source's pods and problems must equal
+//! those of a model that knows only the last valid content of each file.
 #![cfg(target_os = "linux")]
 
 mod sources_support;
@@ -19,18 +19,18 @@ use sources_support::{Directory, manifest};
 const DEADLINE: Duration = Duration::from_secs(60);
 const STEPS: usize = 16;
 const FILES: u64 = 6;
-/// Fewer than could be named by all the files, so that files contend for them.
+/// Fewer than the files could use, so that files contend for names.
 const PODS: u64 = 5;
-/// The last file in the order of names: its pod tells how far a listing has come.
+/// The last file by name: its pod shows how far a listing has got.
 const SENTINEL: &str = "zz.yaml";
 
-/// The pod's name and its image, which tells versions apart.
+/// The pod's name, and its image, which identifies the version.
 type Shown = (String, String);
 
-/// What is written into a file; no file has two documents that are bad, or of one pod.
+/// The content written to a file. No file has two invalid documents or two documents of one pod.
 #[derive(Clone, Debug)]
 enum Content {
-    /// A document for each pod; one without an image is bad.
+    /// One document per pod. A document without an image is invalid.
     Documents(Vec<(String, Option<String>)>),
     /// No YAML at all, or nothing.
     Broken(&'static str),
@@ -54,7 +54,7 @@ impl Content {
     }
 }
 
-/// One file, as the rules have it.
+/// One file according to the rules.
 struct File {
     content: Content,
     pods: Vec<Shown>,
@@ -62,7 +62,7 @@ struct File {
 }
 
 impl File {
-    /// A good file gives what it says. A bad one gives what is good in it, and of what it gave before all else.
+    /// A valid file gives its content. An invalid file gives its valid documents and all its earlier pods.
     fn new(content: Content, before: Option<&Self>) -> Self {
         let documents: &[_] = if let Content::Documents(documents) = &content { documents } else { &[] };
         let is_bad = documents.is_empty() || documents.iter().any(|(_, image)| image.is_none());
@@ -77,12 +77,12 @@ impl File {
     }
 }
 
-/// The directory, as the rules have it.
+/// The directory according to the rules.
 #[derive(Default)]
 struct Model(BTreeMap<String, File>);
 
-/// What the source should show: pods with their files, and the files with problems; of the latter, whether for a pod that
-/// a later file has as well.
+/// What the source should show: pods with their files, and the files with problems. For those, whether the
+/// problem is a pod that a later file has too.
 type Expected = (Vec<(String, Shown)>, Vec<(String, bool)>);
 
 impl Model {
@@ -93,7 +93,7 @@ impl Model {
 
     fn expected(&self) -> Expected {
         let all = || self.0.iter().flat_map(|(name, file)| file.pods.iter().map(move |pod| (name, pod)));
-        // Of several, the last counts.
+        // Of several, the last one counts.
         let winners: BTreeMap<&str, &str> = all().map(|(name, (pod, _))| (&**pod, &**name)).collect();
         let wins = |name: &str, pod: &str| winners[pod] == name;
         let mut problems: Vec<_> =
@@ -124,17 +124,17 @@ struct History {
     directory: Directory,
     model: Model,
     source: FileSource,
-    /// What was done, for the one who looks into a failure.
+    /// A record of all actions, for analysing a failure.
     done: Vec<String>,
-    /// Every version of everything is another.
+    /// Each version differs from all others.
     version: u64,
-    /// What no set on the way may lack.
+    /// Pods that no intermediate set may lack.
     steady: BTreeSet<Shown>,
 }
 
 impl History {
     fn new(seed: u64) -> Self {
-        // By file events alone, and with listings that come in the middle of the edits.
+        // Uses file events only, with listings in the middle of edits.
         let period =
             if seed.is_multiple_of(2) { Duration::from_secs(3600) } else { Duration::from_millis(1) };
         let directory = Directory::new();
@@ -171,7 +171,7 @@ impl History {
         }
     }
 
-    /// One edit of files that were not edited in this step yet: what a file said in between might have been seen, or not.
+    /// Edits files not yet edited in this step: otherwise an intermediate version might or might not be seen.
     fn edit(&mut self, edited: &mut BTreeSet<String>) {
         let name = format!("f{}.yaml", self.random.below(FILES));
         if !edited.insert(name.clone()) {
@@ -194,7 +194,7 @@ impl History {
             }
             3 | 4 => {
                 let to = format!("f{}.yaml", self.random.below(FILES));
-                // A link that is moved is another one.
+                // A moved link is a different link.
                 let Some(file) = self.model.0.get(&name).filter(|_| !is_link && !edited.contains(&to)) else {
                     return;
                 };
@@ -220,9 +220,9 @@ impl History {
         }
     }
 
-    /// What a listing shows that began after all that was done before.
+    /// The result of a listing that began after all previous actions.
     async fn quiet(&mut self) -> Vec<Shown> {
-        // The first of these may be seen by a listing which was under way before.
+        // A listing already under way may see the first of these.
         self.seen_now().await;
         self.seen_now().await
     }
@@ -277,7 +277,8 @@ impl History {
                 self.edit(&mut edited);
             }
             let (expected, problems) = self.model.expected();
-            // Who is the same before and after, of a file that nobody touched, is there all the time.
+            // A pod that is the same before and after, in a file that was not edited, is present all the
+            // time.
             let before: BTreeSet<_> = before.into_iter().collect();
             let steady = expected.iter().filter(|(file, _)| !edited.contains(file));
             self.steady = steady.filter(|pod| before.contains(*pod)).map(|(_, pod)| pod.clone()).collect();
@@ -290,7 +291,7 @@ impl History {
 }
 
 #[tokio::test]
-async fn after_any_history_of_edits_the_pods_are_those_of_what_each_file_said_when_it_was_good() {
+async fn after_any_history_of_edits_the_pods_are_those_of_each_files_last_valid_content() {
     let histories = (1..=8).map(|seed| History::new(seed).run());
     futures_util::future::join_all(histories).await;
 }

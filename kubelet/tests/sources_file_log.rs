@@ -1,7 +1,7 @@
 //! What the file source logs.
 //!
-//! Alone in its process: whether a place in the code logs is worked out once, when it is first come to, and a test beside
-//! this one may come to it before there is a log.
+//! A process of its own: tracing decides once per call site whether it is enabled, and another test might
+//! reach the call site before there is a subscriber.
 #![cfg(target_os = "linux")]
 
 mod sources_support;
@@ -18,7 +18,7 @@ use sources_support::{Directory, manifest};
 /// Only a hang takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Polls, and expects no update, until the status is as wanted.
+/// Polls until the status is as wanted; no update may come.
 async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) {
     let mut status = source.status();
     tokio::select! {
@@ -29,7 +29,7 @@ async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus)
     }
 }
 
-/// What was logged, as `LEVEL message`.
+/// The log lines, as `LEVEL message`.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

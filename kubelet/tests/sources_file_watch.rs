@@ -1,6 +1,7 @@
-//! The file source on real directories with real file events, through everything that people and tools do to files.
+//! The file source on real directories with real file events, for everything that people and tools do to
+//! files.
 //!
-//! Nearly all of these list once an hour, so what they see they see by events.
+//! Nearly all of these tests list once an hour, so they see changes through events.
 #![cfg(target_os = "linux")]
 
 mod sources_support;
@@ -33,7 +34,7 @@ async fn next(source: &mut FileSource) -> Vec<Arc<Pod>> {
     pods
 }
 
-/// Polls until the set is `names`, in that order. No set on the way may lack `always`.
+/// Polls until the set is `names`, in that order. No intermediate set may lack `always`.
 async fn until(source: &mut FileSource, always: Option<&str>, names: &[&str]) -> Vec<Arc<Pod>> {
     loop {
         let pods = next(source).await;
@@ -52,7 +53,7 @@ async fn until_image(source: &mut FileSource, image: &str) {
     while image_of(&next(source).await) != Some(image.to_owned()) {}
 }
 
-/// Polls, and expects no update, until the status is as wanted.
+/// Polls until the status is as wanted; no update may come.
 async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
     let mut status = source.status();
     let status = tokio::select! {
@@ -107,7 +108,7 @@ async fn editors_save_in_their_ways_and_no_other_pod_blinks() {
     fs::rename(directory.at(".a.yaml.tmp"), directory.at("a.yaml")).expect("renamed");
     until_image(&mut source, "renamed").await;
 
-    // vi: the old one renamed to a backup, a new one written, the backup removed.
+    // vi: the old file renamed to a backup, a new one written, the backup removed.
     fs::rename(directory.at("a.yaml"), directory.at("a.yaml~")).expect("renamed");
     directory.write("a.yaml", with_image("a", "vi"));
     fs::remove_file(directory.at("a.yaml~")).expect("removed");
@@ -119,7 +120,7 @@ async fn editors_save_in_their_ways_and_no_other_pod_blinks() {
         }
     }
 
-    // Truncated, and written piece by piece: while it is no pod, the last good one stays.
+    // Truncated and written piece by piece: while the file is invalid, the last valid pod stays.
     directory.write("a.yaml", "");
     directory.write("a.yaml", &with_image("a", "pieces")[..40]);
     directory.write("a.yaml", with_image("a", "pieces"));
@@ -144,7 +145,7 @@ async fn a_mounted_config_map_is_followed_through_its_swap() {
     until_image(&mut whole, "one").await;
     until_image(&mut single, "one").await;
 
-    // As the kubelet's atomic writer does.
+    // Like the kubelet's atomic writer.
     fs::create_dir(directory.at("..2")).expect("a directory");
     directory.write("..2/web.yaml", with_image("web", "two"));
     symlink("..2", directory.at("..data_tmp")).expect("a link");
@@ -164,7 +165,7 @@ async fn a_directory_may_come_late_go_and_come_again() {
     assert!(source.status().borrow().seen);
 
     for round in 0..3 {
-        // One after the other, so that each step must be noticed for the next to be.
+        // One after the other: each step must be noticed before the next.
         fs::create_dir(directory.at("etc")).expect("a directory");
         fs::create_dir(directory.at("etc/kubernetes")).expect("a directory");
         let checks = source.status().borrow().checks;
@@ -178,7 +179,7 @@ async fn a_directory_may_come_late_go_and_come_again() {
     }
 }
 
-/// To say of a place that cannot be listed that it is empty would cost the pods of the last run, and their mirrors.
+/// If an unreadable directory were reported as empty, restored pods and their mirrors would be removed.
 #[tokio::test]
 async fn a_directory_that_cannot_be_listed_yet_is_not_said_to_be_empty() {
     let directory = Directory::new();
@@ -245,7 +246,7 @@ async fn a_file_that_turns_bad_keeps_its_last_good_pod_until_it_is_good_again_or
     let checks = source.status().borrow().checks;
     assert_eq!(until_status(&mut source, |status| status.checks > checks + 3).await.pods, 1);
 
-    // Good as it was: it is the very same pod, and nobody needs to hear of it.
+    // Valid again with the same content: it is the same pod, so there is no update.
     directory.write("web.yaml", with_image("web", "good"));
     until_status(&mut source, |status| status.problems.is_empty()).await;
     directory.write("web.yaml", with_image("web", "better"));
@@ -259,13 +260,13 @@ async fn a_file_that_turns_bad_keeps_its_last_good_pod_until_it_is_good_again_or
     assert_eq!(good.len(), 1);
 }
 
-/// What a name leads to from now on, without a moment at which it leads nowhere.
+/// Changes a link's target, without a moment in which the link is missing.
 fn link(directory: &Directory, name: &str, to: &str) {
     symlink(to, directory.at(".new")).expect("a link");
     fs::rename(directory.at(".new"), directory.at(name)).expect("renamed");
 }
 
-/// Polls, and expects no update, until there is this problem and several listings have met it.
+/// Polls until there is this problem and several listings have seen it; no update may come.
 async fn until_unreadable(source: &mut FileSource, message: &str) {
     let met = |status: &SourceStatus| {
         let is_it = |problem: &Problem| {
@@ -286,7 +287,7 @@ async fn a_file_that_cannot_be_read_any_more_keeps_its_pod() {
     let mut source = source(directory.path(), OFTEN);
     until_image(&mut source, "1").await;
 
-    // A link to itself is unreadable, even to the super-user.
+    // A link to itself is unreadable, even for root.
     link(&directory, "web.yaml", "web.yaml");
     until_unreadable(&mut source, "cannot be read: ").await;
     assert!(source.status().borrow().problems[0].message().ends_with("; the last good version stays"));
@@ -364,7 +365,7 @@ async fn without_events_the_listing_finds_it() {
     let directory = Directory::new();
     let elsewhere = Directory::new();
     elsewhere.write("web.yaml", with_image("web", "1"));
-    // Events tell of the link, not of what it leads to.
+    // There are events for the link, not for its target.
     symlink(elsewhere.at("web.yaml"), directory.at("web.yaml")).expect("a link");
     let mut source = source(directory.path(), OFTEN);
     until_image(&mut source, "1").await;
@@ -391,7 +392,7 @@ async fn an_edit_that_hides_behind_the_old_time_and_size_is_found() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_stays_the_same_pod_and_is_not_said_again() {
+async fn unchanged_pods_stay_the_same_and_are_not_emitted_again() {
     let directory = Directory::new();
     directory.write("a.yaml", manifest("a"));
     let mut source = source(directory.path(), NEVER);

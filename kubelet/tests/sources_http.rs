@@ -1,4 +1,4 @@
-//! The http source against a real server on loopback that behaves as badly as servers do.
+//! The http source against a real, badly behaved server on loopback.
 
 mod sources_support;
 
@@ -22,13 +22,13 @@ use tokio::sync::watch;
 const DEADLINE: Duration = Duration::from_secs(60);
 const OFTEN: Duration = Duration::from_millis(5);
 
-/// What the server does with one request.
+/// The server's reaction to one request.
 #[derive(Clone)]
 enum Answer {
     Bytes(Vec<u8>),
-    /// Sends that, and then nothing, but keeps the connection.
+    /// Sends this, then nothing, but keeps the connection open.
     Stall(Vec<u8>),
-    /// Sends that chunk again and again, until the client has had enough.
+    /// Sends this chunk again and again, until the client closes the connection.
     Flood(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ fn redirect(status: &str, location: &str) -> Answer {
     answer(status, &format!("location: {location}\r\n"), "")
 }
 
-/// A server that gives one answer after the other, and the last one for ever.
+/// A server that gives these answers in turn, and repeats the last one for ever.
 struct Server {
     address: SocketAddr,
     script: Arc<Mutex<VecDeque<Answer>>>,
@@ -111,7 +111,7 @@ async fn serve(
             }
             Some(Answer::Stall(bytes)) => {
                 let _ = stream.write_all(&bytes).await;
-                // Until the client hangs up.
+                // Until the client closes the connection.
                 let _ = stream.read_u8().await;
                 return;
             }
@@ -143,7 +143,7 @@ fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
     pods.iter().map(PodMeta::name).collect()
 }
 
-/// Polls, and expects no update, until the status is as wanted.
+/// Polls until the status is as wanted; no update may come.
 async fn until_status(source: &mut HttpSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
     let mut status = source.status();
     tokio::select! {
@@ -154,7 +154,7 @@ async fn until_status(source: &mut HttpSource, wanted: impl FnMut(&SourceStatus)
     }
 }
 
-/// Polls, and expects no update, until something is wrong; answers with what.
+/// Polls until there is a problem, and returns it; no update may come.
 async fn problem(source: &mut HttpSource) -> String {
     let status = until_status(source, |status| !status.problems.is_empty()).await;
     status.problems[0].message().to_owned()
@@ -200,7 +200,7 @@ async fn the_configured_headers_are_sent() {
 }
 
 #[tokio::test]
-async fn unchanged_bytes_are_not_said_again_and_unchanged_pods_stay_the_same() {
+async fn unchanged_bytes_are_not_emitted_again_and_unchanged_pods_stay_the_same() {
     let both = |image: &str| format!("{}---\n{}", manifest("a"), manifest("b").replace("image: i", image));
     let server = Server::start([ok(&both("image: 1"))]).await;
     let mut source = source(config(&server.url("/")));
@@ -253,11 +253,11 @@ async fn every_failure_keeps_the_pods_and_says_why() {
         let wrong =
             |status: &SourceStatus| status.problems.iter().any(|problem| problem.message().contains(wanted));
         let checks = until_status(&mut source, wrong).await.checks;
-        // And it stays wrong as long as the answer does.
+        // The problem stays as long as the answer does.
         let status = until_status(&mut source, |status| status.checks > checks + 1).await;
         assert!(wrong(&status), "{wanted:?} is not among {:?}", status.problems);
         assert_eq!(status.pods, 1);
-        // Good again, and as it was: nobody needs to hear of it.
+        // Good again and unchanged: no update.
         server.then(good.clone());
         until_status(&mut source, |status| status.problems.is_empty()).await;
     }
@@ -331,7 +331,7 @@ async fn nothing_at_all_is_an_error_that_marks_a_silent_source_seen() {
 #[tokio::test]
 async fn redirects_are_followed_and_configured_headers_stay_with_their_host() {
     let other = Server::start([ok(&manifest("web"))]).await;
-    // Another host by name, the same machine.
+    // Another host by name, but the same machine.
     let elsewhere = format!("http://localhost:{}/there", other.address.port());
     let server = Server::start([
         redirect("301 Moved Permanently", "/second"),
@@ -355,14 +355,14 @@ async fn redirects_are_followed_and_configured_headers_stay_with_their_host() {
     let there = other.requests().remove(0);
     assert!(!there.contains("x-mine") && !there.contains("secret"), "{there}");
     assert!(there.contains("user-agent: pod-index/"), "{there}");
-    // The UID is hashed over the URL that was configured, not over where it led.
+    // The UID is hashed over the configured URL, not the redirect's target.
     let direct = Server::start([ok(&manifest("web"))]).await;
     let mut direct = self::source(self::config(&direct.url("/")));
     assert_ne!(next(&mut direct).await[0].uid(), pods[0].uid());
 }
 
 #[tokio::test]
-async fn configured_headers_do_not_come_back_with_a_redirect_that_leads_back() {
+async fn configured_headers_stay_removed_after_a_redirect_back() {
     let (server, other) = (Server::start([]).await, Server::start([]).await);
     let at = |server: &Server| format!("http://localhost:{}/", server.address.port());
     server
@@ -424,7 +424,7 @@ fn bad_configuration_is_refused_by_its_field() {
     }
 }
 
-/// Serves one pod over TLS; its URL, and the certificate of the authority that vouches for it, in PEM.
+/// Serves one pod over TLS. Returns its URL and its authority's certificate in PEM.
 async fn tls_server() -> (String, String) {
     tls_server_that(ok(&manifest("secure"))).await
 }
@@ -471,7 +471,7 @@ async fn tls_server_that(answer: Answer) -> (String, String) {
     (url, pem)
 }
 
-/// Some authority that has signed nothing here.
+/// An authority that has signed nothing here.
 fn another_authority() -> String {
     rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate").cert.pem()
 }
@@ -487,11 +487,11 @@ async fn tls_trusts_the_given_authority_and_no_other() {
     assert!(message.contains("invalid peer certificate"), "{message}");
 }
 
-/// Tells a process which URL to ask, with whom the system trusts.
+/// Tells a child process which URL to request, with the system's authorities.
 const ASKED: &str = "POD_INDEX_ASKED_WITH_THE_SYSTEMS_AUTHORITIES";
 const THIS_TEST: &str = "without_an_authority_given_tls_trusts_whom_the_system_trusts";
 
-/// Whom the system trusts is read from the environment, which a test cannot change for itself alone.
+/// The system's authorities are read from environment variables, which a test cannot change for itself alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_an_authority_given_tls_trusts_whom_the_system_trusts() {
     if let Ok(url) = std::env::var(ASKED) {
@@ -513,7 +513,7 @@ async fn without_an_authority_given_tls_trusts_whom_the_system_trusts() {
     for (file, expected) in [
         ("authority.pem", "answer: [\"secure-n1\"]"),
         ("another.pem", "invalid peer certificate"),
-        // Without any an https source cannot even begin, and says so.
+        // Without any authorities, an https source cannot start and reports it.
         ("none.pem", "certificateAuthorities: the system's cannot be read"),
     ] {
         let output = Command::new(std::env::current_exe().expect("this test"))

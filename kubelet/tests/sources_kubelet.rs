@@ -1,4 +1,4 @@
-//! The kubelet as a source, against an HTTPS server on loopback that answers as a kubelet does.
+//! The kubelet as a source, against an HTTPS server on loopback that answers like a kubelet.
 #![cfg(feature = "tls")]
 
 mod sources_support;
@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 /// Only a hang takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a kubelet answers to who has the token.
+/// A kubelet's answer to a client with the token.
 struct Kubelet {
     url: String,
     /// Its own authority, in PEM.
@@ -120,7 +120,7 @@ async fn next(source: &mut KubeletSource) -> Vec<Arc<Pod>> {
     }
 }
 
-/// The problem that the source has while it says nothing.
+/// The source's problem while it emits nothing.
 async fn problem(source: &mut KubeletSource) -> Problem {
     let mut status = source.status();
     let problem = async {
@@ -159,7 +159,7 @@ async fn the_kubelets_pods_keep_the_marks_that_it_gave_them() {
 }
 
 #[tokio::test]
-async fn another_order_is_no_news_and_unchanged_pods_stay_the_same_objects() {
+async fn another_order_is_no_change_and_unchanged_pods_stay_the_same_objects() {
     let (one, two) = (pod("1", "one", "api"), pod("2", "two", "api"));
     let kubelet = Kubelet::start("secret", &list(&[one.clone(), two.clone()])).await;
     let token = token("secret");
@@ -168,7 +168,7 @@ async fn another_order_is_no_news_and_unchanged_pods_stay_the_same_objects() {
     kubelet.answers(&list(&[two.clone(), one.clone()]));
     let mut status = source.status();
     let checks = status.borrow().checks;
-    // Two more looks, and the second one ends after the first saw the new order.
+    // Two more requests; the second ends after the first saw the new order.
     tokio::select! {
         update = source.next() => panic!("{update:?}"),
         _ = status.wait_for(|status| status.checks >= checks + 2) => {}
@@ -180,7 +180,7 @@ async fn another_order_is_no_news_and_unchanged_pods_stay_the_same_objects() {
 }
 
 #[tokio::test]
-async fn a_token_that_rotates_is_read_anew_and_never_shown() {
+async fn a_rotated_token_is_read_again_and_never_shown() {
     let kubelet = Kubelet::start("second", &list(&[pod("1", "one", "api")])).await;
     let token = token("first");
     let mut source = kubelet.trusted(&token);
@@ -202,7 +202,7 @@ async fn a_token_that_rotates_is_read_anew_and_never_shown() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_of_pods_changes_nothing() {
+async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
     let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
     let token = token("secret");
     let mut source = kubelet.trusted(&token);
@@ -230,7 +230,7 @@ async fn what_is_no_list_of_pods_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_trusts_is_accepted_only_if_that_is_wanted() {
+async fn an_untrusted_certificate_is_accepted_only_if_configured() {
     let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
     let token = token("secret");
     let other =

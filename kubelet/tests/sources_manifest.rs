@@ -1,4 +1,4 @@
-//! Manifests as the kubelet reads them: formats, defaults, refusals, and how a problem is told.
+//! Manifests as the kubelet reads them: formats, defaults, refusals, and problem reports.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn one(decoded: Decoded) -> Pod {
     pods.remove(0)
 }
 
-/// `text` must be refused, and for one reason only.
+/// `text` must be refused, for exactly one reason.
 fn refusal(text: &str) -> String {
     let decoded = from_file(text);
     assert!(decoded.pods.is_empty(), "accepted:\n{text}");
@@ -41,7 +41,7 @@ fn refusal(text: &str) -> String {
     decoded.problems[0].to_string()
 }
 
-/// [`WEB`] with a line in the place of another.
+/// [`WEB`] with one line replaced.
 fn with(line: &str, instead: &str) -> String {
     assert!(WEB.contains(line), "no such line: {line}");
     WEB.replacen(line, instead, 1)
@@ -90,7 +90,7 @@ fn an_explicit_uid_and_namespace_stay_and_the_hash_is_the_uid() {
 }
 
 #[test]
-fn the_uid_depends_on_the_pod_the_path_and_the_node_and_on_nothing_else() {
+fn the_uid_depends_only_on_the_pod_the_path_and_the_node() {
     let uid = |text: &str, path: &str, node: &str| {
         one(decode(text.as_bytes(), Origin::File(Path::new(path)), &NodeName::new(node))).uid().to_owned()
     };
@@ -105,7 +105,7 @@ fn the_uid_depends_on_the_pod_the_path_and_the_node_and_on_nothing_else() {
     assert_ne!(web, uid(&WEB.replace("nginx", "caddy"), "/pods/web.yaml", "n1"));
     let from_url = one(from_url(WEB));
     assert_ne!(web, from_url.uid());
-    // Agents write UIDs down; a new release must not make new pods of old manifests.
+    // Agents store UIDs; a new release must not change the UIDs of old manifests.
     assert_eq!(web, "b5e2debc64292c2b5f53c9ead57c00e6");
 }
 
@@ -145,7 +145,7 @@ fn unknown_fields_are_ignored_and_the_last_of_equal_keys_counts() {
 }
 
 #[test]
-fn a_file_may_hold_several_documents_and_a_bad_one_costs_only_itself() {
+fn a_file_may_hold_several_documents_and_a_bad_one_affects_no_other() {
     let bad = WEB.replace("image: nginx", "image: ''");
     let third = WEB.replacen("name: web", "name: third", 1);
     let decoded = from_file(&format!("# a comment\n---\n{WEB}---\n{bad}---\n---\n{third}"));

@@ -1,4 +1,4 @@
-//! The merge: order, differences, duplicates, readiness; and the index it leads to, compared with the truth.
+//! The merge: order, differences, duplicates, readiness; and the resulting index, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn one_set_becomes_operations_in_the_kubelets_order() {
 }
 
 #[test]
-fn what_the_kubelet_counts_as_a_change_is_one_and_nothing_else_is() {
+fn only_what_the_kubelet_counts_as_a_change_is_one() {
     let label = |mut pod: Pod| {
         pod.metadata.labels.get_or_insert_default().insert("a".to_owned(), "b".to_owned());
         pod
@@ -130,7 +130,7 @@ fn what_the_kubelet_counts_as_a_change_is_one_and_nothing_else_is() {
         let _ = merge.update(Source::Api, set([pod("u", "p")]));
         let told_of = told(&merge.update(Source::Api, set([newer.clone()])));
         assert_eq!(told_of, wanted, "{:?}", newer.metadata);
-        // And once only.
+        // And only once.
         assert_eq!(told(&merge.update(Source::Api, upsert([newer]))), "||||");
     }
 }
@@ -138,7 +138,7 @@ fn what_the_kubelet_counts_as_a_change_is_one_and_nothing_else_is() {
 #[test]
 fn every_pod_is_marked_with_its_source_and_with_the_time_it_was_first_seen() {
     let mut merge = of_the_api();
-    // A mirror pod: it carries the marks of its static pod.
+    // A mirror pod: it carries its static pod's marks.
     let mirror = |node| {
         let pod = annotated(pod("m", "mirror"), "kubernetes.io/config.source", "file");
         let pod = annotated(pod, "kubernetes.io/config.seen", "long ago");
@@ -154,7 +154,7 @@ fn every_pod_is_marked_with_its_source_and_with_the_time_it_was_first_seen() {
     let merged = merge.update(Source::Api, upsert([mirror("2")]));
     assert_eq!(merged.updated[0].annotation("kubernetes.io/config.source"), Some("api"));
     assert_eq!(merged.updated[0].annotation("kubernetes.io/config.seen"), Some(seen.as_str()));
-    // What was given out is never changed afterwards.
+    // Emitted pods are never changed afterwards.
     assert_eq!(first.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("1"));
 }
 
@@ -172,7 +172,7 @@ fn in_a_set_the_first_of_several_namesakes_counts_and_the_others_are_reported() 
 }
 
 #[test]
-fn nameless_pods_are_passed_over_with_a_word() {
+fn pods_without_a_name_are_skipped_and_reported() {
     let mut merge = of_the_api();
     let merged = merge.update(
         Source::Api,
@@ -206,7 +206,7 @@ fn nothing_is_removed_before_all_sources_are_seen() {
     assert_eq!(merge.pod_count(Source::File), 2);
     assert_eq!(told(&merge.update(Source::Api, upsert([pod("4", "d")]))), "|4|||");
     assert_eq!(told(&merge.update(Source::Api, remove("4"))), "||||");
-    // An upsert is not yet the whole of it.
+    // An upsert does not make the source seen.
     assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), [Source::Http, Source::Kubelet, Source::Api]);
     assert_eq!(told(&merge.update(Source::Kubelet, set([]))), "||||");
     assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
@@ -221,11 +221,11 @@ fn nothing_is_removed_before_all_sources_are_seen() {
 }
 
 #[test]
-fn a_pod_that_comes_back_before_all_sources_are_seen_has_never_been_away() {
+fn a_pod_that_returns_before_all_sources_are_seen_was_never_removed() {
     let mut merge = Merge::new([Source::File, Source::Http]);
     let same = Arc::new(pod("1", "a"));
     let set_of = |pods: &[&Arc<Pod>]| SourceUpdate::Set(pods.iter().copied().map(Arc::clone).collect());
-    // Marked already, so that it stays the very same object.
+    // Already marked, so that it stays the same object.
     let same = Arc::clone(&merge.update(Source::File, set_of(&[&same])).added[0]);
     assert_eq!(told(&merge.update(Source::File, set([]))), "||||");
     assert_eq!(told(&merge.update(Source::File, set_of(&[&same]))), "||||");
@@ -280,7 +280,7 @@ fn a_names_next_bearer_replaces_the_last_one_also_within_one_batch() {
     assert_eq!(merge.pod_count(Source::Api), 1);
 }
 
-/// A small generator of numbers: repeatable, and enough to stir with.
+/// A small random number generator: repeatable and random enough.
 struct Dice(u64);
 
 impl Dice {
@@ -296,7 +296,7 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
         let mut dice = Dice(seed);
         let (mut writer, reader) = pod_index::new();
         let mut merge = Merge::new(Source::ALL);
-        // What each source names: UID to name and version.
+        // What each source reports: UID to name and version.
         let mut truth: BTreeMap<Source, BTreeMap<u64, (u64, u64)>> = BTreeMap::new();
         let mut ever = BTreeSet::new();
         for step in 0..60 {
@@ -338,7 +338,7 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
             let named: BTreeSet<u64> = truth.values().flat_map(BTreeMap::keys).copied().collect();
             let wanted = if merge.all_sources_seen() { named } else { ever.clone() };
             assert_eq!(held, spell(&wanted), "seed {seed}, step {step}");
-            // A UID of one source is as that source has it.
+            // A UID that only one source reports is as that source reports it.
             for pod in snapshot.pods() {
                 let holders: Vec<_> = truth
                     .values()
@@ -359,9 +359,9 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
     }
 }
 
-/// A set in which unchanged pods are the objects of the set before is merged by a shorter way; it must come to the same.
+/// A set that reuses the previous set's objects takes a shorter path; the result must be the same.
 #[test]
-fn the_objects_of_the_last_set_are_merged_as_their_copies_are() {
+fn objects_of_the_last_set_are_merged_like_copies_of_them() {
     for seed in 0..400 {
         let mut dice = Dice(seed);
         let mut by_edits = Merge::new([Source::File, Source::Http]);
@@ -371,13 +371,13 @@ fn the_objects_of_the_last_set_are_merged_as_their_copies_are() {
             let pick = |dice: &mut Dice, said: &[Arc<Pod>]| {
                 usize::try_from(dice.roll(said.len() as u64 + 1)).expect("a small number")
             };
-            // Few names and UIDs, so that they clash, and now and then a pod without.
+            // Few names and UIDs, so that they collide, and some pods without them.
             for _ in 0..dice.roll(4) {
                 let at = pick(&mut dice, &said);
                 let (uid, name) = (dice.roll(9), dice.roll(8));
                 let uid = if uid == 0 { String::new() } else { format!("u{uid}") };
                 let new = on_node(pod(&uid, &format!("p{name}")), &dice.roll(2).to_string());
-                // Marked as manifests are when they are read; else the merge would have to copy them.
+                // Marked like manifests; otherwise the merge would have to copy them.
                 let new = annotated(new, "kubernetes.io/config.source", "file");
                 let new = annotated(new, "kubernetes.io/config.seen", "long ago");
                 match dice.roll(4) {
@@ -390,7 +390,7 @@ fn the_objects_of_the_last_set_are_merged_as_their_copies_are() {
             let copies = said.iter().map(|pod| Arc::new(Pod::clone(pod))).collect();
             let context = format!("seed {seed}, step {step}");
             let (one, other) = match dice.roll(12) {
-                // The other source comes some time, and then what was held back goes.
+                // At some point the other source is seen, and pods that were held back are removed.
                 0 => {
                     let other = pod("u1", "p1");
                     (

@@ -1,6 +1,6 @@
-//! Ten thousand manifests in one directory: what it costs to begin, and to follow one edit afterwards.
+//! Ten thousand manifests in one directory: the cost of the first listing and of one edit afterwards.
 //!
-//! Figures, not guarantees, so it runs by hand, alone and optimised:
+//! Measurements, not guarantees, so it runs by hand, alone and optimised:
 //! `cargo test --release -p pod-index-kubelet --test sources_scale -- --ignored --nocapture`
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use sources_support::Directory;
 const MANIFESTS: usize = 10_000;
 const EDITS: u32 = 20;
 
-/// As large as a control-plane manifest.
+/// As large as a control plane manifest.
 fn manifest(name: &str, image: &str) -> String {
     let flags: String =
         ["--a-flag-of-some-length=some-value-of-a-length\n"; 30].map(|flag| format!("    - {flag}")).concat();
@@ -73,8 +73,8 @@ async fn ten_thousand_manifests() {
     );
     println!("{} MiB after, {} MiB at most", memory("VmRSS"), memory("VmHWM"));
 
-    // A listing soon after the files were written reads them all once more, because their time stamps cannot be
-    // trusted yet; one such, and then what every later one costs.
+    // A listing soon after the files were written reads them all again, because their time stamps are not
+    // reliable yet. Measure one such listing, then the cost of a later one.
     for settled in [false, true] {
         if settled {
             tokio::time::sleep(Duration::from_secs(4)).await;

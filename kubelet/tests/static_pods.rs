@@ -1,5 +1,5 @@
-//! One pod from several sources: static pods derived from mirror pods, who is believed in what, and that the order in which
-//! the sources speak does not matter.
+//! One pod from several sources: static pods derived from mirror pods, which source is used for what, and
+//! independence of the sources' order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn remove(uid: &str) -> SourceUpdate<Pod> {
     SourceUpdate::Remove(vec![PodUid::from(uid)])
 }
 
-/// A merge on node `n1`, and the pods that it says are to be there.
+/// A merge on node `n1`, and the pods that should exist according to it.
 struct Merging {
     merge: Merge<Pod>,
     pods: BTreeMap<String, Arc<Pod>>,
@@ -131,7 +131,7 @@ impl Merging {
 }
 
 #[test]
-fn a_mirror_pod_and_its_static_pod_enter_and_leave_together() {
+fn a_mirror_pod_and_its_static_pod_are_added_and_removed_together() {
     let mut merging = Merging::new([Source::Api]);
     assert_eq!(
         merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("m2", "q", "s2", "n2")])),
@@ -151,7 +151,7 @@ fn a_mirror_pod_and_its_static_pod_enter_and_leave_together() {
 
     // The manifest was edited: another UID.
     assert_eq!(merging.say(Source::Api, upsert([mirror("m3", "p", "t", "n1")])), "-m -s +m3 +t");
-    // The kubelet says that the containers have ended, and deletes the mirror.
+    // The kubelet reports that the containers have ended, and deletes the mirror.
     let mut ended = mirror("m3", "p", "t", "n1");
     ended.status = Some(
         serde_json::from_value(json!({"containerStatuses": [
@@ -189,14 +189,14 @@ fn a_static_pod_outlives_its_mirror_pod_for_a_minute() {
     let late = merging.merge.expire(deadline);
     assert_eq!(merging.take(&late), "-s");
 
-    // Another static pod of that name takes its place at once.
+    // Another static pod of that name replaces it at once.
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
     merging.say(Source::Api, remove("m"));
     assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "t", "n1")])), "-s +m +t");
 }
 
 #[test]
-fn the_kubelet_ends_the_doubt_about_its_own_pods() {
+fn the_kubelet_confirms_or_ends_its_own_pods() {
     let mut merging = Merging::new([Source::Api, Source::Kubelet]);
     merging.say(Source::Kubelet, set([]));
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("o", "q", "t", "n2")]));
@@ -227,7 +227,7 @@ fn nothing_is_derived_for_the_own_node_while_its_mirror_pods_are_managed() {
 }
 
 #[test]
-fn a_claim_never_displaces_a_uid_that_is_known_otherwise() {
+fn a_claim_never_displaces_a_uid_from_another_source() {
     for (source, known) in [
         (Source::Api, api_pod("u", "known", "Running", 1)),
         (Source::Api, mirror("u", "known", "x", "n1")),
@@ -287,19 +287,19 @@ fn of_two_mirror_pods_with_one_claim_the_older_one_counts() {
 }
 
 #[test]
-fn a_mirror_pod_that_no_kubelet_makes_is_refused_with_its_field() {
+fn a_mirror_pod_unlike_a_kubelets_is_refused_with_its_field() {
     let mut merging = Merging::new([Source::Api]);
     let mut forged = mirror("m", "p", "s", "n1");
     forged.metadata.owner_references = None;
     assert_eq!(merging.say(Source::Api, upsert([forged])), "+m");
     assert!(merging.refused()[0].starts_with("api: metadata.ownerReferences: "), "{:?}", merging.refused());
-    // The API server lets an owner be added.
+    // The API server allows adding an owner.
     assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "s", "n1")])), "+s");
     assert_eq!(merging.refused(), [""; 0]);
 }
 
 #[test]
-fn each_source_is_believed_in_what_it_knows_best() {
+fn each_source_is_used_for_what_it_knows_best() {
     let mut merging = Merging::new(Source::ALL);
     merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")]));
     merging.say(Source::Http, set([]));
@@ -319,7 +319,7 @@ fn each_source_is_believed_in_what_it_knows_best() {
     merging.say(Source::Api, upsert([api_pod("a", "a", "Failed", 5)]));
     assert_eq!(merging.phase("a"), "Failed");
 
-    // It leaves when no source has it.
+    // It is removed when no source has it.
     assert_eq!(merging.say(Source::Api, remove("m")), "-m");
     assert_eq!(merging.say(Source::File, set([])), "");
     assert_eq!(merging.say(Source::Kubelet, set([])), "-s");
@@ -333,11 +333,11 @@ fn a_manifest_takes_the_uid_that_the_kubelet_gave_its_pod() {
     assert_eq!(merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")])), "+f");
     let of_kubelet = static_pod("s", "p", "kubelet", "Running");
     assert_eq!(merging.say(Source::Kubelet, set([of_kubelet])), "-f +s");
-    // An API pod of that name is another pod.
+    // An API server pod of that name is another pod.
     assert_eq!(merging.say(Source::Kubelet, set([api_pod("a", "p", "Running", 1)])), "-s +a +f");
 }
 
-/// A small generator of numbers: repeatable, and enough to stir with.
+/// A small random number generator: repeatable and random enough.
 struct Dice(u64);
 
 impl Dice {
@@ -381,10 +381,10 @@ impl Dice {
     }
 }
 
-/// What each source said last.
+/// The last report of each source.
 type Said = BTreeMap<Source, Vec<Pod>>;
 
-/// The UIDs that are to be there, by the words of the documents alone.
+/// The UIDs that should exist, according to the documentation alone.
 fn wanted(said: &Said) -> BTreeSet<String> {
     let of = |source| said.get(&source).into_iter().flatten();
     let is_mirror = |pod: &&Pod| pod.annotation("kubernetes.io/config.mirror").is_some();
@@ -392,7 +392,7 @@ fn wanted(said: &Said) -> BTreeSet<String> {
     let uid = |pod: &Pod| pod.uid().to_owned();
     let kubelets_static =
         |name: &str| of(Source::Kubelet).filter(|pod| pod.name() == name).filter(is_static).map(uid).min();
-    // Which mirror pod stands for which UID.
+    // Which mirror pod represents which UID.
     let mut claims: BTreeMap<String, &Pod> = BTreeMap::new();
     let mut mirrors: Vec<_> =
         of(Source::Api).filter(is_mirror).filter(|pod| pod.metadata.owner_references.is_some()).collect();
@@ -435,12 +435,12 @@ fn spelled(said: &Said) -> String {
     said.iter().map(source).collect::<Vec<_>>().join("\n")
 }
 
-/// The pods without the time at which this process saw them.
+/// The pods without the time at which this process first saw them.
 fn timeless(merging: &Merging) -> BTreeMap<String, Pod> {
     let strip = |pod: &Arc<Pod>| {
         let mut pod = Pod::clone(pod);
         pod.metadata.annotations.get_or_insert_default().remove("kubernetes.io/config.seen");
-        // Not counted as a change, so an old one may stay.
+        // Not counted as a change, so an old value may stay.
         pod.metadata.resource_version = None;
         pod.metadata.creation_timestamp = None;
         pod.metadata.owner_references = None;
@@ -450,7 +450,7 @@ fn timeless(merging: &Merging) -> BTreeMap<String, Pod> {
 }
 
 #[test]
-fn the_pods_are_a_function_of_what_each_source_said_last() {
+fn the_pods_are_a_function_of_each_sources_last_report() {
     let mut most = 0;
     for seed in 0..200 {
         let mut dice = Dice(seed);
@@ -486,7 +486,7 @@ fn the_pods_are_a_function_of_what_each_source_said_last() {
             if !merging.merge.all_sources_seen() {
                 continue;
             }
-            // Without the minute in which a derived pod is unconfirmed.
+            // Skips the minute in which a derived pod is unconfirmed.
             let expired = merging.merge.expire(Instant::now() + 2 * UNCONFIRMED_FOR);
             merging.take(&expired);
             let context = format!("seed {seed}, step {step}:\n{}", spelled(&said));

@@ -1,9 +1,9 @@
-//! A disk of which one step fails.
+//! A disk on which one step fails.
 
 use super::*;
 
 #[test]
-fn a_disk_that_fails_once_at_any_step_is_tried_again_until_all_is_there() {
+fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
     for failing in 0..40 {
         let platter = Arc::default();
         let disk =
@@ -30,7 +30,7 @@ fn a_disk_that_fails_once_at_any_step_is_tried_again_until_all_is_there() {
     }
 }
 
-/// A disk of which one step fails: it is full, for a moment.
+/// A disk on which one step fails, as on a disk that is full for a moment.
 struct FailingOnce {
     disk: MortalDisk,
     failing: usize,
@@ -63,7 +63,7 @@ impl Disk for FailingOnce {
         self.disk.rename(from, to)
     }
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        // What is left of a write that failed can be removed from a full disk.
+        // A full disk still allows removing the remains of a failed write.
         if name != WRITING {
             self.step()?;
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A disk that hangs in each write until it is let go on.
+/// A disk that hangs in each write until it is released.
 struct HangingDisk {
     disk: MortalDisk,
     hangs: SyncSender<()>,
@@ -54,7 +54,7 @@ fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_on
 
     writer.add_pod(pod("a", 1, true)).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
-    // The thread hangs, and will for as long as this test wants. All of this is published none the less.
+    // The thread hangs until the test releases it. All of this is published nevertheless.
     for version in 2..=1000 {
         writer.update_pod(pod("a", version, true)).unwrap();
         assert_eq!(reader.load().pod_by_uid("a").map(|pod| self::version(pod)), Some(version));

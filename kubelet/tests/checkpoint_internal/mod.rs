@@ -1,4 +1,4 @@
-//! What keeps checkpoints, on disks that lose power at any step, that fail once, and that hang.
+//! The checkpoint thread on disks that lose power at any step, fail once, or hang.
 //!
 //! These tests replace the disk, which is private to the crate, so that crate includes them as a module.
 
@@ -24,7 +24,7 @@ use pod_index::{Operation, OwnedSnapshot, PodMeta, PodUid};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A version of a pod that asks to be kept, or does not.
+/// A version of a pod that does or does not request a checkpoint.
 fn pod(uid: &str, version: u64, kept: bool) -> Arc<Pod> {
     let mut pod = Pod::default();
     pod.metadata.uid = Some(uid.to_owned());
@@ -43,18 +43,18 @@ fn version(pod: &Pod) -> u64 {
 /// Which version of which pod.
 type Pods = BTreeMap<String, u64>;
 
-/// What is on the platter, and what is on its way there.
+/// What is on disk, and what is not synced yet.
 #[derive(Clone, Default)]
 struct Platter {
     /// Each file's bytes, and whether they were synced.
     files: Vec<(Vec<u8>, bool)>,
-    /// The names as they were when the directory was synced last.
+    /// The names as of the last sync of the directory.
     names: BTreeMap<String, usize>,
-    /// What happened to the names since.
+    /// Changes of names since then.
     since: Vec<Renamed>,
 }
 
-/// A name that stands for a file from now on, or for none.
+/// A name that refers to a file from now on, or to none.
 #[derive(Clone)]
 struct Renamed(Vec<(String, Option<usize>)>);
 
@@ -74,8 +74,8 @@ impl Platter {
         names
     }
 
-    /// Every directory that a loss of power may leave: the steps since the last sync up to any one, or all but one; and in
-    /// what was not synced nothing, a part, or rubbish.
+    /// Every directory that a power loss may leave: the steps since the last sync up to any one, or all but
+    /// one. Unsynced data is missing, partial or garbage.
     fn after_a_loss_of_power(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
         let steps = &self.since;
         let up_to = (0..=steps.len()).map(|end| self.after(steps[..end].iter()));
@@ -105,7 +105,7 @@ impl Platter {
 
 type Damage = fn(&[u8]) -> Vec<u8>;
 
-/// A disk that works for so many steps, and then never again.
+/// A disk that works for a number of steps and then never again.
 struct MortalDisk {
     platter: Arc<Mutex<Platter>>,
     steps: usize,
@@ -174,7 +174,8 @@ impl Disk for MortalDisk {
     }
 }
 
-/// States of an index one after the other, in which pods come, change, go, and change their minds.
+/// A sequence of index states in which pods are added, changed and removed, and change whether they request a
+/// checkpoint.
 fn history() -> Vec<(OwnedSnapshot<Pod>, Pods)> {
     let (mut writer, reader) = pod_index::new();
     let steps: [&[(&str, u64, bool)]; 6] = [
@@ -200,7 +201,7 @@ fn history() -> Vec<(OwnedSnapshot<Pod>, Pods)> {
     states
 }
 
-/// What a start would find.
+/// What the next start would find.
 fn found(directory: &BTreeMap<String, Vec<u8>>) -> Pods {
     let files = directory.iter().filter(|(name, _)| format::is_file_name(name));
     let pods = files.filter_map(|(name, bytes)| Some(format::decode(name, bytes).ok()?.0));

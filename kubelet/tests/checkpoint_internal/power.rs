@@ -1,4 +1,4 @@
-//! A loss of power at any step.
+//! A power loss at any step.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_loss_of_power_at_any_step_takes_nothing_that_was_acknowledged_and_brings_no
         let disk = MortalDisk { platter: Arc::clone(&platter), steps };
         let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
         let nothing = Pods::new();
-        // What was acknowledged last, and what may have been begun since.
+        // The last acknowledged state, and the states begun since.
         let mut acknowledged = &nothing;
         let mut begun: Vec<&Pods> = Vec::new();
         for (snapshot, pods) in &history {

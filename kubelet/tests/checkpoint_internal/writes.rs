@@ -1,16 +1,16 @@
-//! What is written, and what is not.
+//! Which pods are written.
 
 use super::*;
 
 #[test]
-fn what_has_not_changed_is_not_written_again() {
+fn unchanged_pods_are_not_written_again() {
     let platter = Arc::default();
     let disk = MortalDisk { platter: Arc::clone(&platter), steps: usize::MAX };
     let (mut writer, reader) = pod_index::new();
     let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
     writer.add_pod(pod("a", 1, true)).unwrap();
     assert_eq!(keeper.pass(reader.snapshot(), true), []);
-    // Another object that says the same, as after a relist.
+    // Another object with the same content, as after a relist.
     writer.update_pod(pod("a", 1, true)).unwrap();
     writer.add_pod(pod("not-kept", 1, false)).unwrap();
     assert_eq!(keeper.pass(reader.snapshot(), true), []);
@@ -18,7 +18,7 @@ fn what_has_not_changed_is_not_written_again() {
 }
 
 #[test]
-fn a_pod_too_large_for_a_checkpoint_is_told_keeps_nobody_waiting_and_leaves_no_older_version() {
+fn a_pod_too_large_for_a_checkpoint_is_reported_delays_nothing_and_leaves_no_old_file() {
     let platter = Arc::default();
     let disk = MortalDisk { platter: Arc::clone(&platter), steps: usize::MAX };
     let (mut writer, reader) = pod_index::new();

@@ -1,4 +1,4 @@
-//! What the tests of checkpoints share: a directory, pods, and an index with checkpoints.
+//! Shared by the checkpoint tests: a directory, pods, and an index with checkpoints.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use pod_index_kubelet::checkpoint::{
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory of its own, gone when dropped.
+/// A temporary directory, removed on drop.
 pub struct Place(pub PathBuf);
 
 impl Place {
@@ -48,7 +48,7 @@ impl Drop for Place {
     }
 }
 
-/// A version of a pod; how large it is hangs on the version, so that a mixture of two shows.
+/// A version of a pod. Its size depends on the version, so that a mixture of two is visible.
 pub fn pod(uid: &str, version: u64, kept: Option<&str>) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid = Some(uid.to_owned());
@@ -66,8 +66,8 @@ pub fn kept(uid: &str, version: u64) -> Pod {
     pod(uid, version, Some("true"))
 }
 
-/// Opens it. Another test of this process may be about to start a child, which until then holds whatever lock this process
-/// has just let go of.
+/// Opens the directory. If another test of this process is starting a child, that child may hold a lock that
+/// was just released.
 pub fn open(directory: &Path, which: Which) -> (Checkpoints, Restored) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -80,7 +80,7 @@ pub fn open(directory: &Path, which: Which) -> (Checkpoints, Restored) {
     }
 }
 
-/// An index with checkpoints, as an agent has it.
+/// An index with checkpoints, as in an agent.
 pub struct Run {
     pub writer: Writer<Pod>,
     pub restored: Restored,
@@ -104,7 +104,7 @@ impl Run {
         self.checkpointing.wait_for(self.writer.current().generation(), PATIENCE).unwrap();
     }
 
-    /// Ends it as a kill would: nothing more is written.
+    /// Ends like a killed process: nothing more is written.
     pub fn end(self) -> Writer<Pod> {
         self.checkpointing.finish(PATIENCE).unwrap();
         self.writer
@@ -115,7 +115,7 @@ pub fn add(pod: Pod) -> Operation<Pod> {
     Operation::Update(pod.into())
 }
 
-/// The pods that a start finds, which must be whole, and nothing wrong.
+/// The pods that a start finds. They must be complete, without errors.
 pub fn restored(directory: &Path) -> BTreeMap<String, Pod> {
     let (_checkpoints, restored) = open(directory, Which::Annotated);
     assert_eq!(restored.errors, []);
@@ -132,7 +132,7 @@ pub fn unmarked(restored: &Restored) -> BTreeMap<String, Pod> {
     restored.pods.iter().map(unmarked).collect()
 }
 
-/// The first error that is not one of those which were there before.
+/// The first error that was not there before.
 pub fn refused(run: &Run) -> CheckpointError {
     let generation = run.writer.current().generation();
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! What the client makes of each answer, and what it may ask.
+//! The client's results for each answer, and the rights it needs.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::api_server::{ApiServer, Fault, Right, Verb, shipped};
 use crate::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod, strict_server};
 
 #[tokio::test]
-async fn the_client_says_what_became_of_each_request() {
+async fn the_client_reports_the_result_of_each_request() {
     let server = server().await;
     let client = KubeMirrorClient::new(server.client(), NODE);
     let pod = static_pod("web", 1);
@@ -43,7 +43,7 @@ async fn the_client_says_what_became_of_each_request() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_deleted_a_moment_ago_and_a_name_of_another_nodes_pod_are_told_as_what_they_are() {
+async fn a_node_just_deleted_and_a_name_used_on_another_node_are_reported_as_such() {
     let server = server().await;
     let client = KubeMirrorClient::new(server.client(), NODE);
     assert!(matches!(client.create_mirror_pod(&static_pod("web", 1)).await, Ok(Mirrored::Created(_))));
@@ -51,13 +51,13 @@ async fn a_node_that_was_deleted_a_moment_ago_and_a_name_of_another_nodes_pod_ar
     let taken = client.create_mirror_pod(&static_pod("other", 1)).await.unwrap_err();
     assert_eq!(taken.kind(), MirrorErrorKind::Taken, "{taken}");
     assert!(taken.to_string().contains("no relationship found"), "{taken}");
-    // The client believes that it knows the node's UID.
+    // The client has the old node's UID in its cache.
     server.remove("nodes", "", NODE);
     let unknown = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
     assert_eq!(unknown.kind(), MirrorErrorKind::Node, "{unknown}");
 }
 
-/// It is no mirror any more, and to say that it is would be to delete and create without end.
+/// It no longer counts as a mirror: if it did, the agent would delete and create it endlessly.
 #[tokio::test]
 async fn a_mirror_that_a_finalizer_keeps_is_told_as_in_the_way() {
     let server = server().await;
@@ -78,8 +78,8 @@ async fn a_mirror_that_a_finalizer_keeps_is_told_as_in_the_way() {
     assert_eq!(refused.kind(), MirrorErrorKind::Taken);
 }
 
-/// Where `NodeRestriction` does not look at it, nothing but its age makes the client ask for the node's UID again; and the
-/// garbage collector deletes what a node owns that is no more.
+/// Without `NodeRestriction`, only the age of its cache makes the client look up the node's UID again. The
+/// garbage collector deletes what a missing node owns.
 #[tokio::test]
 async fn a_node_that_is_registered_anew_owns_the_mirrors_that_are_made_then() {
     let server = ApiServer::start().await;
@@ -106,7 +106,7 @@ async fn a_node_that_is_registered_anew_owns_the_mirrors_that_are_made_then() {
 }
 
 #[tokio::test]
-async fn a_node_is_not_asked_for_by_each_mirror_even_if_there_is_none_or_each_is_refused() {
+async fn the_node_is_not_looked_up_for_each_mirror() {
     let server = strict_server().await;
     let client = KubeMirrorClient::new(server.client(), NODE);
     let create_all = async || {
@@ -123,15 +123,15 @@ async fn a_node_is_not_asked_for_by_each_mirror_even_if_there_is_none_or_each_is
     assert_eq!(create_all().await, [MirrorErrorKind::Node; 100]);
     server.put("nodes", &json!({ "metadata": { "name": NODE } }));
     server.fail_always(Verb::Create, Fault::Status(403));
-    // That there is no node is believed for a while.
+    // A missing node is cached for a while.
     while create_all().await != [MirrorErrorKind::Refused; 100] {}
     create_all().await;
 }
 
 #[tokio::test]
-async fn the_shipped_rights_are_all_needed_and_all_that_is_needed() {
+async fn the_shipped_rights_are_necessary_and_sufficient() {
     let server = server().await;
-    // `server` refuses what is not granted, in this test as in the others; here all that is granted is used.
+    // As in the other tests, `server` refuses what is not granted; here, everything granted is used.
     let mut watch = KubeletWatch::new(server.client(), NODE);
     assert_eq!(watch.look().await.unwrap(), Kubelet::Absent);
     let mut pods = manifests(&[("web", 1)]);
@@ -139,7 +139,7 @@ async fn the_shipped_rights_are_all_needed_and_all_that_is_needed() {
     pods.insert("web".to_owned(), 2);
     agent.has(&pods);
     mirrored(&server, &pods).await;
-    // Its name is taken by somebody whose pods the agent does not see.
+    // The name is used by a pod that the agent may not see.
     server.put("pods", &plain(&on_server("taken"), "n2"));
     pods.insert("taken".to_owned(), 1);
     agent.has(&pods);

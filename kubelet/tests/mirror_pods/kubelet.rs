@@ -1,4 +1,4 @@
-//! Whether a kubelet runs on the node.
+//! Detection of a kubelet on the node.
 
 use pod_index_kubelet::mirror::{Kubelet, KubeletWatch};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn lease(renewed: &str, seconds: u64) -> Value {
     })
 }
 
-/// Looks until it is clear.
+/// Looks until the result is clear.
 async fn kubelet(watch: &mut KubeletWatch) -> Kubelet {
     let look = async {
         loop {
@@ -39,7 +39,7 @@ async fn a_kubelet_that_renews_its_lease_is_seen() {
     assert!(matches!(watch.look().await.unwrap(), Kubelet::Live(_)), "it is renewed");
 }
 
-/// The node's clock may stand at any time: those before and after this lease's are the same to it.
+/// The node's clock may show any time: timestamps before and after this lease's make no difference.
 #[tokio::test]
 async fn a_clock_that_is_wrong_neither_hides_a_kubelet_nor_invents_one_for_good() {
     let server = server().await;

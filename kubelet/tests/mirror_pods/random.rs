@@ -1,4 +1,4 @@
-//! Random interleavings of what the owner of the manifests does, what others do on the API server, and outages of it.
+//! Random interleavings of manifest edits, other clients' actions on the API server, and outages.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::api_server::{ApiServer, Fault, Verb};
 use crate::seeded::seeded;
 use crate::support::{Agent, Manifests, NODE, agent, manifests, mirrored, on_server, plain, server};
 
-/// A mirror that somebody deletes before the agent has seen it is waited for half a minute; all else takes a fraction of
-/// a second.
+/// If a mirror is deleted before the agent has seen it, the agent waits half a minute. Everything else takes
+/// a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(90);
 const NAMES: [&str; 5] = ["p0", "p1", "p2", "p3", "p4"];
 
-/// What may happen. `name` is a static pod's.
+/// A possible event. `name` is a static pod's.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The manifest is written; each time another version.
+    /// The manifest is written, each time with another version.
     Write(&'static str),
     Remove(&'static str),
-    /// Somebody deletes the mirror: at once, or so that it lingers.
+    /// Another client deletes the mirror, immediately or gracefully.
     Delete(&'static str),
     Terminate(&'static str),
-    /// A pod that is no mirror takes the name, if it is free, or leaves it.
+    /// A pod that is not a mirror takes the name, if it is free, or is removed.
     Occupy(&'static str),
     Vacate(&'static str),
     /// The next request of this kind fails.
@@ -35,7 +35,7 @@ enum Step {
     Cut,
     Refuse,
     Accept,
-    /// The agent is killed, and another one started.
+    /// The agent is killed, and another one is started.
     Restart,
     /// Time passes.
     Pause(u64),
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A node on which things happen.
+/// A node with its API server and agent.
 struct Node {
     server: ApiServer,
     agent: Agent,
@@ -136,11 +136,11 @@ impl Node {
         }
     }
 
-    /// Nothing more happens: the mirrors are those of the static pods, and nobody writes any more.
+    /// No more events: the mirrors match the static pods, and there are no more writes.
     async fn rests(&mut self) {
         self.server.accept_again().await;
         self.server.heal();
-        // What a killed agent sent and the server has not read yet is lost now, and not later.
+        // Requests that a killed agent sent and the server has not read are lost now, not later.
         self.server.cut_connections();
         for name in NAMES {
             self.vacate(name);
@@ -163,7 +163,7 @@ async fn happens(steps: Vec<Step>) {
     for step in steps {
         node.take(step).await;
     }
-    // Less patience than elsewhere: whoever shrinks a failure waits this long again and again.
+    // A shorter limit than elsewhere: shrinking a failure waits this long repeatedly.
     assert!(
         tokio::time::timeout(PATIENCE, node.rests()).await.is_ok(),
         "no rest; {:?}",
@@ -177,11 +177,11 @@ async fn happens(steps: Vec<Step>) {
 }
 
 proptest! {
-    // Each case takes a quarter of a second, most of it waiting. `PROPTEST_CASES` for more.
+    // Each case takes a quarter of a second, mostly waiting. Set `PROPTEST_CASES` for more.
     #![proptest_config(ProptestConfig { max_shrink_time: 3 * 60 * 1000, ..seeded(24) })]
 
     #[test]
-    fn once_quiet_the_mirrors_are_those_of_the_static_pods_whatever_happened(
+    fn once_nothing_changes_the_mirrors_match_the_static_pods(
         steps in proptest::collection::vec(step(), 0..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! What goes wrong on a node, and that it is mended.
+//! Failures on a node, and recovery from them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -48,7 +48,7 @@ async fn a_hundred_static_pods_take_a_hundred_creations_none_at_rest_and_two_req
 }
 
 #[tokio::test]
-async fn a_mirror_that_is_being_made_when_its_manifest_goes_is_pending_until_it_is_gone_again() {
+async fn a_mirror_created_while_its_manifest_is_removed_is_pending_until_it_is_deleted() {
     let (server, mut pods) = (server().await, manifests(&[("stays", 1)]));
     let mut agent = agent(&server, &pods).await;
     server.fail(Verb::Create, Fault::Delay(100 * QUICK));
@@ -57,7 +57,7 @@ async fn a_mirror_that_is_being_made_when_its_manifest_goes_is_pending_until_it_
     server.seen(Verb::Create, 2).await;
     pods.remove("goes");
     agent.has(&pods);
-    // No manifest has the name, and the request goes on.
+    // No manifest has the name, but the request continues.
     agent.until("the manifest to go", |status| status.pods.len() == 1 && status.pending == 1).await;
     agent.rests(1).await;
     assert_eq!([Verb::Create, Verb::Delete].map(|verb| server.requests(verb)), [2, 1]);
@@ -130,7 +130,7 @@ async fn an_answer_that_is_lost_makes_no_second_mirror() {
     let mut agent = agent(&server, &pods).await;
     agent.until("the failure", |status| status.failed == 1).await;
     agent.rests(1).await;
-    // Once, or twice: the index may know the mirror before the second attempt, which then would find it.
+    // One attempt, or two: the index may show the mirror before the second attempt, which would then find it.
     assert!(server.requests(Verb::Create) <= 2);
     assert_eq!((server.requests(Verb::Delete), mirrors(&server)), (0, wanted(&pods)));
 }
@@ -169,7 +169,7 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
         };
         agent.until("a report", contended).await;
     }
-    // One of them has its way for now, and the other waits.
+    // One of them prevails for now, and the other waits.
     let has_lost = |agent: &Agent| {
         let status = agent.status.borrow().clone();
         let web = told(&status, "web").unwrap();
@@ -193,11 +193,12 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     }
     assert_eq!(agents.each_ref().map(has_lost).iter().filter(|lost| **lost).count(), 1);
     assert_eq!(server.writes(), writes, "nothing is written any more");
-    // What they agree on is not touched.
+    // Mirrors that both agree on are not touched.
     let etcd = agents.each_ref().map(|agent| told(&agent.status.borrow(), "etcd").unwrap().clone());
     assert!(etcd.iter().all(|etcd| etcd.state == MirrorState::InSync && etcd.last_failure.is_none()));
 
-    // An edit is made at once, whoever else there is: of the last to lose, so that it has something to do.
+    // An edit is applied at once, even with another agent. Edit the last loser's pod, so that it has
+    // something to do.
     let [one, two] = &mut agents;
     let loser = if has_lost(one) { one } else { two };
     let edited = manifests(&[("web", 3), ("etcd", 1)]);
@@ -205,7 +206,7 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     mirrored(&server, &edited).await;
 }
 
-/// One agent's static pod is to the other, which has no such manifest, an orphan.
+/// One agent's static pod is an orphan to the other, which lacks the manifest.
 #[tokio::test]
 async fn two_agents_of_which_one_lacks_a_manifest_come_to_rest_too() {
     let server = server().await;
@@ -247,7 +248,7 @@ async fn a_request_that_takes_long_holds_back_no_other_pod() {
     assert_eq!((status.failed, server.requests(Verb::Create)), (0, 5), "it is still waited for");
 }
 
-/// A client that answers at once, and makes nothing.
+/// A client that answers at once and creates nothing.
 #[derive(Clone, Default)]
 struct Refusing(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -263,9 +264,9 @@ impl MirrorClient for Refusing {
 }
 
 #[tokio::test]
-async fn pods_that_fail_all_the_time_keep_no_other_from_its_turn() {
+async fn permanently_failing_pods_do_not_starve_others() {
     let client = Refusing::default();
-    // No wait at all: whoever has failed may be tried again at once, and is.
+    // No waits: a failed name may be, and is, retried at once.
     let mirrors = Mirrors::new(client.clone(), NODE).backoff(Duration::ZERO, Duration::ZERO);
     let pods = (0..100).map(|number| Pod::clone(&static_pod(&format!("p{number}"), 1)));
     let mut agent = Agent::of_fixed_index(mirrors, pods);
@@ -277,7 +278,7 @@ async fn pods_that_fail_all_the_time_keep_no_other_from_its_turn() {
 }
 
 #[tokio::test]
-async fn an_edited_manifest_is_tried_at_once_whatever_became_of_the_version_before() {
+async fn an_edited_manifest_is_tried_at_once_after_any_failure() {
     let server = server().await;
     let hour = Duration::from_secs(3600);
     let mut agent = Agent::start_with(&server, mirrors_of(&server).backoff(hour, hour));
@@ -347,7 +348,7 @@ async fn a_clock_that_jumps_neither_hurries_nor_delays_another_try() {
     assert_eq!(since.as_secs() / (24 * 3600), 30_000, "told by the clock that everybody reads now");
     day.store(10_000, Relaxed);
     agent.until("another try", |status| status.created == 1).await;
-    // The wait is shortened at random, by a half at the most.
+    // The wait is shortened at random, by at most half.
     assert!(started.elapsed() >= wait / 2, "{:?}", started.elapsed());
     assert_eq!(server.requests(Verb::Create), 2);
 }

@@ -1,4 +1,4 @@
-//! An agent in this process: an index fed with manifests and with the API server's pods, and what keeps its mirrors.
+//! An agent in this process: an index fed by manifests and the API server, and its mirrors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub fn on_server(name: &str) -> String {
     format!("{name}-{NODE}")
 }
 
-/// What keeps the mirrors, in a hurry, and with a clock that no two looks find right.
+/// Mirrors with short waits and a clock that changes at every look.
 pub fn mirrors_of(server: &ApiServer) -> Mirrors<KubeMirrorClient> {
     let mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
     let looks = AtomicUsize::new(0);
@@ -52,14 +52,14 @@ pub fn mirrors_of(server: &ApiServer) -> Mirrors<KubeMirrorClient> {
     mirrors.period(5 * QUICK).clock(jumping)
 }
 
-/// An agent: an index fed with manifests and with the API server's pods, and what keeps its mirrors.
+/// An agent: an index fed by manifests and the API server, and its mirrors.
 pub struct Agent {
     manifests: mpsc::UnboundedSender<Manifests>,
     pub status: watch::Receiver<MirrorsStatus>,
     reader: Reader<Pod>,
-    /// Counts what has been applied to the index.
+    /// Counts updates applied to the index.
     steps: watch::Receiver<u64>,
-    /// How many states of the manifest directory it was given, and how many of them are in the index.
+    /// Number of manifest directory states passed to it, and how many of them the index shows.
     given: AtomicU64,
     applied: watch::Receiver<u64>,
     tasks: Vec<JoinHandle<()>>,
@@ -100,7 +100,7 @@ impl Agent {
         Self { manifests, status, reader, steps, given: AtomicU64::new(0), applied, tasks }
     }
 
-    /// One whose index holds these pods, and never anything else.
+    /// An agent whose index holds exactly these pods for ever.
     pub fn of_fixed_index(
         mirrors: Mirrors<impl MirrorClient + 'static>,
         pods: impl IntoIterator<Item = Pod>,
@@ -108,7 +108,7 @@ impl Agent {
         Self::of_seen_index(mirrors, pods, watch::channel(true).1)
     }
 
-    /// And it is told in this way whether all sources were seen.
+    /// The same, with its own signal that all sources were seen.
     pub fn of_seen_index(
         mirrors: Mirrors<impl MirrorClient + 'static>,
         pods: impl IntoIterator<Item = Pod>,
@@ -133,7 +133,7 @@ impl Agent {
         self.manifests.send(manifests.clone()).unwrap();
     }
 
-    /// Dies as if it were killed, whatever it was doing.
+    /// Dies as if killed, whatever it was doing.
     pub async fn kill(mut self) {
         for task in self.tasks.drain(..) {
             task.abort();
@@ -155,7 +155,7 @@ impl Agent {
         assert!(came.is_ok_and(|steps| steps.is_ok()), "never came: {name}");
     }
 
-    /// Waits until it has looked so many times more, and nothing that it then began is under way.
+    /// Waits for a number of further looks, and until no request that they started is under way.
     pub async fn looks(&mut self, more: u64) {
         let passes = self.status.borrow().passes;
         let is_idle = |status: &MirrorsStatus| {
@@ -164,14 +164,14 @@ impl Agent {
         self.until("another look", |status| status.passes >= passes + more && is_idle(status)).await;
     }
 
-    /// Waits until it sees that all is in order: with the manifests that it was given last, and with nothing under way, not
-    /// even about a name that no manifest has any more.
+    /// Waits until the status shows that everything matches the last manifests, with no request under way,
+    /// even about names without a manifest.
     pub async fn rests(&mut self, pods: usize) {
         let given = self.given.load(Relaxed);
         let applied =
             tokio::time::timeout(DEADLINE, self.applied.wait_for(|applied| *applied == given)).await;
         assert!(applied.is_ok_and(|applied| applied.is_ok()), "the manifests never came into the index");
-        // One look may be under way with the manifests before.
+        // One look may still use the previous manifests.
         let passes = self.status.borrow().passes;
         let in_order = |status: &MirrorsStatus| {
             status.passes >= passes + 2
@@ -183,7 +183,7 @@ impl Agent {
     }
 }
 
-/// What is said of this static pod.
+/// The status of this static pod.
 pub fn told<'a>(status: &'a MirrorsStatus, name: &str) -> Option<&'a MirrorStatus> {
     let full_name = format!("{}_default", on_server(name));
     status.pods.iter().find(|pod| pod.full_name == full_name)
@@ -195,7 +195,7 @@ impl Drop for Agent {
     }
 }
 
-/// A server that lets its client do no more than a node may, nor more than the shipped RBAC files grant.
+/// A server that grants its client no more than a node's rights and no more than the shipped RBAC files.
 pub async fn strict_server() -> ApiServer {
     let server = ApiServer::start().await;
     server.restrict_to_node(NODE);
@@ -203,7 +203,7 @@ pub async fn strict_server() -> ApiServer {
     server
 }
 
-/// Such a server, and it knows the node.
+/// The same server, with the node registered.
 pub async fn server() -> ApiServer {
     let server = strict_server().await;
     server.put("nodes", &json!({ "metadata": { "name": NODE } }));
@@ -222,7 +222,7 @@ pub async fn agent(server: &ApiServer, pods: &Manifests) -> Agent {
     agent
 }
 
-/// Mirrors of the node on the server that are there to stay: name and hash.
+/// Lasting mirrors of the node on the server: name and hash.
 pub fn mirrors(server: &ApiServer) -> BTreeMap<String, String> {
     let pods = server.objects("pods").into_iter();
     let pods =
@@ -240,7 +240,7 @@ pub fn wanted(pods: &Manifests) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Waits until the mirrors on the server are those of these static pods.
+/// Waits until the mirrors on the server match these static pods.
 pub async fn mirrored(server: &ApiServer, pods: &Manifests) {
     let wanted = wanted(pods);
     server.until("the mirrors", |server| mirrors(server) == wanted).await;

@@ -1,4 +1,5 @@
-//! What must be left alone: pods and mirrors of others, those whose turn has not come, and those that are better not made.
+//! What must not be changed: other programs' pods and mirrors, orphans before all sources were seen, and
+//! mirrors that should not be created.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::support::{
     static_pod, told,
 };
 
-/// Whether this agent sees it, on its own node, or learns of it from the API server's refusal.
+/// Both if this agent sees the pod on its own node and if only the API server's refusal reveals it.
 #[tokio::test]
 async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
     for node in [NODE, "n2"] {
@@ -39,7 +40,7 @@ async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
         agent.until("a report", reported).await;
         server.until("the other", |server| mirrors(server).contains_key(&on_server("etcd"))).await;
         assert_eq!(server.object("pods", "default", &on_server("web")), Some(stranger), "on {node}");
-        // Refused writes count, too.
+        // Refused writes count too.
         let written = server.written().into_iter().filter(|write| write.key.name == on_server("web"));
         let outcomes: BTreeSet<_> = written.map(|write| (format!("{:?}", write.verb), write.code)).collect();
         assert_eq!(outcomes, [("Create".to_owned(), 409)].into());
@@ -47,13 +48,13 @@ async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
 }
 
 #[tokio::test]
-async fn orphans_go_when_all_sources_have_been_seen_and_not_before() {
+async fn orphans_are_deleted_only_after_all_sources_were_seen() {
     let server = server().await;
     let pods = manifests(&[("web", 1), ("etcd", 1)]);
     agent(&server, &pods).await.kill().await;
     let mut next = Agent::start(&server);
     server.watched_by(1).await;
-    // The API server's pods are known, the manifests are not: as far as that goes, every mirror is an orphan.
+    // The API server's pods are known but the manifests are not: so far, every mirror looks like an orphan.
     server.put("pods", &plain("seen", NODE));
     next.knows("seen").await;
     assert_eq!((next.status.borrow().passes, server.requests(Verb::Delete)), (0, 0));
@@ -65,11 +66,12 @@ async fn orphans_go_when_all_sources_have_been_seen_and_not_before() {
 }
 
 #[tokio::test]
-async fn what_the_index_does_not_know_yet_is_not_deleted_in_its_place() {
+async fn a_replaced_mirror_that_the_index_does_not_show_yet_is_not_deleted() {
     let server = server().await;
     let pods = manifests(&[("web", 1)]);
     let mut agent = agent(&server, &pods).await;
-    // Behind the agent's back the mirror was replaced; it deletes what it saw, and that is gone.
+    // The mirror was replaced without the agent's knowledge. The agent deletes the one it saw, which is
+    // already gone.
     server.hold();
     server.remove("pods", "default", &on_server("web"));
     let mut new =
@@ -92,7 +94,7 @@ async fn mirrors_and_pods_of_others_are_never_touched() {
     server.put("pods", &mirror);
     server.put("pods", &plain("job", NODE));
     let before = server.objects("pods");
-    // An agent that, against all advice, sees the pods of all nodes.
+    // An agent that sees the pods of all nodes, although that is discouraged.
     let pods = before.iter().map(|pod| serde_json::from_value::<Pod>(pod.clone()).unwrap());
     let mut agent = Agent::of_fixed_index(mirrors_of(&server), pods);
     agent.looks(2).await;
@@ -116,8 +118,8 @@ async fn a_static_pod_that_has_ended_gets_no_new_mirror() {
     assert_eq!(finished, 2);
 }
 
-/// The kubelet leaves both as they are. Here nobody else would ever end the deletion of the one, and the other tells of a pod
-/// that is not there.
+/// The kubelet leaves both unchanged. Here, nothing else would finish the deletion of the first, and the
+/// second describes a pod that does not exist.
 #[tokio::test]
 async fn a_mirror_of_an_ended_pod_goes_if_it_is_being_deleted_or_of_another_version_and_stays_if_it_is_right()
 {
@@ -146,9 +148,9 @@ async fn a_mirror_of_an_ended_pod_goes_if_it_is_being_deleted_or_of_another_vers
     assert_eq!(server.requests(Verb::Create), 0);
 }
 
-/// A source that was configured later, and has not been read, may name the static pod.
+/// A source that was added later, and has not been read, may name the static pod.
 #[tokio::test]
-async fn orphans_wait_again_when_a_source_is_added_and_other_pods_do_not() {
+async fn an_added_source_makes_only_orphans_wait_again() {
     let server = server().await;
     let mut mirror = plain(&on_server("gone"), NODE);
     mirror["metadata"]["annotations"] = json!({ CONFIG_MIRROR_ANNOTATION: "hash" });

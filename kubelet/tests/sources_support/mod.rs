@@ -1,11 +1,11 @@
-//! What the tests of the sources share.
+//! Shared by the tests of the sources.
 #![allow(dead_code, unreachable_pub, reason = "no test uses everything")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A directory of its own for one test, gone with it.
+/// A temporary directory for one test, removed on drop.
 pub struct Directory(PathBuf);
 
 impl Directory {

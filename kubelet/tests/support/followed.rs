@@ -1,4 +1,4 @@
-//! An index that follows an API server, and everything that has to be true of it at each step.
+//! An index that follows an API server, with checks at each step.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::api_server::{ApiServer, DEADLINE};
 
-/// What the source said, in short.
+/// The source's updates, abbreviated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     Set(usize),
@@ -22,7 +22,7 @@ pub enum Said {
     Remove(usize),
 }
 
-/// A source that is driven into a writer, one publication for each update.
+/// A source whose updates go to a writer, one publication each.
 pub struct Followed<P = Pod> {
     pub reader: Reader<P>,
     pub status: watch::Receiver<SourceStatus>,
@@ -31,14 +31,14 @@ pub struct Followed<P = Pod> {
     task: JoinHandle<()>,
 }
 
-/// Which version of which pod this is.
+/// The version of this pod.
 pub type Version = (String, Option<String>);
 
-/// A pod whose name starts like this is on the server from first to last, and must not be missing for a moment.
+/// Pods whose names start with this exist on the server throughout and must never be missing.
 pub const STAYS: &str = "stays";
 
 impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
-    /// `version` tells two versions of a pod apart; nothing if that cannot be told.
+    /// `version` identifies versions of a pod; `None` if it cannot.
     pub fn new(mut source: ApiServerSource<P>, version: fn(&P) -> Option<Version>) -> Self {
         let (mut writer, reader) = pod_index::new();
         let status = source.status();
@@ -110,7 +110,7 @@ impl Followed<Pod> {
         Self::new(source, |pod| Some((pod.uid().to_owned(), pod.metadata.resource_version.clone())))
     }
 
-    /// Waits until the index holds what the server holds, in every field of every pod.
+    /// Waits until the index equals the server's pods, in every field.
     pub async fn equals(&mut self, server: &ApiServer, is_followed: impl Fn(&Pod) -> bool) {
         let truth = truth(server, is_followed);
         self.until("the truth", |snapshot| {
@@ -123,7 +123,7 @@ impl Followed<Pod> {
 }
 
 impl<P> Drop for Followed<P> {
-    /// What the task found wrong after the last wait fails the test as well. The source never ends by itself.
+    /// Problems that the task finds after the last wait fail the test too. The source never ends by itself.
     fn drop(&mut self) {
         let found_wrong = self.task.is_finished();
         self.task.abort();
@@ -131,7 +131,7 @@ impl<P> Drop for Followed<P> {
     }
 }
 
-/// What the server holds, by UID.
+/// The server's pods, by UID.
 pub fn truth(server: &ApiServer, is_followed: impl Fn(&Pod) -> bool) -> BTreeMap<String, Pod> {
     let pods = server.objects("pods").into_iter().map(|pod| serde_json::from_value::<Pod>(pod).unwrap());
     pods.filter(|pod| is_followed(pod)).map(|pod| (pod.uid().to_owned(), pod)).collect()
