@@ -1,7 +1,8 @@
-//! Many readers at once: look-ups a second in total, by 1, 2, 4 and 8 threads, without a writer, with 1,000 updates a
-//! second and with a writer at full speed.
+//! Many readers at once: total lookups per second with 1, 2, 4 and 8 threads, without a writer, with 1,000
+//! updates per second, and with a writer at full speed.
 //!
-//! More threads than cores are measured too, because that is how an agent runs; they show fairness, not scaling.
+//! More threads than cores are measured too, because agents run that way; these figures show fairness, not
+//! scaling.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +66,7 @@ impl Visit for Contention {
     }
 }
 
-/// Million look-ups a second of all threads together.
+/// Million lookups per second of all threads together.
 fn throughput<K, R>(threads: usize, time: Duration, keys: &Arc<[K]>, reader: &R) -> f64
 where
     K: Send + Sync + 'static,
@@ -78,7 +79,7 @@ where
             let (start, stop) = (Arc::clone(&start), Arc::clone(&stop));
             let (keys, mut reader) = (Arc::clone(keys), reader.clone());
             thread::spawn(move || {
-                // Each thread begins elsewhere, and all go through all keys.
+                // Each thread starts at another key and goes through all keys.
                 let mut keys = keys.iter().cycle().skip(thread * keys.len() / threads);
                 start.wait();
                 let mut count = 0u32;
@@ -101,7 +102,7 @@ where
     count / elapsed.as_secs_f64() / 1e6
 }
 
-/// One figure for each cell: the median of its samples.
+/// One figure per cell: the median of its samples.
 fn medians(samples: Vec<Figure>) -> Vec<Figure> {
     let mut cells: Vec<(Figure, Vec<f64>)> = Vec::new();
     for sample in samples {

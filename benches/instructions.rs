@@ -1,7 +1,7 @@
-//! Instructions, counted by callgrind: the same in every run, on a loaded machine too, so that CI can hold them.
+//! Instructions counted by callgrind: the same in every run, even on a loaded machine, so CI can check them.
 //!
-//! Each bench does its work a thousand times, and fails if that takes 5 % more instructions than were counted when its
-//! line was last touched. If that is an improvement or worth its price, put the new count here.
+//! Each bench does its work a thousand times, and fails if that takes 5 % more instructions than the recorded
+//! count. If the change is an improvement or worth its cost, update the count here.
 //!
 //! `cargo bench -p pod-index-benches --features instructions --bench instructions`
 
@@ -77,11 +77,11 @@ fn updates() -> Setup<Arc<Pod>> {
     setup(|workload| workload.hits(TIMES, Pod::renewed))
 }
 
-/// An index of `pods`, and the same pods in another version.
+/// An index of `pods`, and another version of the same pods.
 fn whole(pods: usize) -> Setup<Arc<Pod>> {
     let mut workload = Workload::new(pods);
     let (mut writer, reader) = pod_index::new();
-    // Twice, because the first set of a writer has no lists and nodes to use again.
+    // Twice, because the first set of a writer has no pages to reuse.
     for _ in 0..2 {
         let applied = writer.set_pods(workload.all());
         assert!(applied.refused.is_empty(), "good pods");

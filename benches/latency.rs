@@ -1,13 +1,14 @@
-//! One look-up at a time, each timed: percentiles in four situations.
+//! Single lookups, each timed: percentiles in four situations.
 //!
-//! - (a) nothing else happens;
+//! - (a) no other thread;
 //! - (b) a writer updates one pod after the other;
-//! - (c) 1,000 updates a second, and a thread that reads all pods and translations again and again;
+//! - (c) 1,000 updates per second, and a thread that reads all pods and translations again and again;
 //! - (d) a writer replaces all pods again and again.
 //!
-//! The clock is the processor's time stamp counter; its own cost is in the figures. The control is the same loop, beside
-//! the same threads, around no look-up at all: what it shows is the machine and its scheduler. It takes turns with the
-//! readers instead of running beside them, because on a small machine it would itself be what disturbs them.
+//! The clock is the processor's time stamp counter; its own cost is included. The control is the same loop
+//! with the same background threads but without a lookup: it shows the machine and its scheduler. It
+//! alternates with the readers instead of running beside them, because on a small machine it would disturb
+//! them.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use support::sizes;
 use support::stamp;
 use support::workload::Workload;
 
-/// A situation: its letter, how busy the writer is, and whether somebody reads whole sets.
+/// A situation: its letter, the writer's pace, and whether a thread reads whole sets.
 const SITUATIONS: [(&str, Pace, bool); 4] = [
     ("a", Pace::Idle, false),
     ("b", Pace::FullSpeed, false),
@@ -29,7 +30,7 @@ const SITUATIONS: [(&str, Pace, bool); 4] = [
     ("d", Pace::Sets, false),
 ];
 
-/// What is kept, for the tables and for the curve.
+/// The data kept for the tables and the curve.
 const PERCENTILES: [f64; 13] =
     [10.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999, 100.0];
 
@@ -88,7 +89,7 @@ impl Visit for Latency {
             measure(&clock, time, &keys, histogram, |key| {
                 black_box(reader.find(black_box(key)));
             });
-            // The index's own background is the one that the control runs beside.
+            // The control uses the background of the index itself.
             if D::NAME == Cached::NAME {
                 let histogram = self.cell(situation, "control: only the clock");
                 measure(&clock, time, &keys, histogram, |key| {
@@ -105,7 +106,7 @@ impl Latency {
     fn cell(&mut self, situation: &'static str, who: &'static str) -> &mut Histogram<u64> {
         let at =
             self.cells.iter().position(|cell| cell.0 == situation && cell.1 == who).unwrap_or_else(|| {
-                // Up to a minute: a histogram without bounds would put every longer wait at its first bound.
+                // Up to a minute: a narrower histogram would clip longer waits.
                 let histogram =
                     Histogram::new_with_max(60_000_000_000, 3).expect("three digits are possible");
                 self.cells.push((situation, who, histogram));

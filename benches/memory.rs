@@ -1,4 +1,4 @@
-//! What the index weighs, pods excluded: bytes a pod, and what one old snapshot costs that somebody holds on to.
+//! The index's memory, without pods: bytes per pod, and the cost of a held old snapshot.
 
 use pod_index::Operation;
 use support::cases;
@@ -36,7 +36,7 @@ fn main() -> std::io::Result<()> {
     sizes::keep(|| figures::save("memory", &all))
 }
 
-/// Bytes a pod of an index that was filled pod by pod.
+/// Bytes per pod of an index filled pod by pod.
 fn grown(workload: &Workload) -> f64 {
     let before = allocated();
     let (mut writer, _reader) = pod_index::new::<Pod>();
@@ -47,8 +47,8 @@ fn grown(workload: &Workload) -> f64 {
     number(allocated() - before) / number(workload.pods.len().cast_signed())
 }
 
-/// Bytes that are free only once a snapshot is let go that was taken before 1,000 updates. The pods themselves, old and
-/// new, are alive all the time.
+/// Bytes that a snapshot taken before 1,000 updates keeps from being freed. All old and new pods stay alive
+/// meanwhile.
 fn held(workload: &mut Workload, batched: bool) -> f64 {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let _ = writer.set_pods(workload.all());

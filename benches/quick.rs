@@ -1,4 +1,4 @@
-//! The index beside the bare table, in seconds: what to run after every change.
+//! The index and the bare table, in seconds: run it after every change.
 //!
 //! `cargo bench -p pod-index-benches --bench quick [-- N...]`, by default for 1,000 and 100,000 pods.
 

@@ -1,4 +1,4 @@
-//! Every design beside every other on one thread, interleaved: the report's tables of ratios come from here.
+//! All designs on one thread, interleaved: the source of the report's ratio tables.
 //!
 //! `cargo bench -p pod-index-benches --features peers --bench ratios`
 

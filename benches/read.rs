@@ -1,6 +1,7 @@
-//! Look-ups under criterion, one after the other: to follow one of them over time, and to see where its time goes.
+//! Lookups under criterion, one bench after the other: for comparisons over time and for profiles.
 //!
-//! The report's ratios come from `ratios`, which interleaves what it compares; here minutes lie between two benches.
+//! The report's ratios come from `ratios`, which interleaves what it compares; here, minutes pass between two
+//! benches.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use support::profiler::Flamegraph;
 use support::sizes;
 use support::workload::{Pod, Workload};
 
-/// Look-ups in one iteration.
+/// Lookups per iteration.
 const KEYS: usize = 1_000;
 
 fn main() {
@@ -22,7 +23,7 @@ fn main() {
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_millis(600))
         .configure_from_args();
-    // A criterion filter must not be taken for a size.
+    // A criterion filter must not be parsed as a size.
     let all: &[usize] = if sizes::smoke() { &[110] } else { &[110, 1_000, 10_000, 100_000, 1_000_000] };
     for &n in all {
         let mut reads = Reads { criterion: &mut criterion, workload: Workload::new(n) };
@@ -48,7 +49,7 @@ impl Visit for Reads<'_> {
 }
 
 impl Reads<'_> {
-    /// Every call of the routine looks up the next thousand keys.
+    /// Each call of the routine looks up the next thousand keys.
     fn bench<K, R>(&mut self, what: &str, who: &str, keys: &[K], mut look_up: impl FnMut(&K) -> R) {
         let mut group = self.criterion.benchmark_group(format!("{what}/{}", self.workload.pods.len()));
         group.throughput(Throughput::Elements(KEYS as u64));
@@ -62,7 +63,7 @@ impl Reads<'_> {
         });
     }
 
-    /// What only the index can answer.
+    /// Queries that only the index supports.
     fn index(&mut self) {
         const LIMIT: usize = 100_000;
         let (_writer, reader) = Load::new(self.workload.all().collect());

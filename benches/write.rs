@@ -1,4 +1,4 @@
-//! Writes under criterion, one after the other; see `read` for what that is good for.
+//! Writes under criterion, one bench after the other; see `read` for its purpose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn main() {
 struct Writes<'a> {
     criterion: &'a mut Criterion,
     workload: Workload,
-    /// Two objects for each pod, so that every update brings one that is not there.
+    /// Two objects for each pod, so that every update stores a new one.
     versions: [Vec<Arc<Pod>>; 2],
     strangers: Vec<Arc<Pod>>,
 }

@@ -1,9 +1,9 @@
-//! The hot path of an agent: one `CachedReader` per thread looks pods up as fast as it can, while a writer replaces
-//! them all, again and again. No reader ever waits for it.
+//! The hot path of an agent: one `CachedReader` per thread looks pods up as fast as it can while a writer
+//! replaces all of them again and again. No reader ever waits for the writer.
 //!
 //! `cargo run --release --example hot_path`
 //!
-//! What it prints is a demonstration, not a benchmark: see `benches/` for figures that can be compared.
+//! The output is a demonstration, not a benchmark: see `benches/` for comparable figures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ fn main() {
         for thread in 0..READERS {
             let (mut cached, running) = (reader.cached(), &running);
             scope.spawn(move || {
-                // An event that the kernel hands us names a pod by its UID; parse it once.
+                // An event from the kernel names its pod by UID; parse it once.
                 let uids: Vec<pod_index::PodUid> = pods().iter().map(|pod| pod.uid.as_str().into()).collect();
                 let (mut look_ups, mut found) = (0_u64, 0_u64);
                 while running.load(Ordering::Relaxed) {

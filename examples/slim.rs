@@ -1,16 +1,16 @@
-//! An index over a struct of one's own: a tracer that turns container IDs into pods keeps a few words for each of them,
-//! not the whole Kubernetes object. `cargo run --example slim --no-default-features`
+//! An index of your own pod type. A tracer that maps container IDs to pods keeps a few words per pod, not the
+//! whole Kubernetes object. `cargo run --example slim --no-default-features`
 
 use std::sync::Arc;
 
 use pod_index::{Change, PodMeta};
 
-/// All that this agent wants to know of a pod.
+/// Everything this agent needs of a pod.
 struct Traced {
     uid: Box<str>,
     name: Box<str>,
     namespace: Box<str>,
-    /// The value of `kubernetes.io/config.mirror`, so that mirrors are told from pods.
+    /// The value of `kubernetes.io/config.mirror`, which marks mirror pods.
     mirrors: Option<Box<str>>,
     team: Box<str>,
 }
@@ -50,7 +50,7 @@ fn main() {
         println!("an event from {} goes to team {}", pod.name, pod.team);
     }
 
-    // Whoever keeps the snapshot it saw last can follow the index at its own pace and miss nothing.
+    // Keep the last snapshot to follow the index at your own pace without missing changes.
     for change in reader.snapshot().changes_since(&before) {
         if let Change::Added(pod) = change {
             println!("new: {}/{}", pod.namespace, pod.name);

@@ -1,4 +1,5 @@
-//! Pods that break their promises: whose answers change while they are in the index, or whose methods panic.
+//! Pods that violate the contract of `PodMeta`: their results change while they are in the index, or their
+//! methods panic.
 
 mod support;
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pod_index::{Operation, PodManager, PodMeta};
 use support::TestPod;
 
-/// A pod that one day calls itself something else.
+/// A pod whose UID or name can change.
 struct Fickle {
     uid: [&'static str; 2],
     name: [&'static str; 2],
@@ -54,7 +55,7 @@ const U2: &str = "22222222-2222-2222-2222-222222222222";
 const U3: &str = "33333333-3333-3333-3333-333333333333";
 
 #[test]
-fn a_pod_whose_uid_changes_takes_no_other_pod_with_it() {
+fn a_pod_whose_uid_changes_affects_no_other_pod() {
     let (mut writer, reader) = pod_index::new();
     let (fickle, other, third) =
         (Fickle::new([U1, U2], ["a"; 2]), Fickle::steady(U2, "b"), Fickle::steady(U3, "c"));
@@ -70,9 +71,9 @@ fn a_pod_whose_uid_changes_takes_no_other_pod_with_it() {
     assert!(reader.load().pods().is_empty());
 }
 
-/// The count of all pods is then wrong, until the next set; that it may go below zero must not matter.
+/// The count is then wrong until the next set. It may go below zero; that must have no effect.
 #[test]
-fn a_pod_that_counts_its_ephemeral_containers_anew_does_no_other_harm() {
+fn a_pod_whose_count_of_ephemeral_containers_changes_affects_only_the_total() {
     let (mut writer, reader) = pod_index::new();
     let (fickle, other) = (Fickle::steady(U1, "a"), Fickle::steady(U2, "b"));
     for pod in [&fickle, &other] {
@@ -88,7 +89,7 @@ fn a_pod_that_counts_its_ephemeral_containers_anew_does_no_other_harm() {
 }
 
 #[test]
-fn a_pod_whose_name_changes_takes_no_other_pods_name_with_it() {
+fn a_pod_whose_name_changes_affects_no_other_pods_name() {
     let (mut writer, reader) = pod_index::new();
     let (fickle, other) = (Fickle::new([U1; 2], ["a", "b"]), Fickle::steady(U2, "b"));
     let _ = writer.apply([Operation::Add(Arc::clone(&fickle)), Operation::Add(Arc::clone(&other))]);
@@ -101,18 +102,18 @@ fn a_pod_whose_name_changes_takes_no_other_pods_name_with_it() {
 }
 
 thread_local! {
-    /// How many more questions a [`Trap`] answers before it panics.
+    /// Number of calls that a [`Trap`] answers before it panics.
     static ANSWERS: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// A pod that panics in the middle of whatever is asked of it.
+/// A pod whose methods panic after a number of calls.
 struct Trap(Arc<TestPod>);
 
 impl Trap {
     fn spring() {
         let left = ANSWERS.get();
         if left == 0 {
-            // Without the noise of the panic hook.
+            // Without the panic hook's output.
             resume_unwind(Box::new("sprung"));
         }
         ANSWERS.set(left - 1);
@@ -152,7 +153,7 @@ fn uids(manager: &PodManager<Trap>) -> Vec<String> {
 }
 
 #[test]
-fn a_panic_at_any_moment_of_a_write_leaves_the_index_whole_and_writable() {
+fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
     let writes: [fn(&PodManager<Trap>); 4] = [
         |manager| drop(manager.add_pod(Trap(TestPod::fixed("s2", "web")))),
         |manager| drop(manager.update_pod(Trap(TestPod::fixed("s", "other")))),

@@ -1,6 +1,6 @@
-//! The index against the kubelet: every state of every recorded history, every field of every state.
+//! The index against the kubelet: every field of every state of every recorded history.
 //!
-//! The model of the kubelet that the property tests compare with is run on the same recordings.
+//! The property tests' model of the kubelet is run on the same recordings.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{TestPod, mirror_to_pod, pod_to_mirror};
 
 const HISTORIES: &str = include_str!("conformance/histories.jsonl");
 
-/// What a history has brought up so far.
+/// All UIDs and names that a history has used so far.
 #[derive(Default)]
 struct Seen {
     /// The newest object given under each UID.
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// A pod as the histories write it.
+/// A pod in the histories' format.
 fn told(pod: Option<&Arc<TestPod>>) -> Value {
     pod.map_or(Value::Null, |pod| json!([pod.uid, pod.version]))
 }
@@ -57,7 +57,7 @@ fn told_all<'a>(pods: impl IntoIterator<Item = &'a Arc<TestPod>>) -> Value {
     json!(all)
 }
 
-/// The whole observable state, field by field as the histories have it.
+/// The complete observable state, in the fields of the histories.
 fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Value> {
     let by_uid = |ask: &dyn Fn(&Arc<TestPod>) -> Value| {
         Value::Object(seen.newest.iter().map(|(uid, pod)| (uid.clone(), ask(pod))).collect())
@@ -121,7 +121,7 @@ fn is_mirror_of(seen: &Seen) -> Value {
     json!(pairs)
 }
 
-/// What the model of the kubelet says of the same fields.
+/// The same fields, from the model of the kubelet.
 fn state_of_model(kubelet: &Kubelet, seen: &Seen) -> BTreeMap<&'static str, Value> {
     let universe = Universe {
         uids: seen.newest.keys().cloned().collect(),
@@ -183,8 +183,8 @@ fn state_of_model(kubelet: &Kubelet, seen: &Seen) -> BTreeMap<&'static str, Valu
     ])
 }
 
-/// Calls `step` with each recorded step, whether it begins a history, its pods, and all that its history has brought up;
-/// panics unless it returns the recorded state.
+/// Calls `step` with each recorded step, whether it starts a history, its pods, and all names used so far.
+/// Panics unless it returns the recorded state.
 fn replay(mut step: impl FnMut(&str, bool, Vec<Arc<TestPod>>, &Seen) -> BTreeMap<&'static str, Value>) {
     let mut seen = Seen::default();
     let mut history = u64::MAX;
@@ -212,7 +212,7 @@ fn replay(mut step: impl FnMut(&str, bool, Vec<Arc<TestPod>>, &Seen) -> BTreeMap
 }
 
 #[test]
-fn every_recorded_state_of_the_kubelet_is_met_in_every_field() {
+fn every_recorded_state_of_the_kubelet_is_matched_in_every_field() {
     let (mut writer, reader) = pod_index::new();
     replay(|operation, begins, pods, seen| {
         if begins {
@@ -223,9 +223,9 @@ fn every_recorded_state_of_the_kubelet_is_met_in_every_field() {
     });
 }
 
-/// What the property tests take for the kubelet is the kubelet, as far as the recordings go.
+/// The property tests' model equals the kubelet, as far as the recordings go.
 #[test]
-fn every_recorded_state_of_the_kubelet_is_met_by_the_model_of_it() {
+fn every_recorded_state_of_the_kubelet_is_matched_by_its_model() {
     let mut kubelet = Kubelet::default();
     replay(|operation, begins, pods, seen| {
         if begins {

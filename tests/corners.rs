@@ -1,6 +1,7 @@
-//! Where this index departs from the kubelet on purpose, corner by corner, and the one corner where it must not.
+//! All intended differences from the kubelet, one by one, and one corner case that must be the same.
 //!
-//! Each test says first what the kubelet's pod manager does (`pkg/kubelet/pod/pod_manager.go`, 1.29 to 1.36).
+//! Each test first states what the kubelet's pod manager does (`pkg/kubelet/pod/pod_manager.go`, 1.29 to
+//! 1.36).
 
 mod support;
 
@@ -28,11 +29,11 @@ fn translated(reader: &Reader<TestPod>, uid: &str) -> String {
     reader.translate_pod_uid(uid).to_string()
 }
 
-// Corner 1. Kubelet: RemovePod of a static pod leaves the translation alone. The status manager relies on it to report
-// the last status of a terminating static pod. Parity.
+// Corner 1. Kubelet: RemovePod of a static pod keeps the translation. The status manager needs it to report
+// the last status of a terminating static pod. Same here.
 
 #[test]
-fn a_mirror_goes_on_translating_to_a_static_pod_that_is_gone() {
+fn a_mirror_still_translates_to_a_removed_static_pod() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
     writer.remove_pod_by_uid("s");
@@ -78,11 +79,11 @@ fn the_translation_to_a_gone_static_pod_is_there_again_when_the_pod_comes_back()
     assert_eq!(orphans(&reader), [""; 0]);
 }
 
-/// A departure. Kubelet: a mirror that comes while no pod holds its full name answers its own UID, and so one pod has two
-/// identities when its mirror is made anew while it terminates. Here the full name goes on translating as long as there is
-/// a mirror of it.
+/// A difference. Kubelet: a mirror added while no pod holds its full name translates to its own UID. So one
+/// pod has two identities if its mirror is created again while it terminates. Here the full name keeps its
+/// translation as long as it has a mirror.
 #[test]
-fn a_mirror_that_comes_after_its_static_pod_has_gone_translates_as_the_mirror_before_it_does() {
+fn a_mirror_added_after_its_static_pod_was_removed_translates_like_the_previous_mirror() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m1", "web", "s")]);
     writer.remove_pod_by_uid("s");
@@ -92,15 +93,15 @@ fn a_mirror_that_comes_after_its_static_pod_has_gone_translates_as_the_mirror_be
     assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), "m2".into())].into());
     writer.remove_pod_by_uid("m1");
     assert_eq!(translated(&reader, "m2"), "s");
-    // With the last mirror of the name it ends.
+    // With the last mirror of the name, the translation ends.
     writer.remove_pod_by_uid("m2");
     put(&mut writer, [TestPod::mirror("m3", "web", "s")]);
     assert_eq!(translated(&reader, "m3"), "m3");
 }
 
-/// By how they are packed the two are alike.
+/// Both pack to the same words.
 #[test]
-fn a_uuid_and_32_digits_that_are_packed_alike_are_two_pods() {
+fn a_uuid_and_32_digits_with_equal_packed_words_are_two_pods() {
     let (uuid, hex) = ("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3ce4b5a16978f87960a5b4c3d2");
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::plain(uuid, "one"), TestPod::plain(hex, "other")]);
@@ -119,11 +120,12 @@ fn a_uuid_and_32_digits_that_are_packed_alike_are_two_pods() {
     assert_eq!(reader.mirror_pod_by_uid(hex), None);
 }
 
-// Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 lives and holds it: logs and exec answer 404, and
-// u2's mirror looks orphaned and is deleted. Two sources with one name get there (k/k#105204).
+// Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 exists and holds it: logs and exec
+// return 404, and u2's mirror looks orphaned and is deleted. Two sources with one name can cause this
+// (k/k#105204).
 
 #[test]
-fn the_full_name_stays_with_the_living_pod_when_its_namesake_goes() {
+fn the_full_name_stays_with_the_remaining_pod_when_its_namesake_is_removed() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::fixed("u1", "web"), TestPod::fixed("u2", "web")]);
     put(&mut writer, [TestPod::mirror("m", "web", "u2")]);
@@ -160,8 +162,8 @@ fn a_pod_that_is_updated_takes_its_full_name_back_from_a_namesake() {
     assert_eq!(reader.pod_by_full_name("web_default").expect("u2").uid, "u2");
 }
 
-// Corner 3. Kubelet: with m2 added before m1 is removed, GetUIDTranslations picks one of them at random, and the removal of
-// m1 deletes the name entry that m2 holds.
+// Corner 3. Kubelet: if m2 is added before m1 is removed, GetUIDTranslations picks one of them at random, and
+// removing m1 deletes the name entry that m2 holds.
 
 #[test]
 fn the_new_mirror_holds_the_full_name_when_the_old_one_goes_after_it() {
@@ -205,8 +207,8 @@ fn all_mirrors_follow_their_static_pod_when_its_uid_changes() {
     }
 }
 
-// Corner 4. Kubelet: a UID that comes back under another full name leaves its old name entry behind, and a static pod that
-// takes the old name is then joined to a mirror of the new one.
+// Corner 4. Kubelet: a UID that is added again under another full name leaves its old name entry. A static
+// pod that takes the old name is then paired with a mirror of the new one.
 
 #[test]
 fn a_renamed_pod_leaves_no_entry_under_its_old_full_name() {
@@ -244,10 +246,10 @@ fn the_translation_to_a_gone_static_pod_ends_when_its_uid_comes_back_under_anoth
     assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), String::new())].into());
 }
 
-// Corner 5. Kubelet: an object whose mirror annotation comes or goes stays in both worlds.
+// Corner 5. Kubelet: a pod that gains or loses the mirror annotation stays in both sets of maps.
 
 #[test]
-fn a_pod_that_becomes_a_mirror_leaves_the_world_of_pods() {
+fn a_pod_that_becomes_a_mirror_is_no_longer_a_pod() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::plain("u", "web").with_ephemeral(3), TestPod::mirror("u", "web", "x")]);
     let snapshot = reader.load();
@@ -258,7 +260,7 @@ fn a_pod_that_becomes_a_mirror_leaves_the_world_of_pods() {
 }
 
 #[test]
-fn a_mirror_that_becomes_a_pod_leaves_the_world_of_mirrors() {
+fn a_mirror_that_becomes_a_pod_is_no_longer_a_mirror() {
     let (mut writer, reader) = index();
     put(
         &mut writer,
@@ -280,8 +282,8 @@ fn the_translation_ends_when_the_static_pod_becomes_a_mirror_itself() {
     assert_eq!(mirror_to_pod(&reader.load()), [].into());
 }
 
-// Corner 6. Kubelet: RemovePod subtracts the argument's ephemeral containers, known or not, so the gauge drifts and can go
-// below zero.
+// Corner 6. Kubelet: RemovePod subtracts the argument's ephemeral containers, even for an unknown pod, so the
+// gauge drifts and can become negative.
 
 #[test]
 fn the_stored_pod_counts_when_a_differing_one_is_removed() {
@@ -294,7 +296,7 @@ fn the_stored_pod_counts_when_a_differing_one_is_removed() {
 }
 
 #[test]
-fn the_removal_of_an_unknown_pod_says_so_and_publishes_nothing() {
+fn removing_an_unknown_pod_returns_none_and_publishes_nothing() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::plain("u", "web").with_ephemeral(2)]);
     assert_eq!(writer.remove_pod(&TestPod::plain("unknown", "web").with_ephemeral(9)), None);
@@ -304,10 +306,10 @@ fn the_removal_of_an_unknown_pod_says_so_and_publishes_nothing() {
     assert_eq!(reader.load().generation(), 2);
 }
 
-// Corner 7. Kubelet: stores them.
+// Corner 7. Kubelet: accepts them.
 
 #[test]
-fn empty_fields_are_refused_by_name_and_leave_the_index_as_it_was() {
+fn empty_fields_are_refused_by_name_and_do_not_change_the_index() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::plain("u", "web")]);
     let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
@@ -333,7 +335,7 @@ fn empty_fields_are_refused_by_name_and_leave_the_index_as_it_was() {
     assert_eq!(uids(reader.load().pods()), ["u"]);
 }
 
-/// By each of the ways to write.
+/// With each of the writing methods.
 #[test]
 fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
     let (mut writer, reader) = index();
@@ -359,8 +361,8 @@ fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
     }
 }
 
-// A departure of our own. Kubelet: joins name and namespace by `_` without a look at them, so that pod `a_b` of namespace
-// `c` and pod `a` of namespace `b_c` share an entry. Kubernetes' validation keeps `_` out of both.
+// Another difference. Kubelet: joins name and namespace by `_` without checking them, so pod `a_b` of namespace `c`
+// and pod `a` of namespace `b_c` share an entry. Kubernetes' validation allows `_` in neither.
 
 #[test]
 fn names_that_would_make_a_full_name_ambiguous_are_refused() {
@@ -457,7 +459,7 @@ fn a_set_of_the_same_pods_still_ends_the_translation_to_a_gone_static_pod() {
 }
 
 #[test]
-fn a_set_that_says_the_same_publishes_nothing_though_it_repeats_refuses_and_shares_names() {
+fn an_equal_set_publishes_nothing_even_with_repeated_refused_and_shared_names() {
     let (mut writer, reader) = index();
     let web = TestPod::plain("u1", "web");
     let pods = [
@@ -477,7 +479,7 @@ fn a_set_that_says_the_same_publishes_nothing_though_it_repeats_refuses_and_shar
     assert_eq!(reader.pod_by_full_name("web_default").expect("held by the last").uid, "u1");
 }
 
-// A write that changes nothing publishes nothing, however it is said. The kubelet has no publications.
+// A write without a net change publishes nothing. The kubelet has no publications.
 
 #[test]
 fn a_batch_that_cancels_out_publishes_nothing() {
@@ -502,9 +504,9 @@ fn a_batch_that_cancels_out_publishes_nothing() {
     assert!(writer.apply([Operation::Set(vec![]), add(&web)]).published, "the mirror is gone");
 }
 
-/// The very object that is stored, added again, takes back a name that another pod holds: that is a change.
+/// Adding the very object that is stored takes back a name that another pod holds: that is a change.
 #[test]
-fn to_add_the_very_same_object_again_is_a_change_only_if_another_holds_its_name() {
+fn adding_the_same_object_again_is_a_change_only_if_another_holds_its_name() {
     let (mut writer, reader) = index();
     let first = TestPod::plain("p1", "web");
     put(&mut writer, [Arc::clone(&first), TestPod::plain("p2", "web")]);

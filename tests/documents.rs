@@ -1,11 +1,11 @@
-//! What the documents and the comments point to is there: relative links and their headings, and files named as `code`; and
-//! every word that the agent may answer with is told of; and the modules keep to what is said of them.
+//! Documents and comments refer to existing things: relative links, headings, and files named as `code`.
+//! Operators' docs list every status word of the agent. Modules use only what CONTRIBUTING.md allows.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a path of this repository begins with.
+/// First components of paths in this repository.
 const ROOTS: [&str; 12] = [
     ".ci/",
     "agent/",
@@ -25,7 +25,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `directory` with this extension; what is built and what is hidden is none of ours.
+/// All files below `directory` with this extension, except build output and hidden files.
 fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -62,13 +62,13 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is between `open` and `close`, wherever.
+/// All texts between `open` and `close`.
 fn between<'a>(line: &'a str, open: &'a str, close: char) -> impl Iterator<Item = &'a str> {
     line.split(open).skip(1).filter_map(move |rest| rest.split_once(close).map(|(inside, _)| inside))
 }
 
 #[test]
-fn every_relative_link_leads_to_a_file_and_to_a_heading_in_it() {
+fn every_relative_link_leads_to_an_existing_file_and_heading() {
     let (mut links, mut broken) = (0, Vec::new());
     for document in files(root(), "md") {
         let text = fs::read_to_string(&document).unwrap();
@@ -95,7 +95,7 @@ fn every_relative_link_leads_to_a_file_and_to_a_heading_in_it() {
 }
 
 #[test]
-fn every_file_that_is_named_is_there() {
+fn every_named_file_exists() {
     let (mut names, mut missing) = (0, Vec::new());
     let documents = files(root(), "md").into_iter().chain(files(root(), "rs"));
     for document in documents {
@@ -118,7 +118,7 @@ fn every_file_that_is_named_is_there() {
     assert!(names > 50, "only {names} names were looked at");
 }
 
-/// The variants of an enum, as the agent spells them.
+/// The variants of an enum, in the agent's spelling.
 fn words(file: &str, name: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(file)).unwrap();
     let head = format!("pub enum {name} {{");
@@ -133,7 +133,7 @@ fn words(file: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn operators_are_told_of_every_state_and_of_every_kind_of_trouble() {
+fn operators_docs_list_every_state_and_every_kind_of_problem() {
     let operators = fs::read_to_string(root().join("docs/operators.md")).unwrap();
     let mut untold = Vec::new();
     for (file, name) in [
@@ -188,7 +188,7 @@ fn every_module_uses_only_the_modules_that_contributing_allows_it() {
     assert_eq!(forbidden, [""; 0]);
 }
 
-/// The modules of a table in CONTRIBUTING.md, and what each may use.
+/// The modules in a table of CONTRIBUTING.md, and what each may use.
 fn modules(table: &str) -> Vec<(&str, BTreeSet<&str>)> {
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let mut modules: Vec<(&str, BTreeSet<&str>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Following an index: what a subscriber is told, when it is woken, and that nobody waits for it.
+//! Following an index: what a subscriber sees, when it is woken, and that the writer never waits for it.
 
 mod support;
 
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use pod_index::{Change, Changes, FullName, Operation, PodKey, PodManager, PodUid, Step, WaitError};
 use support::TestPod;
 
-/// Long enough for what must come.
+/// Long enough for anything that must happen.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn in_time() -> Instant {
     Instant::now() + DEADLINE
 }
 
-/// What a step tells, in its order.
+/// The changes of a step, in order.
 fn told(step: &Step<TestPod>) -> Vec<String> {
     let name = |change: &Change<'_, TestPod>| match change {
         Change::Added(pod) => format!("+{}", pod.uid),
@@ -37,7 +37,7 @@ fn sorted(mut told: Vec<String>) -> Vec<String> {
     told
 }
 
-/// Counts how often it is woken, and tells by which thread.
+/// Counts wake-ups and records the waking thread.
 struct Counter {
     wakes: AtomicUsize,
     by: Mutex<Sender<Option<String>>>,
@@ -61,7 +61,7 @@ fn poll(changes: &mut Changes<TestPod>, waker: &Arc<Counter>) -> Poll<Option<Ste
 }
 
 #[test]
-fn who_joins_late_is_told_of_everything_as_added_and_then_of_changes() {
+fn a_late_subscriber_sees_everything_as_added_and_then_changes() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let _ = writer.set_pods([
         TestPod::fixed("s", "web"),
@@ -94,7 +94,7 @@ fn an_index_in_which_nothing_was_published_has_no_first_step() {
 }
 
 #[test]
-fn a_slow_subscriber_finds_one_step_however_much_was_published() {
+fn a_slow_subscriber_gets_one_step_for_all_publications() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let mut changes = reader.changes();
     writer.add_pod(TestPod::plain("stays", "stays")).expect("a good pod");
@@ -162,7 +162,7 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
             })
             .collect();
         if sleeps {
-            // Not needed for the outcome: it makes it likely that they sleep.
+            // Not required, but makes it likely that they sleep.
             thread::sleep(Duration::from_millis(50));
         }
         writer.add_pod(TestPod::plain("last", "last")).expect("a good pod");
@@ -183,7 +183,7 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
     }
 }
 
-/// The smallest runtime there is.
+/// A minimal runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let (waker, woken) = counter();
     let (mut future, waker) = (pin!(future), Waker::from(waker));
@@ -209,7 +209,7 @@ fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
             }
         });
     }
-    // The next publication comes when the last one has been seen by all, so each of them must be woken by each.
+    // Each publication waits until all have seen the previous one, so each of them must be woken by each.
     for generation in 1..=PUBLICATIONS {
         writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
         for _ in 0..FOLLOWERS {
@@ -228,7 +228,7 @@ fn a_waker_is_woken_by_a_publication_on_a_thread_that_is_not_the_writers() {
     let by = woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
     assert_eq!(by.as_deref(), Some("pod-index-wake"));
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if told(&step) == ["+p"]));
-    // Nobody sleeps now, so nobody is woken.
+    // No subscriber sleeps now, so none is woken.
     writer.remove_pod_by_uid("p").expect("it is there");
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if told(&step) == ["-p"]));
     assert!(poll(&mut changes, &waker).is_pending());
@@ -256,7 +256,7 @@ fn the_waker_of_the_last_poll_is_woken_and_that_of_a_dropped_subscriber_is_not_k
     assert_eq!(dropped.wakes.load(Ordering::SeqCst), 0);
 }
 
-/// A waker that stands still, as one would that waits for a lock of its executor.
+/// A waker that blocks, as if it waited for a lock of its executor.
 struct Stuck(Mutex<Receiver<()>>, Sender<()>);
 
 impl Wake for Stuck {
@@ -277,7 +277,7 @@ fn the_writer_waits_for_no_waker() {
     thread::spawn(move || {
         writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
         stands_still.recv_timeout(DEADLINE).expect("the waker is woken");
-        // Again, while the waker stands still; and the writer goes.
+        // Again while the waker blocks; then the writer is dropped.
         writer.remove_pod_by_uid("p").expect("it is there");
         drop(writer);
         let _ = done.send(());
@@ -295,7 +295,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_costs_others_nothing() {
+fn a_waker_that_panics_does_not_affect_others() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let mut subscribers: Vec<Changes<TestPod>> = (0..3).map(|_| reader.changes()).collect();
     let (waker, woken) = counter();
@@ -311,7 +311,7 @@ fn a_waker_that_panics_costs_others_nothing() {
     }
 }
 
-/// A pod that panics when it is freed.
+/// A pod that panics when it is dropped.
 struct Bomb(&'static str, bool);
 
 impl pod_index::PodMeta for Bomb {
@@ -336,7 +336,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn what_was_published_by_a_write_that_panicked_wakes_as_well() {
+fn a_publication_by_a_write_that_panics_also_wakes() {
     let (mut writer, reader) = pod_index::new();
     writer.add_pod(Bomb("bomb", true)).expect("a good pod");
     let (asleep, is_asleep) = mpsc::channel();
@@ -345,7 +345,7 @@ fn what_was_published_by_a_write_that_panicked_wakes_as_well() {
         reader.wait_for("after", in_time()).map(|pod| pod.0)
     });
     is_asleep.recv().expect("it is there");
-    // Likely asleep by now, which is the case that matters.
+    // Probably asleep by now, which is the case that matters.
     thread::sleep(Duration::from_millis(50));
     let write = || drop(writer.set_pods([Bomb("after", false)]));
     assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "the old pod is freed, and panics");
@@ -353,7 +353,7 @@ fn what_was_published_by_a_write_that_panicked_wakes_as_well() {
 }
 
 #[test]
-fn waiting_for_a_pod_ends_when_it_comes_whatever_key_it_is_waited_by() {
+fn waiting_for_a_pod_ends_when_it_is_added_with_any_key() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let full_name = FullName::new("web", "default").expect("a full name");
     let uid = PodUid::from("p");
@@ -378,7 +378,7 @@ fn waiting_for_a_pod_ends_when_it_comes_whatever_key_it_is_waited_by() {
     for waiting in waiting {
         assert_eq!(waiting.join().expect("no panic").map(|pod| pod.uid.clone()), Ok("p".into()));
     }
-    // At once, if it is there, whatever the deadline and whether or not the writer is.
+    // Returns at once if the pod exists, whatever the deadline, with or without a writer.
     drop(writer);
     assert_eq!(reader.wait_for(&uid, Instant::now()).map(|pod| pod.uid.clone()), Ok("p".into()));
     assert_eq!(reader.wait_for("nobody", in_time()), Err(WaitError::WriterGone));
@@ -386,7 +386,7 @@ fn waiting_for_a_pod_ends_when_it_comes_whatever_key_it_is_waited_by() {
 }
 
 #[test]
-fn waiting_for_a_pod_ends_at_the_deadline_although_others_come() {
+fn waiting_for_a_pod_ends_at_the_deadline_although_others_are_added() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let deadline = Instant::now() + Duration::from_millis(60);
     let waiting = thread::spawn(move || (reader.wait_for("nobody", deadline), Instant::now()));
@@ -419,9 +419,9 @@ fn a_manager_can_be_followed_and_its_writer_is_gone_with_its_last_clone() {
     assert!(changes.wait().is_none());
 }
 
-/// A scrape must not wait behind a write that takes long.
+/// A metrics scrape must not wait for a long write.
 #[test]
-fn the_retired_snapshots_of_a_manager_are_told_while_it_is_at_work() {
+fn the_retired_snapshots_of_a_manager_are_available_during_a_write() {
     let manager = PodManager::<TestPod>::new();
     let held = manager.snapshot();
     manager.add_pod(TestPod::plain("p", "web")).expect("a good pod");

@@ -1,6 +1,6 @@
-//! What is freed, and when: every pod object exactly when no snapshot that somebody holds has it any more.
+//! When pods are freed: each pod object is dropped exactly when no held snapshot contains it any more.
 //!
-//! It is also run under the thread, address and leak sanitizers: see `.ci/run`.
+//! Also run under the thread, address and leak sanitizers: see `.ci/run`.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +38,7 @@ impl Ledger {
         })
     }
 
-    /// The numbers of those that were not dropped.
+    /// The numbers of pods that were not dropped.
     fn live(&self) -> BTreeSet<usize> {
         self.with(|drops| {
             assert!(drops.iter().all(|&drops| drops <= 1), "a pod is dropped once");
@@ -94,7 +94,7 @@ fn numbers(snapshot: &Snapshot<Pod>) -> BTreeSet<usize> {
     snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.number).collect()
 }
 
-/// Each pod that the snapshot lists is found by its UID, and whoever holds its name is a pod of the snapshot.
+/// Each listed pod is found by its UID, and the holder of its name is a pod of the same snapshot.
 fn check_whole(snapshot: &Snapshot<Pod>) {
     let all = numbers(snapshot);
     for pod in snapshot.pods() {
@@ -110,7 +110,7 @@ fn check_whole(snapshot: &Snapshot<Pod>) {
     }
 }
 
-/// Chance that repeats itself.
+/// Repeatable random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -149,7 +149,7 @@ impl Dice {
                 let _ = writer.apply(batch);
             }
             3 => {
-                // What is there already, one by one and as a whole: drafts that are abandoned.
+                // Pods that are already stored, one by one and as a set: the drafts are abandoned.
                 let all: Vec<_> =
                     writer.current().pods().iter().chain(writer.current().mirror_pods()).cloned().collect();
                 if let Some(pod) = all.first() {
@@ -174,7 +174,7 @@ fn nobody(ledger: &Ledger) -> Arc<Pod> {
     pod
 }
 
-/// A snapshot that a reader holds, in one way or another, and what it had when it was taken.
+/// A snapshot held by one kind of handle, and its pods at the time.
 struct Held {
     by: Handle,
     had: BTreeSet<usize>,
@@ -236,7 +236,7 @@ fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
                 }
             }
         }
-        // Writer, reader and snapshots go in any order.
+        // Writer, reader and snapshots are dropped in any order.
         let (mut writer, mut reader) = (Some(writer), Some(reader));
         while writer.is_some() || reader.is_some() || !held.is_empty() {
             match dice.roll(6) {
@@ -280,7 +280,7 @@ fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_threa
 }
 
 #[test]
-fn pods_that_come_and_go_in_one_batch_are_freed_with_it_whoever_holds_what() {
+fn pods_added_and_removed_in_one_batch_are_freed_with_it() {
     let ledger = Ledger::default();
     let (mut writer, reader) = pod_index::new();
     let before = reader.snapshot();
@@ -290,7 +290,7 @@ fn pods_that_come_and_go_in_one_batch_are_freed_with_it_whoever_holds_what() {
     assert!(before.pods().is_empty());
 }
 
-/// A pod whose drop panics, in a batch it does not survive: the batch is published all the same, and nothing is lost.
+/// A batch drops a pod whose `Drop` panics: the batch is still published, and nothing leaks.
 #[test]
 fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     let ledger = Ledger::default();
@@ -312,7 +312,8 @@ fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     assert!(ledger.live().is_empty());
 }
 
-/// Pods whose drop panics while a whole replaced version is freed, by the writer and by the last handle: each is lost alone.
+/// Pods whose `Drop` panics while a replaced version is freed, by the writer or the last handle: only they
+/// are lost.
 #[test]
 fn pods_that_panic_when_a_version_is_freed_leak_nothing_else() {
     for by_the_last_handle in [false, true] {
@@ -341,10 +342,10 @@ fn pods_that_panic_when_a_version_is_freed_leak_nothing_else() {
     }
 }
 
-/// A publication looks at a few of the retired snapshots only, those in turn that were not looked at for longest: those that
-/// are held must not hide the others.
+/// A publication checks only a few retired snapshots, those first that were not checked for longest. Held
+/// ones must not hide the others.
 #[test]
-fn while_some_snapshots_are_held_the_others_go_as_fast_as_they_come() {
+fn while_some_snapshots_are_held_the_others_are_freed_promptly() {
     let ledger = Ledger::default();
     let (mut writer, reader) = pod_index::new::<Pod>();
     let mut held = Vec::new();

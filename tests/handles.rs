@@ -1,5 +1,4 @@
-//! The handles: whatever is asked of one, the answer is that of the current snapshot; and what each says of itself in a
-//! log line.
+//! The handles: each gives the current snapshot's results; and their debug output.
 
 mod support;
 
@@ -12,7 +11,7 @@ use pod_index::{
 };
 use support::TestPod;
 
-/// A static pod with its mirror, a mirror without a pod, and a pod that has nothing to do with any of it.
+/// A static pod with its mirror, a mirror without a pod, and an unrelated pod.
 fn pods() -> [Arc<TestPod>; 4] {
     [
         TestPod::fixed("s", "web"),
@@ -41,7 +40,7 @@ const NAMES: [(&str, &str); 4] =
     [("web", "default"), ("gone", "kube-system"), ("db", "default"), ("nobody", "default")];
 
 #[test]
-fn a_reader_answers_what_the_current_snapshot_answers() {
+fn a_reader_gives_the_current_snapshots_results() {
     let (_writer, reader) = index();
     let snapshot = reader.snapshot();
     for uid in UIDS {
@@ -60,13 +59,13 @@ fn a_reader_answers_what_the_current_snapshot_answers() {
         assert!(same(reader.mirror_pod_by_pod(&asks).as_ref(), wanted), "{full_name}");
         assert!(same(reader.mirror_pod_by_full_name(&full_name).as_ref(), wanted), "{full_name}");
     }
-    // That they are found at all is not the reader's to say.
+    // Whether they are found at all is tested elsewhere.
     assert_eq!(snapshot.pod_by_uid("s").expect("it was set").uid, "s");
     assert_eq!(snapshot.translate_pod_uid("m"), "s");
 }
 
 #[test]
-fn a_cached_reader_answers_what_the_current_snapshot_answers() {
+fn a_cached_reader_gives_the_current_snapshots_results() {
     let (mut writer, reader) = index();
     let mut cached = reader.cached();
     for _ in 0..2 {
@@ -87,16 +86,16 @@ fn a_cached_reader_answers_what_the_current_snapshot_answers() {
             assert!(same(cached.mirror_pod_by_pod(&asks), wanted), "{full_name}");
             assert!(same(cached.mirror_pod_by_full_name(&full_name), wanted), "{full_name}");
         }
-        // Once more, with another state.
+        // Again, with another state.
         writer.remove_pod_by_uid("p");
         writer.update_pod(TestPod::plain("new", "db")).expect("a good pod");
     }
     assert!(cached.pod_by_uid("p").is_none() && cached.pod_by_uid("new").is_some());
 }
 
-/// As a copy of a handle has a life of its own, what it holds is its own as well.
+/// A cloned handle is independent, and so is the snapshot that it holds.
 #[test]
-fn a_refreshed_reader_lets_go_of_the_snapshot_it_saw_and_its_clone_does_not() {
+fn a_refreshed_reader_releases_its_snapshot_and_its_clone_does_not() {
     let (mut writer, reader) = index();
     let mut cached = reader.cached();
     assert!(cached.pod_by_uid("p").is_some());
@@ -109,7 +108,7 @@ fn a_refreshed_reader_lets_go_of_the_snapshot_it_saw_and_its_clone_does_not() {
 }
 
 #[test]
-fn a_manager_does_and_answers_what_a_writer_and_a_reader_would() {
+fn a_manager_behaves_like_a_writer_and_a_reader() {
     let (mut writer, reader) = index();
     let manager = PodManager::default();
     assert_eq!(manager.load().generation(), 0);
@@ -153,7 +152,7 @@ fn a_manager_does_and_answers_what_a_writer_and_a_reader_would() {
 }
 
 #[test]
-fn a_manager_tells_of_the_snapshots_that_are_held_and_frees_those_that_are_not() {
+fn a_manager_reports_held_snapshots_and_frees_the_others() {
     let manager = PodManager::<TestPod>::new();
     let held: Vec<_> = (0..3)
         .map(|uid| {
@@ -169,7 +168,7 @@ fn a_manager_tells_of_the_snapshots_that_are_held_and_frees_those_that_are_not()
 }
 
 #[test]
-fn every_view_is_walked_by_for_and_tells_its_length_where_it_knows_it() {
+fn every_view_can_be_iterated_and_has_a_length_if_known() {
     let (_writer, reader) = index();
     let snapshot = reader.load();
     assert_eq!((snapshot.pods().iter().len(), snapshot.static_pods().iter().len()), (2, 1));
@@ -198,14 +197,14 @@ fn every_view_is_walked_by_for_and_tells_its_length_where_it_knows_it() {
     assert_eq!(translations.into_iter().count(), 1);
 }
 
-/// Whatever a UID comes in: a compile-time matter, and that it means the same.
+/// UIDs of all types: checked at compile time, with the same results.
 #[test]
 #[expect(
     clippy::needless_borrows_for_generic_args,
     clippy::unnecessary_to_owned,
     reason = "each form must compile"
 )]
-fn look_ups_take_uids_and_full_names_in_whatever_they_come() {
+fn lookups_take_uids_and_full_names_of_all_types() {
     let (_writer, reader) = index();
     let snapshot = reader.load();
     let found = |pod: Option<&Arc<TestPod>>| assert_eq!(pod.expect("it is there").uid, "p");
@@ -229,7 +228,7 @@ fn look_ups_take_uids_and_full_names_in_whatever_they_come() {
 }
 
 #[test]
-fn a_change_tells_its_pod_and_its_uid_whatever_its_kind() {
+fn every_kind_of_change_has_its_pod_and_uid() {
     let (mut writer, reader) = index();
     let before = reader.snapshot();
     writer.update_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
@@ -253,7 +252,7 @@ fn a_change_tells_its_pod_and_its_uid_whatever_its_kind() {
     }
 }
 
-/// What a pod need not tell: the trait's default.
+/// An optional method of the trait: its default.
 #[test]
 fn a_pod_that_does_not_count_its_ephemeral_containers_has_none() {
     struct Slim;
@@ -277,9 +276,9 @@ fn a_pod_that_does_not_count_its_ephemeral_containers_has_none() {
     assert_eq!(reader.load().ephemeral_container_count(), 0);
 }
 
-/// An index of shared pods, shared once more.
+/// An index of `Arc`s, wrapped in another `Arc`.
 #[test]
-fn a_pod_in_an_arc_tells_what_the_pod_tells() {
+fn a_pod_in_an_arc_behaves_like_the_pod() {
     let pod = TestPod::mirror("m", "web_shop", "hash").with_ephemeral(3);
     let (mut writer, reader) = pod_index::new::<Arc<TestPod>>();
     writer.add_pod(Arc::new(Arc::clone(&pod))).expect("a good pod");
@@ -294,9 +293,9 @@ fn a_pod_in_an_arc_tells_what_the_pod_tells() {
     assert!(snapshot.mirror_pod_by_uid("m").is_some());
 }
 
-/// Counts and names, never the contents of a hundred thousand pods.
+/// Counts and names, never the pods of a large index.
 #[test]
-fn what_is_logged_of_an_index_is_short_and_says_what_it_is() {
+fn debug_output_of_an_index_is_short_and_names_its_type() {
     let (mut writer, reader) = index();
     let before = reader.snapshot();
     let snapshot = "Snapshot { generation: 1, pods: 2, mirror_pods: 2, .. }";
@@ -340,9 +339,9 @@ fn what_is_logged_of_an_index_is_short_and_says_what_it_is() {
     assert!(told.ends_with("was_mirror: true }"), "{told}");
 }
 
-/// Padding and hashing are what a table in a terminal and a map by UID need.
+/// Padding and hashing, for terminal tables and maps by UID.
 #[test]
-fn uids_and_full_names_are_printed_padded_quoted_and_hashed_as_their_strings_are() {
+fn uids_and_full_names_are_formatted_and_hashed_like_their_strings() {
     let full_name: FullName = "web_default".parse().expect("a full name");
     assert_eq!(format!("{full_name:>13}|{full_name:?}"), "  web_default|FullName(\"web_default\")");
     assert_eq!(full_name, *"web_default");

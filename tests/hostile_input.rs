@@ -1,4 +1,4 @@
-//! Input that nobody sends on purpose, or somebody does: a defined result, no panic, no quadratic time.
+//! Malformed and hostile input: a defined result, no panic, no quadratic time.
 
 mod support;
 
@@ -38,7 +38,7 @@ fn a_pod_with_a_million_annotations_is_filed_by_the_one_that_counts() {
 }
 
 #[test]
-fn names_with_nul_and_non_ascii_are_found_as_they_are() {
+fn names_with_nul_and_non_ascii_are_found_unchanged() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     for (uid, name) in
         [("u1", "a\0b"), ("u2", "a"), ("u3", "パン"), ("u4", "\u{202e}x"), ("u5", " "), ("u6", "/../")]
@@ -72,7 +72,7 @@ fn uids_that_look_alike_are_different_pods() {
     assert_eq!(reader.load().pods().len(), spellings.len());
 }
 
-/// With one pod there is one bucket: whatever is looked up is compared with that pod.
+/// With a single pod, every lookup is compared with it.
 #[test]
 fn uids_that_differ_in_a_single_digit_are_different_pods() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
@@ -107,7 +107,7 @@ fn the_same_uid_many_times_in_one_batch_leaves_the_last() {
 }
 
 #[test]
-fn a_hundred_thousand_pods_and_mirrors_of_one_full_name_come_and_go() {
+fn a_hundred_thousand_pods_and_mirrors_of_one_full_name_are_added_and_removed() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let pods = (0..MANY).map(|n| Operation::Add(TestPod::plain(&format!("u{n:06}"), "web")));
     let mirrors = (0..MANY).map(|n| Operation::Add(TestPod::mirror(&format!("m{n:06}"), "web", "x")));
@@ -124,7 +124,7 @@ fn a_hundred_thousand_pods_and_mirrors_of_one_full_name_come_and_go() {
 }
 
 #[test]
-fn a_hundred_thousand_removals_of_what_is_not_there_change_nothing() {
+fn a_hundred_thousand_removals_of_unknown_pods_change_nothing() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     writer.add_pod(TestPod::plain("u", "web")).expect("a good pod");
     let applied = writer.apply((0..MANY).map(|n| Operation::Remove((*format!("x{n}")).into())));

@@ -1,6 +1,6 @@
-//! What events carry, as keys: each form of it, and what only looks like one.
+//! Identities in events: all forms, and texts that only resemble one.
 
-// Not in `support`, which is used where there is no proptest.
+// Not in `support`, which is also used without proptest.
 #[path = "support/seeded.rs"]
 mod seeded;
 
@@ -30,7 +30,7 @@ fn said(path: &str) -> Option<(String, String)> {
 
 fn text(cgroup: Cgroup<'_>) -> (String, String) {
     let uid = cgroup.pod_uid.map(|uid| uid.to_string());
-    // The UID is the same in whichever way it is taken out.
+    // All accessors give the same UID.
     assert_eq!(cgroup.pod_uid.map(|uid| uid.to_pod_uid().to_string()), uid);
     let id = cgroup.container_id.map(|id| id.to_string());
     (uid.unwrap_or_default(), id.unwrap_or_default())
@@ -66,7 +66,7 @@ fn a_cgroup_path_of_either_driver_names_the_pod_and_the_container() {
         ] {
             assert_eq!(said(&format!("{pod}{below}")), pair(UUID, container), "{class} {below}");
         }
-        // A static pod's UID has no hyphens; one that its manifest sets may have any form.
+        // A static pod's UID has no hyphens; a UID set by a manifest may have any form.
         let pod = systemd(class, STATIC);
         assert_eq!(said(&format!("{pod}/crio-{ID}.scope")), pair(STATIC, ID));
         assert_eq!(said(&systemd(class, "my_own")), pair("my-own", ""));
@@ -84,7 +84,7 @@ fn a_cgroup_path_of_either_driver_names_the_pod_and_the_container() {
 }
 
 #[test]
-fn where_only_the_kubelet_uses_systemd_one_element_names_both() {
+fn if_only_the_kubelet_uses_systemd_one_element_names_both() {
     for class in ["", "-burstable", "-besteffort"] {
         let element = format!("kubepods{class}-pod{ESCAPED}.slice:cri-containerd:{ID}");
         for prefix in ["", "/", "/system.slice/containerd.service/", "/kubepods.slice/"] {
@@ -116,10 +116,10 @@ fn any_prefix_may_come_before() {
         );
         assert_eq!(said(&path), pair(UUID, ID), "{path}");
     }
-    // A node that is a container itself: the pod counts, not the node.
+    // A node that is itself a container: the pod counts, not the node.
     let path = format!("/docker/{OTHER_ID}/kubelet/kubepods/burstable/pod{UUID}/{ID}");
     assert_eq!(said(&path), pair(UUID, ID));
-    // In a cgroup namespace a neighbour of the same pod is seen without the pod.
+    // In a cgroup namespace, a neighbour of the same pod appears without the pod.
     assert_eq!(said(&format!("/../cri-containerd-{ID}.scope")), pair("", ID));
     assert_eq!(said(&format!("/../{ID}/payload")), pair("", ID));
 }
@@ -135,7 +135,7 @@ fn the_outermost_pod_counts_because_a_container_names_what_is_below_it() {
 }
 
 #[test]
-fn what_only_looks_like_a_pods_cgroup_is_none() {
+fn paths_that_only_resemble_a_pods_cgroup_are_rejected() {
     for path in [
         "",
         "/",
@@ -154,9 +154,9 @@ fn what_only_looks_like_a_pods_cgroup_is_none() {
         &format!("/mykubepods-pod{ESCAPED}.slice"),
         &format!("/kubepods-pod{ESCAPED}.slices"),
         &format!("/kubepods-other-pod{ESCAPED}.slice"),
-        // A hyphen in a slice's name begins another slice.
+        // A hyphen in a slice's name starts another slice.
         &format!("/kubepods-pod{UUID}.slice"),
-        // `..` behind a name, NUL: no kernel says so.
+        // `..` after a name, NUL: never from a kernel.
         &format!("/kubepods/pod{UUID}/../pod{STATIC}/{ID}"),
         &format!("/kubepods/pod{UUID}/{ID}/.."),
         &format!("/kubepods/pod{UUID}\0/{ID}"),
@@ -195,12 +195,12 @@ fn the_lines_of_proc_pid_cgroup_are_cut_at_their_first_two_colons() {
     assert_eq!(told(&v1), pair(UUID, ID));
     let hybrid = format!("5:misc:/\n1:name=systemd:/user.slice\n0::/\n4:memory:/kubepods/pod{STATIC}/{ID}\n");
     assert_eq!(told(&hybrid), pair(STATIC, ID));
-    // The line that says most, whatever comes first.
+    // The most specific line, in any position.
     let some =
         format!("3:pids:/{OTHER_ID}\n2:cpu:/kubepods/pod{UUID}\n1:memory:/kubepods/pod{UUID}/{ID}\n0::/\n");
     assert_eq!(told(&some), pair(UUID, ID));
 
-    // Of those that say as much, the first.
+    // Of equally specific lines, the first.
     let two = format!("2:cpu:/kubepods/pod{UUID}/{ID}\n1:memory:/kubepods/pod{STATIC}/{OTHER_ID}\n");
     assert_eq!(told(&two), pair(UUID, ID));
 
@@ -240,7 +240,7 @@ fn the_path_of_a_log_file_names_everything() {
             assert_eq!((found.pod_uid, found.container, found.attempt), (uid, "etcd", attempt), "{path}");
         }
     }
-    // Wherever the kubelet keeps them.
+    // Any root directory.
     for root in ["", "/", "/data/pod_logs/", "/var/log/pods/a_b_c/d/"] {
         let path = format!("{root}shop_web_u/c/1.log");
         assert_eq!(PodLog::from_path(&path).map(|log| (log.name, log.attempt)), Some(("web", 1)), "{path}");
@@ -276,7 +276,7 @@ fn the_path_of_a_log_file_names_everything() {
 }
 
 #[test]
-fn a_link_to_a_log_file_tells_what_was_not_cut() {
+fn a_link_to_a_log_file_gives_the_parts_that_were_not_cut() {
     let whole = |log: ContainerLog<'_>| {
         (
             log.name.to_owned(),
@@ -290,7 +290,7 @@ fn a_link_to_a_log_file_tells_what_was_not_cut() {
     let expected = ("web-0".to_owned(), some("shop"), some("side-car"), id(ID));
     assert_eq!(ContainerLog::from_path(&path).map(whole), Some(expected));
 
-    // As the kubelet makes it: everything, cut to 251 bytes.
+    // As the kubelet creates it: everything, cut to 251 bytes.
     let cut = |name: &str, namespace: &str, container: &str| {
         let stem = format!("{name}_{namespace}_{container}-{ID}");
         assert!(stem.len() >= 251, "{}", stem.len());
@@ -298,9 +298,9 @@ fn a_link_to_a_log_file_tells_what_was_not_cut() {
     };
     let long = "n".repeat(253);
     for (name, namespace, container, expected) in [
-        // To the byte: nothing is missing.
+        // Exactly the limit: nothing is missing.
         (&long[..178], "shop", "cc", Some((some("shop"), some("cc"), id(ID)))),
-        // A digit of the ID is missing: then nobody knows where the container's name ends.
+        // A digit of the ID is missing: then the end of the container's name is unknown.
         (&long[..179], "shop", "cc", Some((some("shop"), None, None))),
         (&long[..240], "shop", "nginx", Some((some("shop"), None, None))),
         (&long[..245], "shop", "nginx", Some((some("shop"), None, None))),
@@ -314,7 +314,7 @@ fn a_link_to_a_log_file_tells_what_was_not_cut() {
         let expected = expected.map(|(namespace, container, id)| (name.to_owned(), namespace, container, id));
         assert_eq!(found, expected, "{} bytes", name.len());
     }
-    // A byte less than the kubelet cuts at was never cut.
+    // A name one byte shorter than the limit was not cut.
     let stem = format!("{}_shop_nginx", &long[..239]);
     for (more, is_link) in [("", false), ("-", true), ("-3", false)] {
         assert_eq!(
@@ -381,7 +381,7 @@ fn a_container_id_is_the_same_in_every_spelling() {
 }
 
 #[test]
-fn any_text_is_the_first_identity_in_the_documented_order_that_it_can_be() {
+fn any_text_is_parsed_as_the_first_matching_identity_in_the_documented_order() {
     let uid = |text| Ok(Identity::Uid(UidRef::from(text)));
     let name = |namespace, name| Ok(Identity::Name { namespace, name });
     let ip = |text: &str| Ok(Identity::Ip(text.parse::<IpAddr>().unwrap()));
@@ -400,7 +400,7 @@ fn any_text_is_the_first_identity_in_the_documented_order_that_it_can_be() {
         ("0", uid("0")),
         ("007", uid("007")),
         ("123456789012", uid("123456789012")),
-        // Digits alone, and as many as a static pod's UID has.
+        // Only digits, as many as in a static pod's UID.
         ("00000000000000000000000000000042", uid("00000000000000000000000000000042")),
         ("shop/web-0", name("shop", "web-0")),
         ("web-0_shop", name("shop", "web-0")),
@@ -452,12 +452,12 @@ fn an_error_says_what_was_expected() {
     assert!(ParseIdentityError::Unknown.to_string().starts_with("not a UID, container ID, cgroup, log path"));
 }
 
-/// A name as the API server allows them.
+/// A name that the API server accepts.
 fn label() -> impl Strategy<Value = String> {
     "[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?"
 }
 
-/// UIDs of every form that a path can carry unchanged: without underscores.
+/// UIDs of every form that a path can contain unchanged: without underscores.
 fn uids() -> impl Strategy<Value = String> {
     let uuid = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}";
     prop_oneof![3 => uuid.prop_map(String::from), 2 => "[0-9a-f]{32}", 1 => label()]
@@ -467,7 +467,7 @@ proptest! {
     #![proptest_config(seeded(1_000))]
 
     #[test]
-    fn what_is_generated_is_read_back(
+    fn generated_cgroup_paths_are_parsed_back(
         uid in uids(),
         digits in "[0-9a-f]{64}",
         class in select(vec!["", "burstable", "besteffort"]),
@@ -496,7 +496,7 @@ proptest! {
     }
 
     #[test]
-    fn the_paths_of_logs_are_read_back(
+    fn generated_log_paths_are_parsed_back(
         parts in (label(), label(), uids(), label()),
         attempt in any::<u32>(),
         rotated in select(vec!["", ".20261122-065442", ".20261122-065442.gz", ".20261122-065442.tmp"]),
@@ -514,9 +514,9 @@ proptest! {
         prop_assert_eq!((log.container, log.container_id), (Some(&**container), id(&digits)));
     }
 
-    /// Pieces of all forms, in any order: no panic, and nothing is found that is not in the text.
+    /// Pieces of all forms, in any order: no panic, and every result is part of the text.
     #[test]
-    fn no_text_makes_a_parser_panic_or_invent_something(
+    fn no_text_makes_a_parser_panic_or_invent_a_result(
         pieces in proptest::collection::vec(prop_oneof![
             4 => select(vec![
                 "/", "..", "kubepods", "burstable", "besteffort", ".slice", ".scope", ".log", "-pod", "pod", "-", "_", ":", "0::/",

@@ -1,6 +1,6 @@
-//! What an index takes. A thread that writes keeps pages to use them again; when it ends, they go with it.
+//! Memory of an index. The writer keeps freed pages for reuse, and frees them when it is dropped.
 //!
-//! One test, because the allocator that counts is the whole process's.
+//! One test, because the counting allocator is shared by the whole process.
 
 mod support;
 
@@ -12,13 +12,13 @@ use support::TestPod;
 
 struct Counting;
 
-/// How many bytes are somebody's, of what is aligned as branches and pages are.
+/// Allocated bytes, with the alignment of branches and pages.
 static NODES: AtomicUsize = AtomicUsize::new(0);
-/// How many bytes are somebody's in all.
+/// All allocated bytes.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 const ALIGNMENT: usize = 64;
 
-// SAFETY: everything is passed on to the system's allocator; the counter neither allocates nor drops.
+// SAFETY: every call is forwarded to the system's allocator; the counter neither allocates nor drops.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// An index comes, is written to, and goes.
+/// An index is created, written to, and dropped.
 fn life() {
     let (mut writer, _reader) = pod_index::new::<TestPod>();
     for n in 0..500 {
@@ -56,7 +56,8 @@ fn pods() -> impl Iterator<Item = std::sync::Arc<TestPod>> {
     (0..5000).map(|n| TestPod::plain(&format!("{n:08x}-0000-4000-8000-000000000000"), &format!("pod-{n}")))
 }
 
-/// Replaces everything ten times while one snapshot is held: it costs its own size, not that of what came and went since.
+/// Replaces everything ten times while one snapshot is held. It costs its own size, regardless of later
+/// changes.
 fn held() {
     let before = BYTES.load(Ordering::Relaxed);
     let (mut writer, reader) = pod_index::new::<TestPod>();
@@ -70,7 +71,7 @@ fn held() {
     let twice = replace(&mut writer);
     let last = (0..9).map(|_| replace(&mut writer)).last().unwrap_or_default();
     println!("{alone} bytes; {twice} beside a held snapshot; {last} after ten replacements");
-    // What the writer keeps of freed nodes comes on top.
+    // Plus the writer's pool of freed nodes.
     assert!(last <= 2 * alone + (5 << 19), "{alone} bytes, and {last} beside a held snapshot");
     drop(held);
 }
@@ -78,7 +79,7 @@ fn held() {
 #[test]
 fn a_thread_that_wrote_leaves_no_pages_behind_when_it_ends() {
     let and_ends = || thread::spawn(life).join().expect("a life without a panic");
-    // What others set up once for all threads.
+    // Things that are set up once for all threads.
     and_ends();
     let before = NODES.load(Ordering::Relaxed);
     and_ends();

@@ -1,7 +1,7 @@
-//! A look-up allocates nothing, hit or miss, whichever the handle, unless its answer is a UID in an unusual spelling; and
-//! no reader frees what the writer replaced.
+//! A lookup allocates nothing, hit or miss, with any handle, unless its result is a UID in an unusual
+//! spelling. Readers never free what the writer replaced.
 //!
-//! Allocations are counted for each thread, and each test runs on its own.
+//! Allocations are counted per thread, and each test runs on its own thread.
 
 mod support;
 
@@ -21,7 +21,7 @@ thread_local! {
     static FREES: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator; the counters neither allocate nor drop.
+// SAFETY: every call is forwarded to the system's allocator; the counters neither allocate nor drop.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` did on this thread: allocations and frees.
+/// Allocations and frees of `work` on this thread.
 fn counted<R>(work: impl FnOnce() -> R) -> (u64, u64) {
     let before = (ALLOCATIONS.get(), FREES.get());
     black_box(work());
@@ -48,10 +48,10 @@ fn counted<R>(work: impl FnOnce() -> R) -> (u64, u64) {
 const UUID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
 const MIRROR: &str = "9a8b7c6d-1111-2222-3333-444455556666";
-/// UIDs in the usual spellings: those that are stored, and two that nobody has.
+/// UIDs in the usual spellings: the stored ones, and two unknown ones.
 const USUAL_UIDS: [&str; 5] =
     [UUID, STATIC, MIRROR, "ffffffff-1111-2222-3333-444455556666", "ffffffffffffffffffffffffffffffff"];
-/// UIDs in other spellings: those that are stored, one that nobody has, and the empty one, which nobody can have.
+/// UIDs in other spellings: the stored ones, an unknown one, and the empty one, which is never stored.
 const UNUSUAL: &str = "short-unusual";
 const UNUSUAL_STATIC: &str = "unusual-static";
 const UNUSUAL_MIRROR: &str = "unusual-mirror";
@@ -71,7 +71,7 @@ fn pods(count: usize) -> Vec<Arc<TestPod>> {
     pods
 }
 
-/// Every point look-up, but for the translations of unusual UIDs.
+/// Every point lookup, except translations of unusual UIDs.
 fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(snapshot.pod_by_uid(uid));
@@ -94,7 +94,7 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     black_box(snapshot.pod_and_mirror_pod(argument));
 }
 
-/// The look-ups that a `CachedReader` has of its own.
+/// The lookup methods of `CachedReader`.
 fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(cached.pod_by_uid(uid));
@@ -114,7 +114,7 @@ fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
     cached.refresh();
 }
 
-/// The look-ups that a `Reader` has of its own.
+/// The lookup methods of `Reader`.
 fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(reader.pod_by_uid(uid));
@@ -132,7 +132,7 @@ fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
     black_box(reader.mirror_pod_by_pod(argument));
 }
 
-/// Every whole-set read, walked to its end; full names are made, so those are only obtained.
+/// Every whole-set read, fully iterated. Full names are created on iteration, so those are only obtained.
 fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
     black_box(snapshot.pods().iter().count());
     black_box(snapshot.static_pods().iter().count());
@@ -145,7 +145,7 @@ fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
 
 #[test]
 fn reads_allocate_nothing_and_readers_free_nothing() {
-    // Big enough for tables and slabs of several levels.
+    // Large enough for tables of several levels.
     let (mut writer, reader) = pod_index::new::<TestPod>();
     assert!(writer.set_pods(pods(20_000)).refused.is_empty());
     let argument = reader.pod_by_uid(STATIC).expect("it is there");
@@ -164,8 +164,8 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     assert_eq!(counted(|| drop(reader.snapshot())), (0, 0), "keeping and dropping a snapshot");
     drop(kept);
 
-    // Each kind of handle across a replacement of 100,000 pods, dropped last. The pods' own references are dropped by the
-    // test before, so that the old snapshot alone keeps them alive.
+    // Each kind of handle is held across a replacement of 100,000 pods and dropped last. The test drops its
+    // own references first, so that only the old snapshot keeps the pods alive.
     assert!(writer.set_pods(pods(100_000)).refused.is_empty());
     cached.refresh();
     let (guard, kept) = (reader.load(), reader.snapshot());
@@ -178,17 +178,17 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     assert_eq!(counted(|| drop(kept)), (0, 0), "dropping a kept snapshot");
     assert_eq!(counted(|| cached.refresh()), (0, 0), "a cached reader that moves on");
 
-    // The writer frees them, and then they are gone: some three allocations a pod.
+    // The writer frees them: some three allocations per pod.
     assert!(writer.retired_snapshots() > 0);
     let (_, frees) = counted(|| writer.reclaim());
     assert!(frees > 300_000, "{frees} frees");
     assert_eq!(writer.retired_snapshots(), 0);
 }
 
-/// The departure from the rule, in full: a UID in an unusual spelling that is the answer is copied, once. Of a static pod's
-/// there is one copy already, which is shared.
+/// The complete exception: a result that is a UID in an unusual spelling is copied once. A static pod's UID
+/// already has a copy, which is shared.
 #[test]
-fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_answer() {
+fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_result() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let pair = [
         TestPod::fixed(UNUSUAL_STATIC, "odd_kube-system"),
@@ -240,7 +240,7 @@ fn reading_an_identity_allocates_nothing() {
 }
 
 #[test]
-fn a_dropped_writer_leaves_nothing_for_a_reader_to_free_but_the_last_handle() {
+fn after_the_writer_is_dropped_only_the_last_handle_frees_memory() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     assert!(writer.set_pods(pods(1_000)).refused.is_empty());
     let guard = reader.load();

@@ -1,8 +1,9 @@
-//! Between two publications a look-up writes to nothing but its own thread's stack: readers on many cores leave each
-//! other's caches alone.
+//! Between two publications, a lookup writes only to its own thread's stack, so readers on many cores do not
+//! invalidate each other's caches.
 //!
-//! Nothing is inferred from the source. Each look-up runs in a process of its own in which all memory is write-protected,
-//! except for the stack of the thread that looks up. Any other store, plain or locked, ends that process.
+//! This is measured, not inferred from the source. Each lookup runs in a process in which all memory is
+//! write-protected except for the calling thread's stack. Any other store, plain or atomic, ends that
+//! process.
 #![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 
 mod support;
@@ -23,13 +24,13 @@ use support::TestPod;
 const UUID: &str = "00000007-2f57-4b0c-9a6a-3d1f5f2b7c11";
 const STATIC: &str = "0123456789abcdef0123456789abcdef";
 const MIRROR: &str = "6f1c0d4e-2f57-4b0c-9a6a-3d1f5f2b7c11";
-/// The mirror of a static pod that is gone, and that pod.
+/// The mirror of a removed static pod, and that pod.
 const LEFT: &str = "7a1c0d4e-2f57-4b0c-9a6a-3d1f5f2b7c11";
 const GONE: &str = "fedcba9876543210fedcba9876543210";
 const UNUSUAL: &str = "unusual-1";
 const UNUSUAL_MIRROR: &str = "unusual-2";
 
-/// What a look-up may need.
+/// What a lookup may need.
 struct Asking {
     reader: Reader<TestPod>,
     cached: CachedReader<TestPod>,
@@ -40,12 +41,13 @@ struct Asking {
     count: Arc<AtomicU64>,
 }
 
-/// A name, and work that says whether it found what it should.
+/// A name, and work that returns whether it found the expected result.
 type Work = (&'static str, fn(&mut Asking) -> bool);
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// What must be seen to write, or the look-ups below prove nothing. The last four are the reads that the promise leaves out.
+/// These must be seen to write; otherwise the lookups below prove nothing. The last four are the reads that
+/// the guarantee excludes.
 const WRITES: &[Work] = &[
     ("a plain store to the heap", |asking| {
         asking.count.store(1, Ordering::Relaxed);
@@ -63,7 +65,7 @@ const WRITES: &[Work] = &[
     ("translate to an unusual UID", |asking| asking.kept.translate_pod_uid(UNUSUAL_MIRROR) == *UNUSUAL),
 ];
 
-/// What must not write.
+/// These must not write.
 const READS: &[Work] = &[
     ("nothing", |_| true),
     ("a store to the thread's own stack", |_| {
@@ -143,8 +145,8 @@ const READS: &[Work] = &[
 ];
 
 #[test]
-fn a_look_up_between_two_publications_writes_to_nothing_that_others_read() {
-    // On a thread of its own, whose stack is one mapping with its thread-local variables on it.
+fn a_lookup_between_two_publications_writes_to_no_shared_memory() {
+    // On a separate thread, whose stack is one mapping together with its thread-local variables.
     thread::scope(|scope| scope.spawn(each_work_is_seen_to_write_or_not).join()).expect("it ran to its end");
 }
 
@@ -187,10 +189,10 @@ enum Ended {
     Found(bool),
 }
 
-/// Does `work` in a copy of this process, which has no thread but this one and may write to nothing but its stack.
+/// Does `work` in a forked process, which has only this thread and may write only to its stack.
 fn write_protected(work: fn(&mut Asking) -> bool, asking: &mut Asking) -> Ended {
     let memory = writable_memory();
-    // SAFETY: the copy allocates nothing, takes no lock, and ends here.
+    // SAFETY: the child allocates nothing, takes no lock, and ends here.
     match unsafe { fork() }.expect("a process may be copied") {
         ForkResult::Child => {
             let protected = memory.iter().all(write_protect);
@@ -217,7 +219,7 @@ fn writable_memory() -> Vec<Range<usize>> {
         let (start, end) = range.split_once('-').expect("two ends");
         let [start, end] = [start, end].map(|end| usize::from_str_radix(end, 16).expect("an address"));
         if may.starts_with("rw") {
-            // The kernel merges neighbouring mappings, so the stack may be a part of one.
+            // The kernel merges adjacent mappings, so the stack may be a part of one.
             memory.extend([start..end.min(stack.start), start.max(stack.end)..end]);
         }
     }
@@ -225,7 +227,7 @@ fn writable_memory() -> Vec<Range<usize>> {
     memory
 }
 
-/// The stack of this thread. It is mapped in one piece with the thread-local variables.
+/// The stack of this thread. It is one mapping together with the thread-local variables.
 fn own_stack() -> Range<usize> {
     // SAFETY: the attributes are those of this thread, are read after they were written, and are freed once.
     let (result, start, size) = unsafe {

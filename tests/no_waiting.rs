@@ -1,7 +1,7 @@
-//! Nobody waits for anybody: readers not for a writer that stands still in the middle of a write, the writer not for
-//! readers that hold on.
+//! Readers never wait for a writer that is stopped in the middle of a write, and the writer never waits for
+//! readers that hold snapshots.
 //!
-//! Whoever would wait here waits for ever, so the deadlines may be generous.
+//! A call that did wait would wait for ever, so the deadlines may be generous.
 
 mod support;
 
@@ -16,13 +16,13 @@ use support::TestPod;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Somebody who stands still: says so, and goes on when it is told.
+/// Blocks a thread: reports that it is blocked, and continues when told to.
 struct Halt {
     reached: Sender<()>,
     go_on: Mutex<Receiver<()>>,
 }
 
-/// The other end of a [`Halt`]. Dropping it lets go, so that a test that fails ends.
+/// The controlling end of a [`Halt`]. Dropping it continues the thread, so that a failing test ends.
 struct Halted {
     reached: Receiver<()>,
     _go_on: Sender<()>,
@@ -41,7 +41,7 @@ impl Halt {
     }
 }
 
-/// Does `work` on a thread of its own; whether it was done in time.
+/// Does `work` on a separate thread. Returns whether it finished in time.
 fn is_done(work: impl FnOnce() + Send + 'static) -> bool {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
@@ -86,7 +86,7 @@ fn reads_do_not_wait_for_a_writer_in_the_middle_of_a_write() {
         let (halt, halted) = halt();
         let writing = manager.clone();
         let writer = thread::spawn(move || {
-            // The second pod takes its time.
+            // The second pod blocks.
             let pods = ["u", "v"].map(|uid| TestPod::plain(uid, uid)).into_iter().enumerate();
             let pods = pods.map(|(at, pod)| {
                 if at == 1 {
@@ -108,7 +108,7 @@ fn reads_do_not_wait_for_a_writer_in_the_middle_of_a_write() {
     }
 }
 
-/// A pod that takes its time to be freed.
+/// A pod whose `Drop` blocks.
 struct Slow(Option<Halt>);
 
 impl PodMeta for Slow {
@@ -143,7 +143,7 @@ fn reads_do_not_wait_for_a_writer_that_frees_what_it_replaced() {
     let manager = PodManager::new();
     manager.add_pod(Slow(Some(halt))).expect("a good pod");
     let writing = manager.clone();
-    // Not by an update, which would hand the old pod to its caller to free.
+    // Not by an update, which would return the old pod to its caller.
     let writer = thread::spawn(move || writing.set_pods([Slow(None)]).generation);
     halted.reached.recv_timeout(DEADLINE).expect("the writer frees the old pod");
     let reading = manager.clone();
@@ -163,7 +163,7 @@ fn a_writer_does_not_wait_for_readers_that_hold_on() {
     let (halt, halted) = halt();
     let holding = reader.clone();
     let holder = thread::spawn(move || {
-        // More guards than arc-swap has slots for a thread.
+        // More guards than arc-swap has slots per thread.
         let guards: Vec<_> = (0..20).map(|_| holding.load()).collect();
         let (kept, mut cached) = (holding.snapshot(), holding.cached());
         let borrowed = cached.load();
@@ -184,7 +184,7 @@ fn a_writer_does_not_wait_for_readers_that_hold_on() {
     assert_eq!(reader.load().generation(), 102);
 }
 
-/// Threads that count references to one snapshot would take its counter's cache line from each other.
+/// Threads that count references to one snapshot would contend for its counter's cache line.
 #[test]
 fn guards_and_cached_look_ups_leave_the_shared_reference_count_alone() {
     let (mut writer, reader) = pod_index::new::<TestPod>();

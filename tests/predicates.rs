@@ -1,4 +1,4 @@
-//! The questions that the kubelet asks of a pod by itself: static? a mirror? the mirror of this one?
+//! The kubelet's predicates for a single pod: static, mirror, mirror of a given pod.
 
 mod support;
 
@@ -27,15 +27,15 @@ fn a_pod_is_static_if_it_names_a_source_other_than_the_api_server() {
 }
 
 #[test]
-fn a_pod_is_a_mirror_if_it_has_the_annotation_whatever_it_says() {
+fn a_pod_is_a_mirror_if_it_has_the_annotation_with_any_value() {
     assert!(is_mirror_pod(&annotated("n", "ns", &[(CONFIG_MIRROR_ANNOTATION, "")])));
     assert!(is_mirror_pod(&annotated("n", "ns", &[(CONFIG_MIRROR_ANNOTATION, "hash")])));
     assert!(!is_mirror_pod(&annotated("n", "ns", &[(CONFIG_HASH_ANNOTATION, "hash")])));
 }
 
-/// Name, namespace and hash: each alone makes it the mirror of another pod, or of an earlier version of this one.
+/// Name, namespace and hash: if any of them differs, it is the mirror of another pod or version.
 #[test]
-fn a_mirror_is_that_of_the_pod_whose_name_namespace_and_hash_it_bears() {
+fn a_mirror_belongs_to_the_pod_with_its_name_namespace_and_hash() {
     let pod = annotated("web", "shop", &[(CONFIG_HASH_ANNOTATION, "hash")]);
     let mirror = |name, namespace, hash| annotated(name, namespace, &[(CONFIG_MIRROR_ANNOTATION, hash)]);
     assert!(is_mirror_pod_of(&mirror("web", "shop", "hash"), &pod));

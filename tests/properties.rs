@@ -1,9 +1,9 @@
-//! Arbitrary histories, hostile ones included, against models: every read of every state.
+//! Arbitrary histories, including hostile ones, compared with models: every read of every state.
 //!
-//! More cases: `PROPTEST_CASES=100000 cargo test --release --test properties`. The same cases again: as a test prints that
-//! fails.
+//! More cases: `PROPTEST_CASES=100000 cargo test --release --test properties`. A failing test prints how to
+//! repeat its cases.
 
-// Not in `support`, which is used where there is no proptest.
+// Not in `support`, which is also used without proptest.
 #[path = "support/seeded.rs"]
 mod seeded;
 mod support;
@@ -33,7 +33,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// Mostly good names, few of them, so that they meet.
+/// Mostly valid names, and few, so that they collide.
 fn specs() -> impl Strategy<Value = Spec> {
     let uid = prop_oneof![8 => 0..4usize, 6 => 4..UIDS.len() - 1, 1 => 0..UIDS.len()];
     let name = prop_oneof![20 => 0..2usize, 4 => Just(2), 1 => 0..NAMES.len()];
@@ -67,8 +67,8 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs `property` on each of 128 random histories. It returns how much it compared that was not empty. Panics unless that
-/// adds up to `floor` a case: a property that compares nothing holds of everything.
+/// Runs `property` on 128 random histories. It returns the number of non-empty comparisons. Panics unless
+/// their total reaches `floor` per case: a property that compares nothing always holds.
 fn holds<S: Strategy>(histories: &S, floor: usize, property: impl Fn(S::Value) -> usize) {
     let config = seeded(128);
     let (cases, sum) = (config.cases as usize, Cell::new(0));
@@ -79,17 +79,17 @@ fn holds<S: Strategy>(histories: &S, floor: usize, property: impl Fn(S::Value) -
     result.unwrap_or_else(|failure| panic!("{failure}"));
     let sum = sum.get();
     println!("{sum} compared in {cases} cases");
-    // A few cases may be small ones by chance.
+    // By chance, a few cases may be small.
     assert!(
         sum >= floor * cases || cases < 32,
         "{sum} were compared in {cases} cases, fewer than {floor} a case"
     );
 }
 
-/// What a follower knows who does nothing but replay.
+/// A follower's state, built by replaying changes.
 type Replayed = BTreeMap<String, Arc<TestPod>>;
 
-/// How many changes there were.
+/// Number of changes.
 fn replay(known: &mut Replayed, step: &pod_index::Step<TestPod>) -> usize {
     let changes = step.changes();
     let mut upserts = changes.iter().skip_while(|change| change.after().is_none());
@@ -109,7 +109,7 @@ fn replay(known: &mut Replayed, step: &pod_index::Step<TestPod>) -> usize {
     changes.len()
 }
 
-/// Of one that looks after each write, and of one that looks now and then.
+/// For a follower that looks after each write, and for one that looks now and then.
 #[test]
 fn replaying_the_changes_always_gives_the_current_set() {
     holds(&vec((steps(), any::<bool>()), 1..100), 50, |history| {
@@ -245,8 +245,8 @@ fn two_pods_that_swap_names_in_one_batch_are_never_seen_under_one_name() {
     });
 }
 
-/// A history that the kubelet's manager was made for: a UID keeps one full name and one kind, at most one live pod and one
-/// live mirror bear a full name, only what is there is removed.
+/// A well-formed history for the kubelet's manager: a UID keeps its full name and kind, a full name has at
+/// most one live pod and one live mirror, and only existing pods are removed.
 fn well_formed_steps() -> impl Strategy<Value = WellFormed> {
     let who = (0..3usize, 0..2usize, any::<bool>(), 0..3usize);
     prop_oneof![
@@ -262,7 +262,7 @@ type Who = (usize, usize, bool, usize);
 #[derive(Clone, Debug)]
 enum WellFormed {
     Upsert(Who, usize),
-    /// Which of those that live.
+    /// An index into the live pods.
     Remove(usize),
     Set(Vec<(Who, usize)>),
 }
@@ -277,7 +277,7 @@ fn well_formed((name, kind, fixed, incarnation): Who, ephemeral: usize, version:
     Arc::new(TestPod { ephemeral, version, ..Arc::unwrap_or_clone(pod) })
 }
 
-/// Whether another pod of the same kind that lives has the full name.
+/// Whether another live pod of the same kind has the full name.
 fn is_contested<'a>(pod: &TestPod, mut live: impl Iterator<Item = &'a Arc<TestPod>>) -> bool {
     live.any(|other| {
         other.uid != pod.uid
@@ -338,8 +338,8 @@ fn on_well_formed_histories_the_index_is_the_kubelets() {
     });
 }
 
-/// A departure concerns the UIDs and full names that it is about, and whatever ever met them. About all others the index
-/// says what the kubelet does.
+/// A difference affects only its own UIDs and full names, and those that ever shared one with them. For all
+/// others, the index equals the kubelet.
 #[test]
 fn where_nothing_departs_the_index_is_the_kubelets() {
     holds(&vec(single_steps(), 1..60), 15, |history| {
@@ -391,7 +391,7 @@ fn where_nothing_departs_the_index_is_the_kubelets() {
                 compared +=
                     usize::from(*answers != UidAnswers { translated: uid.clone(), ..Default::default() });
             }
-            // What is no full name is not looked up here, and never found there unless it was stored.
+            // An invalid full name is not looked up here; it is found only if it was stored.
             let by_full_name = observation.by_full_name.iter();
             for (full_name, answers) in by_full_name.filter(|(name, _)| !full_names.contains(name)) {
                 assert_eq!(answers, &kubelet.by_full_name(full_name), "{full_name}");
@@ -402,7 +402,7 @@ fn where_nothing_departs_the_index_is_the_kubelets() {
     });
 }
 
-/// What the departures from the kubelet are about, in one history.
+/// UIDs and full names affected by differences from the kubelet in one history.
 #[derive(Default)]
 struct Departures {
     /// Which UID ever had which full name.
@@ -437,7 +437,7 @@ impl Departures {
         }
     }
 
-    /// The UIDs and full names that a departure may have changed.
+    /// The UIDs and full names that a difference may have changed.
     fn reach(&self) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut uids, mut full_names) = (self.uids.clone(), BTreeSet::new());
         loop {

@@ -1,5 +1,5 @@
-//! The index at sizes at which its structures split, grow, shrink and fall back to nothing, against two maps that know
-//! nothing of it: std's, and imbl's for the snapshots that are kept (a clone of that one stays as it was, too).
+//! The index at sizes at which its structures split, grow, shrink and become empty, compared with two
+//! independent maps: std's, and imbl's for kept snapshots, since its clones are immutable too.
 
 mod support;
 
@@ -23,7 +23,8 @@ impl Random {
     }
 }
 
-/// A UID in one of four spellings, and a pod of a name of its own; every tenth a static one, every eleventh a mirror.
+/// A UID in one of four spellings, and a pod with its own name. Every tenth is static, every eleventh a
+/// mirror.
 fn pod(number: usize, version: u64) -> Arc<TestPod> {
     let uid = match number % 4 {
         0 => format!("{number:08x}-0000-4000-8000-{:012x}", number * 7),
@@ -51,7 +52,7 @@ fn found<'a>(snapshot: &'a Snapshot<TestPod>, pod: &TestPod) -> [Option<&'a Arc<
     }
 }
 
-/// Every pod that the map holds is found under both keys and told by the views, and no other.
+/// The index finds exactly the map's pods, under both keys, and the views list them.
 fn compare(snapshot: &Snapshot<TestPod>, pods: &Pods) {
     for pod in pods.values() {
         for found in found(snapshot, pod) {
@@ -110,7 +111,7 @@ fn up_and_down(sizes: &[usize], batch: usize) {
                 }
             }
             assert!(writer.apply(operations).refused.is_empty());
-            // A few of each kind, after each batch; all of them, now and then.
+            // A few of each kind after each batch; occasionally all of them.
             let snapshot = reader.load();
             for _ in 0..4 {
                 let number = random.below(next + 10);
@@ -128,17 +129,17 @@ fn up_and_down(sizes: &[usize], batch: usize) {
 }
 
 #[test]
-fn what_is_added_is_found_and_what_is_removed_is_not_at_every_size() {
+fn added_pods_are_found_and_removed_pods_are_not_at_every_size() {
     up_and_down(&[300, 0, 40, 3, 2_000, 100, 1_000, 0, 1, 0], 1);
 }
 
 #[test]
-fn twenty_thousand_pods_come_in_batches_go_and_come_again() {
+fn twenty_thousand_pods_are_added_in_batches_removed_and_added_again() {
     up_and_down(&[20_000, 0, 5_000, 1_000, 9_000, 0], 64);
 }
 
 #[test]
-fn the_retire_queue_is_empty_again_some_publications_after_readers_let_go() {
+fn the_retire_queue_empties_some_publications_after_readers_release() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let mut publish = |times: u64| {
         for version in 0..times {

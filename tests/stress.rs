@@ -1,8 +1,8 @@
-//! Real threads on the real cell: writers at full speed, readers by all three handles, guards held at random, sets and
-//! batches between; and every snapshot that anybody sees is checked.
+//! Real threads on the real cell: writers at full speed, readers with all three handles, guards held at
+//! random, sets and batches in between. Every snapshot that a reader gets is checked.
 //!
-//! Two seconds for each test; `POD_INDEX_STRESS_SECONDS=600 cargo test --release --test stress` for more. It is also run
-//! under the thread, address and leak sanitizers: see `.ci/run`.
+//! Two seconds per test; run `POD_INDEX_STRESS_SECONDS=600 cargo test --release --test stress` for longer.
+//! Also run under the thread, address and leak sanitizers: see `.ci/run`.
 
 mod support;
 
@@ -24,7 +24,7 @@ thread_local! {
     static READS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What became of the pods of one index.
+/// The fate of the pods of one index.
 #[derive(Default)]
 struct Ledger {
     live: AtomicUsize,
@@ -71,7 +71,7 @@ impl Drop for Pod {
     }
 }
 
-/// xorshift: a history that can be had again by its seed.
+/// xorshift: a history that its seed repeats.
 struct Random(u64);
 
 impl Random {
@@ -82,7 +82,7 @@ impl Random {
         self.0 % limit
     }
 
-    /// Few UIDs and fewer names: UIDs come back under other names and kinds all the time.
+    /// Few UIDs and fewer names: UIDs return under other names and kinds all the time.
     fn pod(&mut self, ledger: &Arc<Ledger>) -> Arc<Pod> {
         ledger.live.fetch_add(1, Ordering::Relaxed);
         Arc::new(Pod {
@@ -103,13 +103,13 @@ impl Random {
     }
 }
 
-/// The time of one test.
+/// Duration of one test.
 fn time() -> Duration {
     let seconds = std::env::var("POD_INDEX_STRESS_SECONDS").ok();
     Duration::from_secs(seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(2))
 }
 
-/// Writes one thing or a batch, as single writes or at once.
+/// Writes one operation or a batch, as single writes or together.
 fn write(writer: &mut Writer<Pod>, random: &mut Random, ledger: &Arc<Ledger>) {
     let batch = (0..=random.below(4)).map(|_| random.operation(ledger)).collect::<Vec<_>>();
     if random.below(2) == 0 {
@@ -129,7 +129,7 @@ fn write(writer: &mut Writer<Pod>, random: &mut Random, ledger: &Arc<Ledger>) {
 #[derive(Clone, Copy, Default, Debug)]
 struct Checked {
     snapshots: usize,
-    /// Those in which a mirror translates to a pod: the others hold little that could be wrong.
+    /// Snapshots in which a mirror translates to a pod: the others have little that could be wrong.
     with_a_translation: usize,
 }
 
@@ -142,7 +142,7 @@ impl Sum for Checked {
     }
 }
 
-/// One reader until `stop`; returns what it has checked.
+/// One reader until `stop`. Returns what it has checked.
 fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> Checked {
     READS.set(true);
     let mut random = Random(seed);
@@ -173,7 +173,7 @@ fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> Checked {
                 kept.push((snapshot, generation));
             }
         }
-        // More than the eight slots that arc-swap has for a thread, now and then.
+        // Sometimes more than arc-swap's eight slots per thread.
         if guards.len() > 20 || random.below(8) == 0 {
             for (guard, generation) in guards.drain(..) {
                 assert_eq!(guard.generation(), generation, "what is held stays as it is");
@@ -190,7 +190,7 @@ fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> Checked {
     checked
 }
 
-/// Starts as many readers, each by a seed of its own.
+/// Starts `count` readers, each with its own seed.
 fn readers(reader: &Reader<Pod>, stop: &Arc<AtomicBool>, count: u64) -> Vec<thread::JoinHandle<Checked>> {
     (1..=count)
         .map(|seed| {
@@ -205,8 +205,8 @@ fn join(readers: Vec<thread::JoinHandle<Checked>>, stop: &AtomicBool) -> Checked
     readers.into_iter().map(|reader| reader.join().expect("the reader")).sum()
 }
 
-/// Panics unless there was something to see, and readers saw it. In a second there are thousands, and hundreds under a
-/// sanitizer.
+/// Panics unless there was enough to see and readers saw it. One second gives thousands of checks, or
+/// hundreds under a sanitizer.
 fn enough(checked: Checked, publications: u64) {
     let Checked { snapshots, with_a_translation } = checked;
     println!(
@@ -218,7 +218,7 @@ fn enough(checked: Checked, publications: u64) {
 }
 
 #[test]
-fn readers_see_whole_snapshots_in_order_and_free_nothing_beside_a_writer_at_full_speed() {
+fn readers_see_complete_snapshots_in_order_and_free_nothing_during_fast_writes() {
     let ledger = Arc::new(Ledger::default());
     let (mut writer, reader) = pod_index::new();
     let stop = Arc::new(AtomicBool::new(false));
@@ -238,7 +238,7 @@ fn readers_see_whole_snapshots_in_order_and_free_nothing_beside_a_writer_at_full
     enough(checked, generation);
 }
 
-/// Many short lives of an index: readers hold on while the writer goes away.
+/// Many short-lived indices: readers keep snapshots while the writer is dropped.
 #[test]
 fn readers_that_outlive_the_writer_free_nothing() {
     let ledger = Arc::new(Ledger::default());

@@ -1,4 +1,4 @@
-//! What the index is meant to reach, beside what it reached.
+//! The index's goals and results.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ struct Goal {
     met: bool,
 }
 
-/// The goals as a table, each with its verdict.
+/// The goals as a table, each with its result.
 pub(crate) fn table(figures: &Figures) -> String {
     let mut text = String::new();
     header(&mut text, "what", &["goal", "measured", ""]);

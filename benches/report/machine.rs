@@ -1,4 +1,4 @@
-//! On what the figures were taken.
+//! The machine on which the figures were taken.
 
 use std::fs;
 use std::process::Command;

@@ -1,7 +1,7 @@
-//! The performance report: runs the benches, and writes what they found to `docs/performance` and into the README.
+//! The performance report: runs the benches, and writes their results to `docs/performance` and the README.
 //!
-//! `cargo run --release -p pod-index-benches --bin report` does it all, in about eight minutes on two cores, on which
-//! nothing else should run; `-- --render` writes the report again from the figures of the last run.
+//! `cargo run --release -p pod-index-benches --bin report` does everything, in about eight minutes on two
+//! otherwise idle cores. `-- --render` writes the report again from the figures of the last run.
 
 mod goals;
 mod machine;
@@ -17,10 +17,10 @@ use std::{env, fs};
 
 use support::figures::{self, Figure};
 
-/// The benches whose figures the report shows.
+/// The benches shown in the report.
 const BENCHES: [&str; 4] = ["ratios", "memory", "contention", "latency"];
 
-/// What all benches found.
+/// The results of all benches.
 struct Figures {
     ratios: Vec<Figure>,
     memory: Vec<Figure>,
@@ -56,7 +56,7 @@ fn run(bench: &str) -> Result<(), Box<dyn Error>> {
     if status.success() { Ok(()) } else { Err(format!("the bench `{bench}` failed: {status}").into()) }
 }
 
-/// Puts `section` between the marks in the file.
+/// Replaces the text between the marks in the file by `section`.
 fn fill(file: &Path, section: &str) -> Result<(), Box<dyn Error>> {
     const MARKS: [&str; 2] =
         ["<!-- figures: written by `report` -->\n", "<!-- end of what `report` wrote -->"];

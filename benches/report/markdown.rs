@@ -1,8 +1,8 @@
-//! Tables in Markdown, and how figures are written in them.
+//! Tables in Markdown, and number formats.
 
 use std::fmt::Write;
 
-/// What the latency bench calls the loop that only reads the clock.
+/// The latency bench's name for the loop that only reads the clock.
 pub(crate) const CONTROL: &str = "control: only the clock";
 
 pub(crate) fn header(text: &mut String, first: &str, columns: &[impl AsRef<str>]) {
@@ -18,7 +18,7 @@ pub(crate) fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
     text.push('\n');
 }
 
-/// Three digits that count.
+/// Three significant digits.
 pub(crate) fn short(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "–".to_owned(),

@@ -1,4 +1,4 @@
-//! The two pictures: throughput by threads, latency by percentile.
+//! The two plots: throughput by threads, latency by percentile.
 
 use support::figures::{Figure, value};
 
@@ -8,7 +8,7 @@ use crate::tables::{PEERS, SITUATIONS};
 
 const N: usize = 100_000;
 
-/// Look-ups a second by how many threads look up.
+/// Lookups per second by number of reading threads.
 pub(crate) fn throughput(figures: &[Figure], machine: &str) -> String {
     const THREADS: [usize; 4] = [1, 2, 4, 8];
     let panels: Vec<_> = ["no writer", "1,000 updates/s", "a writer at full speed"]
@@ -33,7 +33,7 @@ pub(crate) fn throughput(figures: &[Figure], machine: &str) -> String {
     svg::chart("Look-ups by UID, all threads together", "million a second", machine, &panels)
 }
 
-/// How long a look-up takes, by percentile.
+/// Duration of a lookup, by percentile.
 pub(crate) fn latency(figures: &[Figure], machine: &str) -> String {
     const PERCENTILES: [&str; 7] = ["50", "90", "99", "99.9", "99.99", "99.999", "100"];
     let names = [&PEERS[1..], &[CONTROL]].concat();

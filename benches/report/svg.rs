@@ -1,11 +1,11 @@
-//! Line charts with a logarithmic ordinate, as SVG that needs no script and looks right on light and on dark paper.
+//! Line charts with a logarithmic y-axis, as SVG without scripts, for light and dark backgrounds.
 
 use std::fmt::Write;
 
 /// A chart beside others.
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// What stands below the abscissa, evenly spaced.
+    /// Labels of the x-axis, evenly spaced.
     pub(crate) ticks: Vec<String>,
     pub(crate) lines: Vec<Line>,
 }
@@ -20,13 +20,13 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 70.0;
 const LEGEND: f64 = 270.0;
-/// Told apart also by those who see few colours; the index comes first and is the thickest.
+/// Distinguishable with colour blindness; the index comes first and is the thickest.
 const COLOURS: [&str; 12] = [
     "#d62728", "#ff9896", "#7f7f7f", "#1f77b4", "#17becf", "#2ca02c", "#98df8a", "#9467bd", "#8c564b",
     "#e377c2", "#bcbd22", "#000000",
 ];
 
-/// The panels side by side, two in a row, with one legend.
+/// The panels in two columns, with one legend.
 pub(crate) fn chart(title: &str, unit: &str, machine: &str, panels: &[Panel]) -> String {
     let columns = panels.len().min(2);
     let rows = panels.len().div_ceil(2);
@@ -110,7 +110,7 @@ fn draw(svg: &mut String, panel: &Panel, (x, y): (f64, f64), (low, high): (i32, 
     }
 }
 
-/// The powers of ten between which all values lie.
+/// The powers of ten that enclose all values.
 fn decades(panels: &[Panel]) -> (i32, i32) {
     let values = panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.values);
     let (low, high) = values

@@ -75,7 +75,7 @@ pub(crate) fn report(figures: &Figures, machine: &str) -> String {
     text
 }
 
-/// A row for each design, a column for each size.
+/// One row per design, one column per size.
 fn designs(figures: &[Figure], title: &str, unit: &str, what: &str) -> String {
     let mut names = PEERS.to_vec();
     names.extend(["bare table, parsed UID", "kube-runtime Store, state()"]);
@@ -94,7 +94,7 @@ fn designs(figures: &[Figure], title: &str, unit: &str, what: &str) -> String {
     text
 }
 
-/// What only the index can answer, beside its own look-up by UID.
+/// Queries that only the index supports, and its own lookup by UID.
 fn index_alone(figures: &[Figure]) -> String {
     let mut text = "\n## Every other look-up of the index\n\nns, and times its own look-up by UID with the same handle\n\n"
         .to_owned();

@@ -1,4 +1,4 @@
-//! Threads that do something else while readers are measured.
+//! Background threads during measurements of readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::designs::{Read, Write};
 use crate::workload::{Pod, Workload};
 
-/// How busy the writer is.
+/// The writer's pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
     /// No writer.
     Idle,
-    /// So many updates a second, each published alone.
+    /// This many updates per second, each published alone.
     PerSecond(u32),
     /// One update after the other.
     FullSpeed,
@@ -22,7 +22,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// What the reports call it.
+    /// Its name in the reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Pace {
     }
 }
 
-/// All pods of a node in two versions, so that every update brings an object that is not there.
+/// All pods of a node in two versions, so that every update stores a new object.
 pub struct Versions {
     pods: [Vec<Arc<Pod>>; 2],
     mirrors: Vec<Arc<Pod>>,
@@ -53,20 +53,20 @@ impl Versions {
         &self.pods[at / len % 2][at % len]
     }
 
-    /// All pods, in one version and the other in turn.
+    /// All pods, alternating between the two versions.
     fn all(&self, at: usize) -> Vec<Arc<Pod>> {
         self.pods[at % 2].iter().chain(&self.mirrors).cloned().collect()
     }
 }
 
-/// A thread that repeats something until it is told to stop.
+/// A thread that repeats something until it is stopped.
 pub struct Background<T> {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<T>,
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts one with what it works on.
+    /// Starts a thread with its state.
     pub fn new(mut on: T, mut work: impl FnMut(&mut T) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Background<T> {
         Self { stop, thread }
     }
 
-    /// Stops it and gives back what it worked on.
+    /// Stops the thread and returns its state.
     ///
     /// # Panics
     /// If it has panicked.
@@ -89,7 +89,7 @@ impl<T: Send + 'static> Background<T> {
         self.thread.join().expect("the thread is well")
     }
 
-    /// A writer at this pace; gives the writer back if there is nothing for it to do.
+    /// A writer at this pace. Returns the writer if there is nothing for it to do.
     ///
     /// # Errors
     /// The writer, if the pace is [`Pace::Idle`].
@@ -121,7 +121,7 @@ impl<T: Send + 'static> Background<T> {
         })
     }
 
-    /// A reader that wants all pods and translations, again and again.
+    /// A reader that reads all pods and translations again and again.
     pub fn scanning<K>(reader: T) -> Self
     where
         T: Read<K>,

@@ -1,6 +1,7 @@
-//! The limit: one flat table, UIDs as sixteen bytes, one multiplication to hash them, no synchronisation at all.
+//! The lower bound: one flat table, UIDs as sixteen bytes, one multiplication as the hash, no
+//! synchronisation.
 //!
-//! No index that readers share can be faster than this; how near one comes is what the benches are about.
+//! No index shared by readers can be faster. The benches show how close the designs come.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Bare {
         self.get_parsed(parse(uid)?)
     }
 
-    /// The pod with this UID, which is parsed already.
+    /// The pod with this parsed UID.
     #[inline]
     #[must_use]
     pub fn get_parsed(&self, key: Key) -> Option<&Arc<Pod>> {
@@ -52,7 +53,7 @@ impl Bare {
         }
     }
 
-    /// Takes a pod out.
+    /// Removes a pod.
     pub fn remove(&mut self, uid: &str) {
         let Some(key) = parse(uid) else { return };
         if let Ok(entry) = self.table.find_entry(hash(key), |entry| entry.0 == key) {
@@ -69,12 +70,12 @@ impl Bare {
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
 fn hash(key: Key) -> u64 {
-    // Any odd constants do: nobody attacks a bench.
+    // Any odd constants will do: a bench is not attacked.
     let product = u128::from(key[0] ^ 0x243f_6a88_85a3_08d3) * u128::from(key[1] ^ 0x1319_8a2e_0370_7345);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Sixteen bytes from a UUID or from 32 hex digits: one for each two digits, in whatever order is cheap.
+/// Sixteen bytes from a UUID or 32 hex digits: two digits per byte, in any cheap order.
 #[inline]
 #[must_use]
 pub fn parse(uid: &str) -> Option<Key> {
@@ -84,11 +85,11 @@ pub fn parse(uid: &str) -> Option<Key> {
         let (decimal, letter) = (digits - u8x16::splat(b'0'), digits - u8x16::splat(b'a'));
         let (nine, five) = (u8x16::splat(9), u8x16::splat(5));
         bad |= decimal.saturating_sub(nine).min(letter.saturating_sub(five));
-        // Of the two, the one that it is not comes out greater than 15.
+        // The wrong one of the two values exceeds 15, so the minimum is the right one.
         decimal.min(letter + u8x16::splat(10))
     };
     let (low, high) = if let Ok(uid) = <&[u8; 36]>::try_from(uid) {
-        // The last four digits go where the hyphens are.
+        // The last four digits replace the hyphens.
         let [first, second] = HYPHENS.map(u8x16::from);
         let zero = u8x16::splat(b'-' ^ b'0');
         let low = nibbles(vector(uid, 0) ^ first & zero);
@@ -105,7 +106,7 @@ pub fn parse(uid: &str) -> Option<Key> {
     good.then(|| must_cast(must_cast::<_, u16x8>(low) | must_cast::<_, u16x8>(high) << 4))
 }
 
-/// Where the hyphens of a UUID are, in its first sixteen characters and in the next.
+/// Positions of a UUID's hyphens, in its first sixteen characters and the next.
 const HYPHENS: [[u8; 16]; 2] = {
     let mut hyphens = [[0; 16]; 2];
     (hyphens[0][8], hyphens[0][13], hyphens[1][2], hyphens[1][7]) = (0xff, 0xff, 0xff, 0xff);

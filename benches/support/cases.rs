@@ -1,4 +1,4 @@
-//! What is measured of one thread alone: look-ups, whole-set reads, writes, bytes.
+//! Single-threaded measurements: lookups, whole-set reads, writes, bytes.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -16,12 +16,13 @@ use crate::memory::allocated;
 use crate::rounds::Rounds;
 use crate::workload::{Pod, Workload};
 
-/// Keys looked up, and pods written, in one run.
+/// Keys looked up, and pods written, per run.
 const RUN: usize = 100_000;
-/// Pods updated, or added and removed, in one run.
+/// Pods updated, or added and removed, per run.
 const WRITES: usize = 10_000;
 
-/// `f` for each of `keys`, repeated until a run is long enough to be timed; and how many calls that is.
+/// Calls `f` for each of `keys`, repeated until a run is long enough to be timed. Returns the number of
+/// calls.
 fn repeat<K>(keys: Vec<K>, mut f: impl FnMut(&K)) -> (usize, impl FnMut()) {
     let repeats = RUN.div_ceil(keys.len());
     (repeats * keys.len(), move || {
@@ -31,7 +32,7 @@ fn repeat<K>(keys: Vec<K>, mut f: impl FnMut(&K)) -> (usize, impl FnMut()) {
     })
 }
 
-/// Look-ups: by UID in every design, and every other one in the index.
+/// Lookups: by UID in every design, all others only in the index.
 #[must_use]
 pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
     let n = workload.pods.len();
@@ -55,7 +56,7 @@ impl Visit for Reads<'_> {
         let hits = self.workload.hits(RUN, D::key);
         let misses = self.workload.strangers(hits.len()).iter().map(|pod| D::key(pod)).collect();
         for (what, keys) in [("UID, hit", hits), ("UID, miss", misses)] {
-            // The writer stays alive as long as its readers are asked.
+            // The writer lives as long as its readers are used.
             let (mut reader, writer) = (reader.clone(), Rc::clone(&writer));
             let (operations, run) = repeat(keys, move |key| {
                 let _ = &writer;
@@ -77,7 +78,7 @@ impl Reads<'_> {
     }
 }
 
-/// What only the index can answer.
+/// Queries that only the index supports.
 fn index_reads(rounds: &mut Rounds<'static>, workload: &mut Workload) {
     let (writer, reader) = Load::new(workload.all().collect());
     let writer = Rc::new(writer);
@@ -130,7 +131,7 @@ fn index_reads(rounds: &mut Rounds<'static>, workload: &mut Workload) {
     snapshot_case!("mirror by its pod", pods.clone(), |index, pod| index.mirror_pod_by_pod(pod).is_some());
     snapshot_case!("pod and mirror", pods, |index, pod| index.pod_and_mirror_pod(pod).was_mirror);
 
-    // What no look-up by name can do without.
+    // The minimum work of a lookup by name.
     let hashing = RandomState::with_seeds(1, 2, 3, 4);
     let (operations, run) = repeat(names, move |key| {
         black_box(hash_pair(&hashing, &black_box(key).0, &key.1));
@@ -146,7 +147,7 @@ fn hash_pair(hashing: &RandomState, first: &str, second: &str) -> u64 {
     hasher.finish()
 }
 
-/// Whole-set reads: nanoseconds a pod, or for a view.
+/// Whole-set reads: nanoseconds per pod, or per view.
 #[must_use]
 pub fn scans(workload: &Workload, time: Duration) -> Vec<Figure> {
     struct Scans<'a>(Rounds<'a>, &'a Workload);
@@ -207,11 +208,11 @@ pub fn scans(workload: &Workload, time: Duration) -> Vec<Figure> {
     rounds.measure(n, time)
 }
 
-/// Writes: nanoseconds a pod.
+/// Writes: nanoseconds per pod.
 #[must_use]
 pub fn writes(workload: &mut Workload, time: Duration) -> Vec<Figure> {
     let n = workload.pods.len();
-    // Two objects for each pod, so that every update brings one that is not there.
+    // Two objects for each pod, so that every update stores a new one.
     let versions = Rc::new([workload.updates(), workload.updates()]);
     let strangers: Rc<[_]> = workload.strangers(1_000).into();
     let mut writes = Writes { rounds: Rounds::default(), workload, versions, strangers };
@@ -234,7 +235,7 @@ impl Visit for Writes<'_> {
         let (writer, reader) = D::new(self.workload.all().collect());
         let writer = Rc::new(RefCell::new(writer));
         let count = WRITES.min(self.workload.pods.len());
-        // Every case sees all pods in turn, first in one version, then in the other.
+        // Every case goes through all pods, first in one version, then in the other.
         let turns = |count: usize| {
             let (versions, mut at) = (Rc::clone(&self.versions), 0);
             move |write: &mut dyn FnMut(&[Arc<Pod>])| {
@@ -275,7 +276,8 @@ impl Visit for Writes<'_> {
     }
 }
 
-/// Bytes a pod that each design allocates, pods excluded. The calling program must use [`crate::memory::Counting`].
+/// Bytes per pod allocated by each design, without pods. The calling program must use
+/// [`crate::memory::Counting`].
 #[must_use]
 pub fn bytes(workload: &Workload) -> Vec<Figure> {
     struct Bytes<'a>(&'a Workload, Vec<Figure>);
@@ -286,7 +288,7 @@ pub fn bytes(workload: &Workload) -> Vec<Figure> {
             }
             let before = allocated();
             let (writer, reader) = D::new(self.0.all().collect());
-            // A bare table has no sharing: its writer and its reader are two tables.
+            // A bare table cannot be shared: its writer and its reader are two tables.
             let tables = if D::CONCURRENT { 1 } else { 2 };
             #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
             let per_pod = |bytes: isize| bytes as f64 / self.0.pods.len() as f64;

@@ -1,4 +1,4 @@
-//! What a bench found out: printed, and saved for the report.
+//! The results of a bench: printed, and saved for the report.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use std::{fs, io};
 /// One measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// How many pods.
+    /// Number of pods.
     pub n: usize,
-    /// What was measured, unit included where it is not nanoseconds.
+    /// What was measured, with its unit unless it is nanoseconds.
     pub what: String,
     /// The design.
     pub who: String,
@@ -30,7 +30,7 @@ fn file(bench: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/performance").join(format!("{bench}.tsv"))
 }
 
-/// Keeps figures for the report.
+/// Saves figures for the report.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -46,7 +46,7 @@ pub fn save(bench: &str, figures: &[Figure]) -> io::Result<()> {
     fs::write(file, text)
 }
 
-/// What [`save`] kept.
+/// The figures written by [`save`].
 ///
 /// # Errors
 /// If the bench has not been run.
@@ -63,7 +63,7 @@ pub fn load(bench: &str) -> io::Result<Vec<Figure>> {
         .collect())
 }
 
-/// Prints figures, each beside its ratio to the one that `limit` names: what and who.
+/// Prints figures, each with its ratio to the one that `limit` selects by what and who.
 pub fn print(figures: &[Figure], limit: impl Fn(&Figure) -> (String, String)) {
     for figure in figures {
         let (what, who) = limit(figure);

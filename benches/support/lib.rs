@@ -1,6 +1,4 @@
-//! What the benches share: the pods and keys they work on, the designs they compare, and how they measure.
-//!
-//! This module knows every design it measures, and nothing of what a bench concludes.
+//! Shared by the benches: pods and keys, the compared designs, and how to measure.
 
 pub mod background;
 pub mod bare;

@@ -1,7 +1,7 @@
-//! How many bytes are allocated: an allocator that counts.
+//! An allocator that counts bytes.
 //!
-//! Counts this thread's allocations alone, so that it costs nothing that could be measured and no bench thread slows
-//! another. Measure memory in one thread.
+//! Counts only the current thread's allocations, so that it is cheap and bench threads do not slow each other
+//! down. Measure memory on one thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,26 +14,26 @@ thread_local! {
 pub struct Counting;
 
 fn count(bytes: usize, sign: isize) {
-    // A thread that is going away may free after its counter is gone: nobody asks it any more.
+    // An ending thread may free after its counter is gone; the count is no longer needed then.
     let _ = ALLOCATED.try_with(|sum| sum.set(sum.get().wrapping_add(sign.wrapping_mul(bytes.cast_signed()))));
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller guarantees the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(layout.size(), -1);
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller guarantees the same.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// The bytes this thread has allocated and not freed, less those of other threads that it has freed.
+/// Bytes that this thread allocated minus bytes that it freed, including those of other threads.
 #[must_use]
 pub fn allocated() -> isize {
     ALLOCATED.with(Cell::get)

@@ -1,5 +1,5 @@
-//! Flamegraphs out of criterion: `cargo bench ... -- --profile-time 5 FILTER` leaves `profile/flamegraph.svg` beside the
-//! results of each bench that it ran.
+//! Flamegraphs from criterion: `cargo bench ... -- --profile-time 5 FILTER` writes `profile/flamegraph.svg`
+//! beside the results of each bench.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::path::Path;
 use inferno::flamegraph::{self, Options};
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 
-/// Samples a second; prime, so as not to beat with anything.
+/// Samples per second; prime, to avoid resonance with periodic work.
 const FREQUENCY: i32 = 997;
 
-/// Draws where the time went.
+/// Draws a flamegraph.
 #[derive(Default)]
 pub struct Flamegraph {
     running: Option<ProfilerGuard<'static>>,
@@ -23,14 +23,14 @@ impl criterion::profiler::Profiler for Flamegraph {
 
     fn stop_profiling(&mut self, id: &str, folder: &Path) {
         let Some(report) = self.running.take().and_then(|guard| guard.report().build().ok()) else { return };
-        // One line a stack, from the outermost function inwards, as all flamegraph tools want it.
+        // One line per stack, from the outermost function inwards, as flamegraph tools expect.
         let lines: Vec<String> = report
             .data
             .iter()
             .map(|(stack, count)| {
                 let frames = stack.frames.iter().rev().flat_map(|inlined| inlined.iter().rev());
                 let names: Vec<_> = frames.map(pprof::Symbol::name).collect();
-                // What criterion and the runtime do around the bench tells nothing.
+                // Frames of criterion and the runtime around the bench are useless.
                 let start = names.iter().rposition(|name| name.contains("Bencher")).unwrap_or(0);
                 format!("{} {count}", names[start..].join(";"))
             })

@@ -1,6 +1,7 @@
-//! Interleaved rounds: every case once a round, forwards and backwards in turn, and the median of all rounds.
+//! Interleaved rounds: every case once per round, in alternating order, and the median of all rounds.
 //!
-//! What a machine does to one case, by its temperature or its neighbours, it then does to all; ratios survive it.
+//! Disturbances of the machine, such as temperature or neighbours, affect all cases alike, so ratios stay
+//! valid.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ struct Case<'a> {
     what: String,
     who: String,
     run: Box<dyn FnMut() + 'a>,
-    /// How many operations one run is.
+    /// Number of operations per run.
     operations: usize,
     samples: Vec<f64>,
 }
@@ -34,11 +35,12 @@ impl<'a> Rounds<'a> {
         self.cases.push(Case { what, who, run: Box::new(run), operations, samples: Vec::new() });
     }
 
-    /// Measures all cases for about `time` in total, in five rounds at least; nanoseconds for one operation.
+    /// Measures all cases for about `time` in total, in at least five rounds. Returns nanoseconds per
+    /// operation.
     #[must_use]
     pub fn measure(mut self, n: usize, time: Duration) -> Vec<Figure> {
         let start = Instant::now();
-        // The first round warms caches and is thrown away.
+        // The first round warms the caches and is discarded.
         self.cases.iter_mut().for_each(|case| (case.run)());
         for round in 0.. {
             if round >= 5 && start.elapsed() > time {

@@ -1,12 +1,12 @@
-//! What a bench with a harness of its own reads from its command line: sizes, and whether this is only a smoke test.
+//! Command line of a bench without criterion: sizes, and whether this is a smoke test.
 
-/// Whether the bench shall only show that it runs: `--test`, as criterion calls it.
+/// Whether the bench only has to show that it runs: `--test`, as passed by criterion.
 #[must_use]
 pub fn smoke() -> bool {
     std::env::args().any(|argument| argument == "--test")
 }
 
-/// The numbers of pods named on the command line, or `default`; a small one for a smoke test.
+/// The numbers of pods on the command line, or `default`; a small one for a smoke test.
 #[must_use]
 pub fn of(default: &[usize]) -> Vec<usize> {
     let named: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
@@ -17,7 +17,7 @@ pub fn of(default: &[usize]) -> Vec<usize> {
     }
 }
 
-/// Runs `save`, unless this is a smoke test, whose figures mean nothing.
+/// Runs `save`, except in a smoke test, whose figures are meaningless.
 ///
 /// # Errors
 /// Those of `save`.

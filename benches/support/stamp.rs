@@ -1,11 +1,10 @@
-//! Time stamps that wait for the work they are to time.
+//! Time stamps that wait for the timed work.
 
 use quanta::Clock;
 
-/// The processor's time stamp, read once everything before it is done and before anything after it begins.
+/// The processor's time stamp, read after everything before it is done and before anything after it starts.
 ///
-/// A bare stamp does not wait for loads that are still under way, and so tells little of a look-up that misses the
-/// caches.
+/// A plain stamp does not wait for pending loads, so it does not measure a lookup that misses the caches.
 #[inline]
 #[must_use]
 pub fn ordered(clock: &Clock) -> u64 {

@@ -1,14 +1,14 @@
-//! The pods of a node, made up: the same ones in every run.
+//! The generated pods of a node: the same in every run.
 //!
-//! Nine pods in ten come from the API server, with UUIDs as UIDs. One in ten is static, with 32 hex digits as its UID,
-//! and has a mirror, with a UUID. Keys are strings of their own, made in shuffled order after the pods, so that no
-//! look-up finds its key where the index keeps its own.
+//! Nine of ten pods come from the API server and have UUIDs as UIDs. One of ten is static, has 32 hex digits
+//! as its UID, and has a mirror with a UUID. Keys are separate strings, created in shuffled order after the
+//! pods, so that no lookup finds its key where the index keeps its own.
 
 use std::sync::Arc;
 
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 
-/// A pod as a latency-sensitive agent would keep it: what it is filed by, and nothing else.
+/// A pod as a latency-sensitive agent would store it: only what it is indexed by.
 #[derive(Debug)]
 pub struct Pod {
     uid: Box<str>,
@@ -47,7 +47,7 @@ impl PodMeta for Pod {
 }
 
 impl Pod {
-    /// The pod again, as another object: what an update brings.
+    /// A copy of the pod as another object, for updates.
     #[must_use]
     pub fn renewed(&self) -> Arc<Self> {
         Arc::new(Self {
@@ -100,7 +100,7 @@ impl Workload {
         self.pods.iter().chain(&self.mirrors).cloned()
     }
 
-    /// Each pod once more, as another object, in shuffled order.
+    /// A copy of each pod as another object, in shuffled order.
     #[must_use]
     pub fn updates(&mut self) -> Vec<Arc<Pod>> {
         let mut pods: Vec<_> = self.pods.iter().map(|pod| pod.renewed()).collect();
@@ -108,12 +108,12 @@ impl Workload {
         pods
     }
 
-    /// Up to `limit` keys of pods, made by `key`, in an order that has nothing to do with the pods'.
+    /// Up to `limit` keys of pods, created by `key`, in an order independent of the pods'.
     pub fn hits<K>(&mut self, limit: usize, key: impl FnMut(&Pod) -> K) -> Vec<K> {
         Self::keys(&mut self.rng, &self.pods, limit, key)
     }
 
-    /// As [`hits`](Self::hits), of mirrors.
+    /// Like [`hits`](Self::hits), for mirrors.
     pub fn mirror_hits<K>(&mut self, limit: usize, key: impl FnMut(&Pod) -> K) -> Vec<K> {
         Self::keys(&mut self.rng, &self.mirrors, limit, key)
     }
@@ -125,7 +125,7 @@ impl Workload {
         order.into_iter().map(|at| key(&pods[at])).collect()
     }
 
-    /// `count` UIDs, spelled as the API server spells them, that no pod has.
+    /// `count` UIDs in the API server's spelling that no pod has.
     #[must_use]
     pub fn misses(&mut self, count: usize) -> Vec<Box<str>> {
         (0..count).map(|_| self.rng.uuid()).collect()

@@ -1,5 +1,5 @@
-//! The trace of a batch: what it says was refused and published, and that it leads where its single steps lead; and that
-//! the changes between the two snapshots lead from one to the other.
+//! A batch: the pods it reports as refused, whether it was published, and that its result equals that of
+//! single steps. The changes between the two snapshots lead from one to the other.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

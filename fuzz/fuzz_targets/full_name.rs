@@ -1,5 +1,5 @@
-//! Any string as a full name and as a UID: what parses is spelled again as it was, what does not is not found, and the
-//! UID types keep every spelling apart.
+//! Any string as a full name and as a UID: what parses keeps its spelling, what does not parse is not found,
+//! and the UID types distinguish all spellings.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes as what an event carries: no parser panics, and what they find is in the bytes, and is found again.
+//! Any bytes as an event's identity: no parser panics, and every result is part of the input and is found
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

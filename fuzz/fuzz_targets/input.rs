@@ -1,5 +1,5 @@
-//! Bytes as steps of a history. By hand, so that a byte changed is a step changed, and the corpus outlives changes of a
-//! derive.
+//! Converts bytes to the steps of a history. By hand, so that a changed byte is a changed step, and the
+//! corpus survives changes of a derive.
 
 use crate::support::history::{Kind, NAMES, NAMESPACES, Spec, Step, UIDS};
 
@@ -9,7 +9,7 @@ pub struct Bytes<'a> {
 
 impl<'a> Bytes<'a> {
     pub fn new(data: &'a [u8]) -> Self {
-        // A history is compared with the model after each step: longer ones only cost time.
+        // The history is compared with the model after each step, so longer ones only cost time.
         Self { left: data[..data.len().min(512)].iter() }
     }
 
@@ -59,7 +59,7 @@ impl<'a> Bytes<'a> {
             Kind::StaticMirror,
             Kind::Mirror,
         ];
-        // Name and namespace from one byte, mostly the first of them.
+        // Name and namespace from one byte; mostly the first of them.
         let (uid, place, kind) = (self.below(UIDS.len()), self.below(256), self.below(24));
         Spec {
             uid,

@@ -1,5 +1,5 @@
-//! The bytes of a manifest, as a file has them and as a URL serves them: no panic, the same twice, and whatever pod
-//! comes out of them is one that the index takes as a static pod and finds again.
+//! Any bytes as a manifest, from a file and from a URL: no panic, the same result twice, and every decoded
+//! pod is accepted by the index as a static pod and found again.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A history of single writes and of batches: every read of every state is what the plain maps of the model say.
+//! A history of single writes and batches: every read of every state equals the plain maps of the model.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

@@ -1,8 +1,8 @@
-//! Runs a model, counts what was explored, and does not take silence for success.
+//! Runs a model and counts what was explored; too few executions are a failure.
 
 use std::time::Instant;
 
-/// How much of a model must at least be explored.
+/// Minimum number of executions of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
     /// Within two preemptions.
@@ -15,7 +15,7 @@ pub struct Floor {
     pub all: Option<usize>,
 }
 
-/// Says how far a model got, also if it failed.
+/// Prints how far a model got, even if it failed.
 struct Counted {
     name: &'static str,
     bound: String,
@@ -49,7 +49,7 @@ impl Counted {
 /// Explores every interleaving of `model` within `LOOM_MAX_PREEMPTIONS` preemptions.
 ///
 /// # Panics
-/// If the model fails in one of them, or if fewer were explored than `floor` says, or if the environment asks for an
+/// If the model fails in one of them, if fewer than `floor` were explored, or if the environment requests an
 /// exploration that would prove nothing.
 #[cfg(loom)]
 pub fn explore(name: &'static str, floor: Floor, model: impl Fn() + Send + Sync + 'static) {

@@ -1,4 +1,4 @@
-//! A history of writes and the states it leads through.
+//! A history of writes, and the states it passes through.
 
 use pod_index::{Operation, Snapshot, Writer};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::support::invariants;
 use crate::support::model::Model;
 use crate::support::observation::{Observation, Universe};
 
-/// One write. A batch of more than one operation must be seen whole or not at all.
+/// One write. A batch of several operations must be visible completely or not at all.
 pub type Batch = Vec<Write>;
 
-/// As [`Operation`], but each thing can be said in one way only.
+/// Like [`Operation`], with only one way to express each change.
 #[derive(Clone, Debug)]
 pub enum Write {
     Set(Vec<Arc<TestPod>>),
@@ -29,7 +29,7 @@ pub struct History {
 
 impl History {
     /// # Panics
-    /// If the model refuses a pod: histories are made of good ones.
+    /// If the model refuses a pod: histories contain only valid ones.
     #[must_use]
     pub fn new(batches: Vec<Batch>) -> Self {
         let mut universe = Universe::default();
@@ -89,20 +89,21 @@ impl History {
         }
     }
 
-    /// The state to which all reads of `snapshot` belong.
+    /// The generation whose state all reads of `snapshot` match.
     ///
     /// # Panics
-    /// If they belong to no one state.
+    /// If they match no single state.
     pub fn check(&self, snapshot: &Snapshot<TestPod>) -> usize {
         let observation = Observation::of(snapshot, &self.universe);
         let state = self.states.iter().position(|state| *state == observation);
         state.unwrap_or_else(|| panic!("these reads do not belong together: {observation:?}"))
     }
 
-    /// The question whether a mirror and its static pod share a full name, asked of two snapshots, which should be one.
+    /// Checks that a mirror and its static pod share a full name, reading from two snapshots that should be
+    /// the same.
     ///
     /// # Panics
-    /// If the answer is no.
+    /// If they do not.
     pub fn check_halves(&self, one: &Snapshot<TestPod>, other: &Snapshot<TestPod>) {
         for (uid, _) in &self.states[0].by_uid {
             let target = one.translate_pod_uid(uid.as_str());
@@ -121,34 +122,35 @@ impl History {
         self.batches.len()
     }
 
-    /// That a mirror and its static pod share a full name, and all the other invariants, in a snapshot somebody sees.
+    /// Checks that a mirror and its static pod share a full name, and all other invariants, in a visible
+    /// snapshot.
     pub fn check_invariants(snapshot: &Snapshot<TestPod>) {
         invariants::check(snapshot);
     }
 }
 
-/// Add, rename, change of the mirror's UID, removal of the static pod and its return, orphaning: all that can happen to a
-/// pair. The UID of a mirror comes back under another name in one batch with the pod that had it: who reads twice, or
-/// sees half of a batch, joins what does not belong together.
+/// Add, rename, change of the mirror's UID, removal of the static pod and its return, orphaning: everything
+/// that can happen to a pair. The mirror's UID returns under another name in the same batch as the pod that
+/// had it. A reader that reads twice, or sees half of a batch, pairs a mirror with the wrong pod.
 #[must_use]
 pub fn life_of_a_pair() -> Vec<Batch> {
     let (fixed, mirror) = (TestPod::fixed, TestPod::mirror);
     vec![
         vec![Write::Put(fixed("s1", "web")), Write::Put(mirror("m1", "web", "s1"))],
-        // m1 comes back under another name, together with the static pod that it now mirrors. s1 stays.
+        // m1 returns under another name, together with the static pod that it now mirrors. s1 stays.
         vec![Write::Put(mirror("m1", "db", "s2")), Write::Put(fixed("s2", "db"))],
-        // The mirror is replaced by one of another UID.
+        // The mirror is replaced by one with another UID.
         vec![Write::Put(mirror("m2", "db", "s2")), Write::Remove("m1"), Write::Remove("s1")],
-        // The static pod goes; the mirror is an orphan.
+        // The static pod is removed; the mirror is an orphan.
         vec![Write::Remove("s2")],
-        // It comes back, under a new UID, and is renamed with its mirror.
+        // It is added again with a new UID, and renamed with its mirror.
         vec![Write::Put(fixed("s3", "db")), Write::Put(mirror("m1", "web", "s1"))],
         vec![Write::Put(fixed("s3", "web")), Write::Put(mirror("m2", "web", "s3")), Write::Remove("m1")],
         vec![Write::Set(vec![fixed("s1", "web"), mirror("m3", "web", "s1")])],
     ]
 }
 
-/// As many lives of a pair, one after the other, each with objects of its own.
+/// `lives` such histories in sequence, each with its own objects.
 #[must_use]
 pub fn lives_of_a_pair(lives: u64) -> Vec<Batch> {
     let version = |pod: Arc<TestPod>, version| Arc::new(TestPod { version, ..Arc::unwrap_or_clone(pod) });

@@ -9,10 +9,11 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test --release --manifest-path loom-tests/Cargo.toml -- --nocapture
 //! ```
 //!
-//! Without one of the two cfgs there is nothing to run here: the tests then say that they were ignored.
+//! Without one of the two cfgs there is nothing to run; the tests then report that they were ignored.
 //!
-//! Each model compares whole states: what the writer will publish is worked out beforehand, by the plain maps that the
-//! property tests use, and whatever snapshot a reader gets must be the state of its generation in every read.
+//! Each model compares complete states: the plain maps of the property tests compute beforehand what the
+//! writer will publish, and each snapshot that a reader gets must be the state of its generation in every
+//! read.
 #![forbid(unsafe_code)]
 
 #[cfg(any(loom, shuttle))]
@@ -20,7 +21,8 @@ pub mod explore;
 pub mod history;
 pub mod support;
 
-/// The bug that this run is asked to have, if any. `pod_index` plants the bugs of its own cell under the same variable.
+/// The bug requested for this run, if any. `pod_index` plants the bugs of its own cell using the same
+/// variable.
 #[must_use]
 pub fn planted(bug: &str) -> bool {
     std::env::var("POD_INDEX_PLANTED").is_ok_and(|planted| planted == bug)

@@ -1,9 +1,9 @@
-//! Whether the sanitizers see what they are there for: a sanitizer that is not linked in, or looks away from the index,
-//! passes everything and proves nothing.
+//! Checks that the sanitizers work: a sanitizer that is not linked in, or does not cover the index, passes
+//! everything and proves nothing.
 //!
-//! Each test runs this binary again with one bug, and the sanitizer must stop it by saying why. The bugs are those that
-//! the stress test would have if the cell or the retire queue were wrong, each planted by hand here. A sanitizer sees only
-//! its own kind, so each of them runs its own test: see `.ci/run`.
+//! Each test runs this binary again with one bug, and the sanitizer must stop it with the expected message.
+//! The bugs are those that the stress test would have if the cell or the retire queue were wrong. A sanitizer
+//! finds only its own kind of bug, so each runs its own test: see `.ci/run`.
 
 use std::hint::black_box;
 use std::mem;
@@ -16,7 +16,7 @@ use std::time::Instant;
 use loom_tests::support::TestPod;
 use pod_index::{Reader, Snapshot, Writer};
 
-/// Runs `bug` and panics unless the sanitizer stops it by saying `because`.
+/// Runs `bug` and panics unless the sanitizer stops it with the message `because`.
 #[track_caller]
 fn caught(bug: &str, because: &str) {
     let started = Instant::now();
@@ -53,7 +53,7 @@ fn index() -> (Writer<TestPod>, Reader<TestPod>) {
     (writer, reader)
 }
 
-/// A cell whose store releases nothing and whose load acquires nothing, in the place of the published one.
+/// Replaces the published cell by one whose store has no release and whose load has no acquire ordering.
 #[test]
 #[ignore = "a bug: must be caught"]
 fn a_publication_that_orders_nothing() {
@@ -83,7 +83,7 @@ fn a_look_at_a_snapshot_that_was_freed() {
     drop(guard);
     writer.update_pod(TestPod::fixed("s", "web")).expect("a good pod");
     assert_eq!(writer.reclaim(), 0);
-    // SAFETY: none: that is the bug.
+    // SAFETY: none; this is the planted bug.
     black_box(unsafe { &*snapshot }.generation());
 }
 

@@ -1,11 +1,11 @@
-//! A secret that must be told nowhere, and the search for it in whatever was said.
+//! A canary secret that must not appear in any output, and the search for it.
 
-/// What is in the Secrets of a test.
+/// The content of the tests' Secrets.
 pub const CANARY: &str = "canary-in-a-coal-mine";
-/// The same in base64, as an API server has it in a Secret's `data`.
+/// The same in base64, as in a Secret's `data`.
 pub const IN_BASE64: &str = "Y2FuYXJ5LWluLWEtY29hbC1taW5l";
 
-/// Whether a text tells it: as it is, in base64, in hexadecimal, or as a list of bytes, however it is laid out.
+/// Whether a text contains it: plain, in base64, in hexadecimal, or as a list of bytes, with any white space.
 #[must_use]
 pub fn tells(text: &str) -> bool {
     let text: String = text.split_whitespace().collect();
@@ -15,12 +15,12 @@ pub fn tells(text: &str) -> bool {
         || spellings().iter().any(|spelling| lower.contains(spelling))
 }
 
-/// What base64 makes of it behind one byte and behind two, without the characters that depend on its neighbours: for a
-/// body that was encoded as a whole.
+/// Its base64 form after one byte and after two, without the characters that depend on neighbours: for a body
+/// that was encoded as a whole.
 const BEHIND_ONE_BYTE: &str = "NhbmFyeS1pbi1hLWNvYWwtbWluZ";
 const BEHIND_TWO_BYTES: &str = "jYW5hcnktaW4tYS1jb2FsLW1pbm";
 
-/// All spellings but base64, in lower case and without white space.
+/// All forms except base64, in lower case and without white space.
 fn spellings() -> [String; 5] {
     let each = |spell: fn(u8) -> String| CANARY.bytes().map(spell).collect::<Vec<_>>();
     let hex = each(|byte| format!("{byte:02x}"));

@@ -1,4 +1,5 @@
-//! A TCP proxy that can fall silent without closing anything, as a load balancer does that has forgotten a connection.
+//! A TCP proxy that can fall silent without closing anything, like a load balancer that has dropped a
+//! connection.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What a connection forwards.
+/// How much a connection forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forwards {
     pub to_server: bool,
@@ -25,14 +26,14 @@ impl Forwards {
 /// The proxy. Dropping it closes everything.
 pub struct Proxy {
     address: SocketAddr,
-    /// What the connections forward that have come since the last silence.
+    /// The limit for connections opened since the last silence.
     forwards: Arc<Mutex<watch::Sender<Forwards>>>,
     accepted: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// A proxy before a port of this machine.
+    /// A proxy in front of a local port.
     pub async fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -49,17 +50,17 @@ impl Proxy {
         Self { address, forwards, accepted, task }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// How many connections have come.
+    /// Number of connections so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// From now on every connection that is open forwards this much and no more. Those that come later forward everything.
+    /// From now on, open connections forward only this much. Later connections forward everything.
     pub fn silence(&self, forwards: Forwards) {
         let mut current = self.forwards.lock().unwrap();
         current.send_replace(forwards);
@@ -82,7 +83,7 @@ async fn forward(client: TcpStream, port: u16, forwards: watch::Receiver<Forward
     }
 }
 
-/// Reads on when it forwards nothing: neither end notices anything.
+/// Continues to read while it forwards nothing, so neither end notices.
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

@@ -1,4 +1,4 @@
-//! The API server that the tests talk to, itself put to the test: with the client that the source uses, over HTTP.
+//! Tests of the API server double, over HTTP, with the client that the source uses.
 
 use pod_index_test_support::api_server;
 
@@ -42,7 +42,7 @@ async fn watch(api: &Api<Pod>, from: &str, params: &WatchParams) -> Events {
     api.watch(params, from).await.unwrap().boxed()
 }
 
-/// The next event in short: its kind, and what it is about.
+/// The next event, abbreviated: its kind and its object.
 async fn next(events: &mut Events) -> String {
     let event = tokio::time::timeout(DEADLINE, events.next()).await.expect("an event");
     match event {
@@ -288,7 +288,7 @@ async fn a_node_may_do_only_what_node_restriction_lets_it() {
 }
 
 #[tokio::test]
-async fn who_asks_for_metadata_gets_no_more() {
+async fn a_request_for_metadata_gets_only_metadata() {
     let server = ApiServer::start().await;
     server.put("pods", &pod("a", "one", "n1"));
     let api: Api<PartialObjectMeta<Pod>> = Api::all(server.client());
@@ -327,7 +327,7 @@ async fn a_list_of_any_version_may_be_stale_one_of_a_version_is_not_older_and_on
         names(&list(ListParams::default().at(&old.to_string()).limit(5)).await.unwrap().items),
         ["one"]
     );
-    // By hand: kube leaves the version out.
+    // By hand: kube omits the version.
     let request = http_get("/api/v1/pods?resourceVersion=0&limit=1");
     let all: Value = server.client().request(request).await.unwrap();
     assert_eq!(all["items"].as_array().unwrap().len(), 2, "no limit at 0");
@@ -352,7 +352,7 @@ async fn a_list_of_any_version_may_be_stale_one_of_a_version_is_not_older_and_on
 }
 
 #[tokio::test]
-async fn what_no_real_server_takes_is_refused() {
+async fn requests_that_a_real_server_refuses_are_refused() {
     let server = ApiServer::start().await;
     let all: Api<Pod> = Api::all(server.client());
     let list = async |params: ListParams| code(all.list(&params).await);
@@ -388,7 +388,7 @@ fn http_get(path: &str) -> http::Request<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn what_leaves_a_selection_is_told_as_it_last_matched_in_the_version_in_which_it_left() {
+async fn an_object_leaving_a_selection_is_reported_as_last_matched_with_the_version_of_leaving() {
     let server = ApiServer::start().await;
     let api: Api<Pod> = Api::all(server.client());
     let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
@@ -400,7 +400,7 @@ async fn what_leaves_a_selection_is_told_as_it_last_matched_in_the_version_in_wh
 }
 
 #[tokio::test]
-async fn an_open_watch_is_told_what_a_compaction_takes_from_others() {
+async fn an_open_watch_still_receives_compacted_changes() {
     let server = ApiServer::start().await;
     let api: Api<Pod> = Api::all(server.client());
     let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();

@@ -1,4 +1,4 @@
-//! Histories: what may be fed in, hostile or not, and how it is fed to an index and to the model at once.
+//! Histories: well-formed or hostile inputs, and how they are applied to an index and the model together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::invariants;
 use super::model::{Model, Upsert};
 use super::observation::{Observation, Universe, id};
 
-/// Every way a UID is kept: short, of the two usual spellings, long; two that differ only in spelling; none.
+/// UIDs in every representation: short, both usual spellings, long; two that differ only in spelling; empty.
 pub const UIDS: [&str; 10] = [
     "a",
     "b",
@@ -29,7 +29,7 @@ pub const UIDS: [&str; 10] = [
 pub const NAMES: [&str; 5] = ["web", "db", "etcd", "we_b", ""];
 pub const NAMESPACES: [&str; 4] = ["default", "kube-system", "", "n_s"];
 
-/// All that the indices above may bring up, and what they never do.
+/// All UIDs and names that histories may use, and some that they never use.
 pub fn universe() -> Universe {
     let mut universe = Universe::default();
     universe.uids.extend(UIDS.map(str::to_owned));
@@ -43,7 +43,7 @@ pub fn universe() -> Universe {
     universe
 }
 
-/// What a pod is made of, as numbers into the lists above.
+/// The parts of a pod, as indices into the lists above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
     pub uid: usize,
@@ -55,7 +55,7 @@ pub struct Spec {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// No annotation at all.
+    /// No annotations.
     Bare,
     /// From the API server.
     Api,
@@ -64,7 +64,7 @@ pub enum Kind {
     Mirror,
     /// A mirror whose hash is empty.
     EmptyMirror,
-    /// A manifest that calls itself a mirror.
+    /// A manifest annotated as a mirror.
     StaticMirror,
 }
 
@@ -72,20 +72,20 @@ pub enum Kind {
 pub enum Step {
     Add(Spec),
     Update(Spec),
-    /// The very object that is stored, once more; which of those that live, modulo their number.
+    /// The very object that is stored, again; an index into the live pods, modulo their number.
     Again(usize),
     RemoveUid(usize),
-    /// By a pod that need not be like the stored one.
+    /// Removal by a pod that may differ from the stored one.
     RemovePod(Spec),
     Set(Vec<Spec>),
-    /// What is there already, from the back, without some (`1 << n` in the mask), and some more.
+    /// The stored pods in reverse, without some (`1 << n` in the mask), plus new ones.
     SetSome(u16, Vec<Spec>),
-    /// Two pods that live take each other's name, in one batch.
+    /// Two live pods swap their names in one batch.
     SwapNames(usize, usize),
     Batch(Vec<Step>),
 }
 
-/// An index and the model, fed with the same.
+/// An index and the model, with the same history.
 pub struct Run {
     pub writer: Writer<TestPod>,
     pub reader: Reader<TestPod>,
@@ -103,7 +103,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// One step, on both; panics if they differ in what they say of it.
+    /// One step on both. Panics if their results differ.
     pub fn step(&mut self, step: &Step) {
         if let Step::Batch(steps) = step {
             return self.batch(steps);
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// One operation by the writer's method of its own.
+    /// One operation, using the writer's own method for it.
     fn single(&mut self, operation: Operation<TestPod>, add: bool) {
         match operation {
             Operation::Add(pod) | Operation::Update(pod) => {
@@ -156,12 +156,12 @@ impl Run {
         }
     }
 
-    /// All steps in one batch; nothing of it is seen before all of it is.
+    /// All steps in one batch; none of it may be visible before all of it is.
     fn batch(&mut self, steps: &[Step]) {
         let mut operations = Vec::new();
         let mut refused = Vec::new();
         for step in steps {
-            // What lives is asked of the model, which goes ahead.
+            // The model, which is ahead, knows the live pods.
             for operation in self.operations(step) {
                 match &operation {
                     Operation::Add(pod) | Operation::Update(pod) => {
@@ -199,7 +199,7 @@ impl Run {
         assert_eq!(self.reader.load().generation(), self.generation, "what is published is seen");
     }
 
-    /// What a step means now.
+    /// The operations of a step in the current state.
     fn operations(&mut self, step: &Step) -> Vec<Operation<TestPod>> {
         match step {
             Step::Add(spec) => vec![Operation::Add(self.pod(*spec))],
@@ -248,13 +248,13 @@ impl Run {
         self.model.live().nth(which.checked_rem(living)?)
     }
 
-    /// A new object, told apart from all others by its version.
+    /// A new object with its own version.
     pub fn pod(&mut self, spec: Spec) -> Arc<TestPod> {
         self.versions += 1;
         Arc::new(pod(spec, self.versions))
     }
 
-    /// Panics unless every read of the index agrees with the model, and all invariants hold.
+    /// Panics unless every read of the index equals the model's, and all invariants hold.
     pub fn compare(&self) -> Observation {
         let snapshot = self.reader.load();
         invariants::check(&snapshot);
@@ -263,7 +263,7 @@ impl Run {
         observation
     }
 
-    /// Panics unless `after` minus `before` is what the index says it is. Returns how many changes that were.
+    /// Panics unless the reported changes equal the difference of `after` and `before`. Returns their number.
     pub fn compare_changes(before: &Snapshot<TestPod>, after: &Snapshot<TestPod>) -> usize {
         use pod_index::Change;
 

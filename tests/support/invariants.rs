@@ -1,11 +1,11 @@
-//! What must hold in every snapshot that anybody can see, whatever was fed in.
+//! Invariants of every visible snapshot, for any input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_index::{PodMeta, Snapshot, is_mirror_pod};
 
-/// Panics, with what is wrong, unless all of I1 to I6 hold.
+/// Panics with a reason unless I1 to I6 hold.
 pub fn check<P: PodMeta>(snapshot: &Snapshot<P>) {
     a_translation_joins_one_full_name(snapshot);
     both_directions_agree(snapshot);
@@ -15,7 +15,8 @@ pub fn check<P: PodMeta>(snapshot: &Snapshot<P>) {
     assert_eq!(snapshot.ephemeral_container_count(), sum, "I5: the count of ephemeral containers");
 }
 
-/// I1: who translates is a known mirror; what it translates to, if it is a known pod, has the same full name.
+/// I1: each UID with a translation is a known mirror. If its target is a known pod, it has the same full
+/// name.
 pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
     for (mirror, pod) in snapshot.uid_translations().mirror_to_pod() {
         let known = snapshot.mirror_pod_by_uid(&mirror).map(full_name);
@@ -64,7 +65,7 @@ fn both_directions_agree<P: PodMeta>(snapshot: &Snapshot<P>) {
     }
 }
 
-/// I2 and I3: a full name that anybody bears leads to a living bearer, in both worlds.
+/// I2 and I3: a full name that some pod has leads to an existing pod of that name, for pods and for mirrors.
 fn names_lead_to_their_bearers<P: PodMeta>(snapshot: &Snapshot<P>) {
     for pod in snapshot.pods() {
         let held = snapshot.pod_by_full_name(full_name(pod)).map(|holder| {
@@ -82,7 +83,7 @@ fn names_lead_to_their_bearers<P: PodMeta>(snapshot: &Snapshot<P>) {
     }
 }
 
-/// I4: each UID is found once, in the world where it belongs.
+/// I4: each UID is found once, as a pod or as a mirror.
 fn worlds_are_apart<P: PodMeta>(snapshot: &Snapshot<P>) {
     let mut seen = BTreeSet::new();
     for pod in snapshot.pods() {

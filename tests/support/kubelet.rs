@@ -1,5 +1,5 @@
-//! The kubelet's own pod manager (`pkg/kubelet/pod/pod_manager.go`, 1.29 to 1.36), literally: five maps, and no rule
-//! about what may be fed in.
+//! A literal copy of the kubelet's pod manager (`pkg/kubelet/pod/pod_manager.go`, 1.29 to 1.36): five maps,
+//! and no restrictions on input.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

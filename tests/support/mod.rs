@@ -1,4 +1,4 @@
-//! What the tests share: a pod that is easy to make.
+//! Shared by the tests: a pod that is easy to create.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 pub mod history;
@@ -14,7 +14,7 @@ use pod_index::{
     CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta, Snapshot,
 };
 
-/// A pod with just what the index looks at, and a number that tells versions apart.
+/// A pod with only what the index reads, and a number that identifies its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestPod {
     pub uid: String,

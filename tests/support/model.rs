@@ -1,10 +1,11 @@
-//! The index as plain maps, so simple that it is obviously right: the rules, and nothing to make them fast.
+//! The index as plain maps, simple enough to be obviously correct. Its rules:
 //!
-//! 1. Who is there: one object for each UID, the one upserted last. A UID is in one world, that of its object.
-//! 2. Who holds a full name, in each world: the last that was upserted under it. When the holder goes, or goes by
-//!    another name, the living bearer with the smallest UID.
-//! 3. What the mirrors of a full name translate to: the pod that holds it. While none does, the one that held it last,
-//!    as long as there is a mirror of that name all the time and that pod's UID does not come back as something else.
+//! 1. Which pods exist: one object for each UID, the last one upserted. A UID belongs either to the pods or
+//!    to the mirrors, as its object does.
+//! 2. Which UID holds a full name, among pods and among mirrors: the last one upserted under it. If the
+//!    holder is removed or renamed: the existing one of that name with the smallest UID.
+//! 3. What the mirrors of a full name translate to: the pod that holds the name. If none does: the last
+//!    holder, as long as the name always has a mirror and that UID is not added again as something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,16 +24,16 @@ pub struct Model {
     targets: BTreeMap<String, String>,
 }
 
-/// By full name, the UID of who holds it.
+/// By full name, the UID of its holder.
 type Holders = BTreeMap<String, String>;
 
-/// What an upsert did.
+/// The result of an upsert.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Upsert {
     Unchanged,
     Added,
     Replaced(Id),
-    /// Refused for this field.
+    /// Refused because of this field.
     Refused(&'static str),
 }
 
@@ -70,7 +71,7 @@ impl Model {
         removed
     }
 
-    /// The same as upserting one by one into an empty index. Returns who was refused, and why.
+    /// The same as upserting one by one into an empty index. Returns the refused pods and the reasons.
     pub fn set(&mut self, pods: &[Arc<TestPod>]) -> Vec<(usize, &'static str)> {
         *self = Self::default();
         let mut refused = Vec::new();
@@ -86,7 +87,7 @@ impl Model {
         self.live.values()
     }
 
-    /// Brings rules 2 and 3 up to date after one change of who is there.
+    /// Updates rules 2 and 3 after one change of rule 1.
     fn settle(&mut self) {
         let (mirrors, pods): (Vec<_>, Vec<_>) = self.live.values().partition(|pod| is_mirror_pod(&***pod));
         settle_holders(&mut self.pods, &pods);
@@ -97,7 +98,7 @@ impl Model {
                 self.targets.insert(full_name.clone(), holder.clone());
             }
         }
-        // Where a pod holds the name, it is the target. Where none does, nobody of the target's UID may be there.
+        // If a pod holds the name, it is the target. If none does, the target's UID must not exist.
         let (live, pods, mirrors) = (&self.live, &self.pods, &self.mirrors);
         self.targets.retain(|full_name, target| {
             mirrors.contains_key(full_name) && (pods.contains_key(full_name) || !live.contains_key(target))
@@ -161,7 +162,7 @@ impl Model {
     }
 }
 
-/// Of one world: whoever holds a name without bearing it loses it to the bearer with the smallest UID.
+/// Among pods or among mirrors: a holder without the name loses it to the smallest UID that has the name.
 fn settle_holders(holders: &mut Holders, live: &[&Arc<TestPod>]) {
     let mut bearers: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for pod in live {

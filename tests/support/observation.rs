@@ -1,4 +1,4 @@
-//! Everything that can be asked of one state, in a form that two states can be compared by.
+//! All results of all queries on one state, in a comparable form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use pod_index::{MirrorPodUid, PodUid, Snapshot};
 
 use super::TestPod;
 
-/// The UIDs and full names to ask about: all that a history may bring up, and some that it never does.
+/// The UIDs and full names to query: all that a history may use, and some that it never uses.
 #[derive(Clone, Debug, Default)]
 pub struct Universe {
     pub uids: Vec<String>,
     pub full_names: Vec<String>,
 }
 
-/// A pod as it is told apart: its UID and its version.
+/// A pod's identity: its UID and its version.
 pub type Id = (String, u64);
 
 pub fn id(pod: &Arc<TestPod>) -> Id {
     (pod.uid.clone(), pod.version)
 }
 
-/// The answers to all questions.
+/// The results of all queries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Observation {
     pub pods: BTreeSet<Id>,
@@ -36,21 +36,21 @@ pub struct Observation {
     pub by_full_name: Vec<Asked<FullNameAnswers>>,
 }
 
-/// What was asked about, and the answers.
+/// The queried keys, and the results.
 pub type Asked<T> = (String, T);
 
-/// What a UID leads to.
+/// Results for a UID.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UidAnswers {
     pub pod: Option<Id>,
     pub mirror_pod: Option<Id>,
     pub translated: String,
-    /// Of the two directions, as a single question.
+    /// Both directions, as a single query.
     pub pod_uid: Option<PodUid>,
     pub mirror_pod_uid: Option<MirrorPodUid>,
 }
 
-/// What a full name leads to.
+/// Results for a full name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FullNameAnswers {
     pub pod: Option<Id>,
@@ -130,7 +130,7 @@ fn by_uid(snapshot: &Snapshot<TestPod>, uid: &str) -> UidAnswers {
         pod_uid: snapshot.uid_translations().pod_uid(uid),
         mirror_pod_uid: snapshot.uid_translations().mirror_pod_uid(uid),
     };
-    // A UID in its own type is found as its string is.
+    // A UID in its own type gives the same result as its string.
     assert_eq!(snapshot.pod_by_uid(&PodUid::from(uid)).map(id), answers.pod);
     assert_eq!(snapshot.mirror_pod_by_uid(&MirrorPodUid::from(uid)).map(id), answers.mirror_pod);
     assert_eq!(snapshot.translate_pod_uid(&MirrorPodUid::from(uid)), answers.translated.as_str());
@@ -142,7 +142,7 @@ fn by_full_name(snapshot: &Snapshot<TestPod>, full_name: &str) -> FullNameAnswer
         pod: snapshot.pod_by_full_name(full_name).map(id),
         mirror_pod: snapshot.mirror_pod_by_full_name(full_name).map(id),
     };
-    // All other ways to ask by full name.
+    // All other lookups by full name.
     if let Some((name, namespace)) = full_name.split_once('_')
         && !namespace.contains('_')
     {

@@ -1,14 +1,15 @@
-//! Random cases that can be had again.
+//! Random cases that can be repeated.
 
 use std::hash::{BuildHasher, RandomState};
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// `cases` random cases, or as many as `PROPTEST_CASES` says, from the seed in `PROPTEST_RNG_SEED` or a new one.
+/// `cases` random cases, or `PROPTEST_CASES`, from the seed in `PROPTEST_RNG_SEED` or a new one.
 ///
-/// Prints how to have the same cases again, which libtest shows if the test fails. So no file needs to keep them.
+/// Prints how to repeat the cases; libtest shows that if the test fails. So they need not be stored in a
+/// file.
 pub fn seeded(cases: u32) -> Config {
-    // What the environment says is in the default already.
+    // The default already contains the environment's values.
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { cases };
     let seed = match default.rng_seed {

@@ -1,4 +1,4 @@
-//! This crate's index, by each handle.
+//! This crate's index, with each handle.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use pod_index::{CachedReader, Operation, PodMeta, PodUid, Reader, Snapshot, Writ
 use super::{Design, Read, Write, at, uid};
 use crate::workload::Pod;
 
-/// Through a handle for each thread, UIDs as strings.
+/// A handle per thread, UIDs as strings.
 pub struct Cached;
-/// Through a guard for each look-up, UIDs as strings.
+/// A guard per lookup, UIDs as strings.
 pub struct Load;
-/// Through a handle for each thread, UIDs parsed already.
+/// A handle per thread, parsed UIDs.
 pub struct Parsed;
 
 impl Design for Cached {
@@ -60,7 +60,7 @@ impl Design for Parsed {
     }
 }
 
-/// An index of these pods, filled as an agent would that has just started.
+/// An index of these pods, filled like that of a starting agent.
 fn filled(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, Reader<Pod>) {
     let (mut writer, reader) = pod_index::new();
     Write::set(&mut writer, pods);
@@ -97,7 +97,7 @@ impl Read<Box<str>> for Reader<Pod> {
     }
 }
 
-/// Walks over all that the kubelet's `GetPods` and `GetUIDTranslations` copy out.
+/// Iterates over everything that the kubelet's `GetPods` and `GetUIDTranslations` copy.
 fn scan(snapshot: &Snapshot<Pod>) -> usize {
     let pods = snapshot.pods().iter().filter(|pod| !pod.uid().is_empty()).count();
     let translations = snapshot.uid_translations();

@@ -1,7 +1,7 @@
-//! kube-runtime's reflector store, the real one.
+//! kube-runtime's real reflector store.
 //!
-//! In its favour: keys are made beforehand, and the pods are behind an `Arc` of their own, so that the clone which the
-//! store makes of every object it is given costs nothing.
+//! In its favour: keys are created beforehand, and each pod is behind its own `Arc`, so that the store's
+//! clone of every object costs nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::workload::Pod;
 /// `kube_runtime::reflector::Store`.
 pub struct KubeStore;
 
-/// A pod as the store wants it.
+/// A pod as the store requires it.
 #[derive(Clone)]
 pub struct Object(Arc<Pod>);
 

@@ -1,4 +1,4 @@
-//! Two copies of one hash map, of which readers have one and the writer the other, in turn.
+//! Two copies of one hash map: readers use one, the writer the other, alternating.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ pub struct LeftRight;
 
 type Map = AHashMap<Box<str>, Arc<Pod>>;
 
-/// What the writer does to one copy and then to the other.
+/// The writer's operations, applied to both copies.
 pub enum Change {
     /// Stores a pod.
     Update(Arc<Pod>),
-    /// Takes a pod out.
+    /// Removes a pod.
     Remove(Box<str>),
     /// Replaces everything.
     Set(Vec<Arc<Pod>>),

@@ -1,4 +1,4 @@
-//! One hash map behind one reader-writer lock: what most agents have.
+//! One hash map behind one reader-writer lock: the design of most agents.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn map(pods: Vec<Arc<Pod>>) -> Map {
     pods.into_iter().map(|pod| (uid(&pod), pod)).collect()
 }
 
-/// Declares the design for one lock.
+/// Declares the design for one type of lock.
 macro_rules! locked {
     ($(#[$doc:meta])* $name:ident, $title:literal, $lock:ty, $read:ident, $write:ident) => {
         $(#[$doc])*
@@ -69,7 +69,7 @@ macro_rules! locked {
     };
 }
 
-/// Allocates a key only for a pod that is new.
+/// Allocates a key only for a new pod.
 fn insert(map: &mut Map, pod: &Arc<Pod>) {
     match map.get_mut(pod.uid()) {
         Some(known) => known.clone_from(pod),

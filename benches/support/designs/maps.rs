@@ -12,7 +12,7 @@ use crate::workload::Pod;
 #[derive(Clone)]
 pub struct DashMap(Arc<dashmap::DashMap<Box<str>, Arc<Pod>, RandomState>>);
 
-/// Lock-free, with epoch-like reclamation; pinned for each look-up.
+/// Lock-free, with epoch-like reclamation; pinned for each lookup.
 #[derive(Clone)]
 pub struct Papaya(Arc<papaya::HashMap<Box<str>, Arc<Pod>, RandomState>>);
 

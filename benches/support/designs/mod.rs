@@ -1,7 +1,7 @@
-//! The designs that are measured beside each other, behind one trait.
+//! The compared designs, behind one trait.
 //!
-//! All but two hold one map, from UID to pod: that is the least a reader needs. The index and [`Kubelet`] keep all five
-//! maps of the kubelet's pod manager, which shows in their writes.
+//! All except two hold one map, from UID to pod: the minimum for a reader. The index and [`Kubelet`] keep all
+//! five maps of the kubelet's pod manager, which makes their writes more expensive.
 
 mod index;
 #[cfg(feature = "peers")]
@@ -33,28 +33,28 @@ use crate::workload::Pod;
 
 /// A way to share a map of pods between threads.
 pub trait Design {
-    /// What the reports call it.
+    /// Its name in the reports.
     const NAME: &'static str;
-    /// Whether a writer may be at work beside the readers.
+    /// Whether readers may run during writes.
     const CONCURRENT: bool = true;
-    /// The form in which its readers want a UID.
+    /// The form of UIDs that its readers take.
     type Key: Clone + Send + Sync + 'static;
-    /// What each reading thread has of its own.
+    /// The state of each reading thread.
     type Reader: Read<Self::Key> + Clone + Send + 'static;
-    /// What the one writing thread has.
+    /// The state of the writing thread.
     type Writer: Write + Send + 'static;
 
-    /// Both ends of a map of these pods.
+    /// Writer and reader of a map of these pods.
     fn new(pods: Vec<Arc<Pod>>) -> (Self::Writer, Self::Reader);
-    /// The UID of a pod, allocated apart from the map.
+    /// A pod's UID, allocated outside the map.
     fn key(pod: &Pod) -> Self::Key;
 }
 
-/// Look-ups of one thread.
+/// Lookups on one thread.
 pub trait Read<K> {
-    /// Looks a pod up and tells where it found it; 0 if nowhere. The pod is borrowed wherever the design can lend it.
+    /// Looks a pod up and returns its address, or 0. Borrows the pod if the design allows it.
     fn find(&mut self, key: &K) -> usize;
-    /// What an agent does that wants all pods and all translations of one moment; tells how many.
+    /// Reads all pods and all translations of one moment, as an agent would. Returns their number.
     fn scan(&mut self) -> usize;
 }
 
@@ -62,23 +62,23 @@ pub trait Read<K> {
 pub trait Write {
     /// Stores a pod.
     fn update(&mut self, pod: &Arc<Pod>);
-    /// Takes a pod out.
+    /// Removes a pod.
     fn remove(&mut self, pod: &Arc<Pod>);
     /// Replaces everything.
     fn set(&mut self, pods: Vec<Arc<Pod>>);
-    /// Stores pods, under one lock or in one publication where the design has such a thing.
+    /// Stores pods, under one lock or in one publication if the design supports that.
     fn batch(&mut self, pods: &[Arc<Pod>]) {
         pods.iter().for_each(|pod| self.update(pod));
     }
 }
 
-/// Something to do with every design.
+/// An operation to run with every design.
 pub trait Visit {
-    /// Does it with one.
+    /// Runs with one design.
     fn visit<D: Design>(&mut self);
 }
 
-/// Has every design visited that this build knows: the limit first, then the index, then its peers.
+/// Runs with every design of this build: the lower bound first, then the index, then the others.
 pub fn each(visit: &mut impl Visit) {
     visit.visit::<Bare>();
     visit.visit::<Cached>();
@@ -96,7 +96,7 @@ pub fn each(visit: &mut impl Visit) {
     }
 }
 
-/// Where a found value is, as a number that the optimiser cannot foresee.
+/// The address of a found value, as a number that the optimiser cannot predict.
 fn at<T>(found: Option<&T>) -> usize {
     found.map_or(0, |value| std::ptr::from_ref(value).addr())
 }
@@ -141,7 +141,7 @@ impl Write for Bare {
     }
 }
 
-/// The UID of a pod in an allocation of its own.
+/// A pod's UID in its own allocation.
 fn uid(pod: &Pod) -> Box<str> {
     pod_index::PodMeta::uid(pod).into()
 }

@@ -1,6 +1,7 @@
-//! The core's tests once more, as one binary that needs nothing but the bare core: a sanitizer builds it in seconds.
+//! The core's tests again, as one binary that needs only the bare core, so that a sanitizer builds it in
+//! seconds.
 //!
-//! What counts allocations stays outside, because a sanitizer allocates as well.
+//! Tests that count allocations are left out, because a sanitizer allocates too.
 #![deny(unsafe_code)]
 
 #[path = "../../../tests/broken_pods.rs"]
@@ -13,7 +14,7 @@ mod freeing;
 mod handles;
 #[path = "../../../tests/hostile_input.rs"]
 mod hostile_input;
-// Its own tests come with it: they look where nobody outside can.
+// Includes its unit tests, which check internal state.
 #[path = "../../../src/map/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "what the index uses and the module's own tests do not")]
 mod map;

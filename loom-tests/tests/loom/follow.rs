@@ -1,6 +1,6 @@
-//! Who follows the index is woken: no publication is slept through, nor that the writer goes.
+//! Followers are woken: they miss neither a publication nor the writer's end.
 //!
-//! A wake-up that is lost shows as a deadlock: the follower sleeps, and the writer waits for it.
+//! A lost wake-up appears as a deadlock: the follower sleeps, and the writer waits for it.
 
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn publish(writer: &mut Writer<TestPod>, times: u64) {
     }
 }
 
-/// The writer publishes, and stays until the follower has seen it.
+/// The writer publishes, and waits until the follower has seen it.
 #[test]
 fn no_publication_is_slept_through() {
     explore("follow", Floor { two: 1700, three: 33_000, five: 33_000, all: None }, || {
@@ -45,9 +45,10 @@ fn no_publication_is_slept_through() {
     });
 }
 
-/// Somebody else sleeps, so that the first publication wakes; who falls asleep meanwhile is woken by the second.
+/// Another follower sleeps, so the first publication wakes. A follower that falls asleep meanwhile is woken
+/// by the second.
 #[test]
-fn who_falls_asleep_while_another_is_woken_does_not_sleep_on() {
+fn a_follower_that_falls_asleep_while_another_is_woken_is_woken_too() {
     explore("follow-beside", Floor { two: 5700, three: 130_000, five: 130_000, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let mut other = reader.changes();
@@ -59,7 +60,7 @@ fn who_falls_asleep_while_another_is_woken_does_not_sleep_on() {
     });
 }
 
-/// The writer publishes once more and goes: both are seen, in this order.
+/// The writer publishes once more and is dropped: both are seen, in this order.
 #[test]
 fn the_last_publication_is_seen_and_then_that_the_writer_is_gone() {
     explore("follow-gone", Floor { two: 700, three: 14_500, five: 14_500, all: None }, || {
@@ -81,7 +82,7 @@ fn the_last_publication_is_seen_and_then_that_the_writer_is_gone() {
 
 /// Waiting for a pod that comes with the second publication.
 #[test]
-fn who_waits_for_a_pod_is_woken_when_it_comes() {
+fn a_follower_waiting_for_a_pod_is_woken_when_it_is_added() {
     explore("wait-for", Floor { two: 790, three: 15_000, five: 15_000, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let waiting = thread::spawn(move || wait(&reader));

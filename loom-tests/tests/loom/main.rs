@@ -1,4 +1,4 @@
-//! loom: every interleaving, within the bound, of the index's own code on loom's atomics.
+//! loom: all interleavings, within the bound, of the index's own code on loom's atomics.
 
 #[cfg(loom)]
 mod follow;
@@ -9,7 +9,7 @@ mod planted;
 #[cfg(loom)]
 mod retire;
 
-/// So that a run without the cfg says that it has shown nothing.
+/// Without the cfg, this makes the run report that it proved nothing.
 #[cfg(not(loom))]
 #[test]
 #[ignore = "needs RUSTFLAGS=\"--cfg loom\""]

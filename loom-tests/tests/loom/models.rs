@@ -1,4 +1,4 @@
-//! What readers see while a writer writes.
+//! What readers see during writes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use loom_tests::planted;
 use loom_tests::support::TestPod;
 use pod_index::{PodManager, Reader, Upserted};
 
-/// Reads once by `load`; all of what is read belongs to one generation.
+/// Reads once with `load`; all results belong to one generation.
 fn read(reader: &Reader<TestPod>, history: &History) -> usize {
     let snapshot = reader.load();
     if planted("double-load") {
@@ -63,7 +63,7 @@ fn a_mirror_and_its_static_pod_share_a_full_name_in_every_snapshot() {
     });
 }
 
-/// The same for a reader that reads once, so small that it is explored without a bound.
+/// The same for a reader that reads once, small enough to be explored without a bound.
 #[test]
 fn small_every_read_sees_all_indices_of_one_generation() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(2).collect()));
@@ -80,7 +80,7 @@ fn small_every_read_sees_all_indices_of_one_generation() {
     });
 }
 
-/// By all three handles, in turn, by one thread.
+/// With all three handles, in turn, on one thread.
 #[test]
 fn generations_never_go_back() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(3).collect()));
@@ -109,7 +109,7 @@ fn generations_never_go_back() {
     });
 }
 
-/// By the handle that asks relaxed whether there is something new. What orders a reader after the writer is the cell alone.
+/// With the handle whose check for a new value is relaxed. Only the cell orders the reader after the writer.
 #[test]
 fn what_is_published_is_seen_whole() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(1).collect()));
@@ -132,7 +132,8 @@ fn what_is_published_is_seen_whole() {
     });
 }
 
-/// Two callers of a [`PodManager`] write, a third reads: no write is lost, and of two that add one pod, one is first.
+/// Two callers of a [`PodManager`] write, a third reads: no write is lost, and if two add one pod, one is
+/// first.
 #[test]
 fn small_two_callers_of_a_manager_write_and_no_write_is_lost() {
     explore("small-manager", Floor { two: 119, three: 764, five: 10_945, all: Some(192_960) }, || {
@@ -156,7 +157,7 @@ fn small_two_callers_of_a_manager_write_and_no_write_is_lost() {
     });
 }
 
-/// A reader that is made while something is published sees no less than who made it.
+/// A reader created during a publication sees no less than its creator.
 #[test]
 fn small_a_reader_made_during_a_publication_does_not_lag_behind() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(2).collect()));
@@ -184,7 +185,7 @@ fn small_a_reader_made_during_a_publication_does_not_lag_behind() {
     );
 }
 
-/// The writer goes away while readers read: what they hold stays, what they load is the last state.
+/// The writer is dropped while readers read: held snapshots stay, and loads return the last state.
 #[test]
 fn small_readers_outlive_the_writer() {
     let batches = life_of_a_pair().into_iter().take(2).chain([vec![Write::Remove("s2")]]).collect();

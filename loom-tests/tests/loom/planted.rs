@@ -1,12 +1,13 @@
-//! Each guarantee's model, seen failing: the same test binary runs the model again with one bug planted, and must fail by
-//! the assertion that is there for it.
+//! Checks that each guarantee's model can fail: this test binary runs the model again with one planted bug,
+//! and the model must fail with the expected assertion.
 //!
-//! `POD_INDEX_PLANTED=<bug> cargo test ...` shows a single one.
+//! `POD_INDEX_PLANTED=<bug> cargo test ...` shows a single bug.
 
 use std::process::Command;
 use std::time::Instant;
 
-/// Runs `model` with `bug`, and panics unless it fails by saying `because`. Two preemptions are enough for most.
+/// Runs `model` with `bug`, and panics unless it fails with the message `because`. Two preemptions are enough
+/// for most.
 #[track_caller]
 fn caught(bug: &str, model: &str, because: &str) {
     caught_within(2, bug, model, because);
@@ -37,7 +38,7 @@ fn two_swaps_are_caught() {
     caught("two-swaps", "models::every_read_sees_all_indices_of_one_generation", "do not belong together");
 }
 
-/// A reader takes one half of an answer from one snapshot, the other from the next.
+/// A reader takes half of a result from one snapshot and half from the next.
 #[test]
 fn a_double_load_is_caught() {
     caught("double-load", "models::small_every_read_sees_all_indices_of_one_generation", "share a full name");
@@ -50,26 +51,27 @@ fn a_double_load_is_caught() {
     }
 }
 
-/// The swap of the writer releases nothing.
+/// The writer's swap has no release ordering.
 #[test]
 fn a_relaxed_publish_is_caught() {
     caught("relaxed-publish", "models::what_is_published_is_seen_whole", "Causality violation");
 }
 
-/// The load of a reader acquires nothing.
+/// A reader's load has no acquire ordering.
 #[test]
 fn a_relaxed_load_is_caught() {
     caught("relaxed-load", "models::what_is_published_is_seen_whole", "Causality violation");
 }
 
-/// The new state is published, the old one once more, then the new one again.
+/// The new state is published, then the old one, then the new one again.
 #[test]
 fn a_publication_that_flickers_is_caught() {
     // From the writer to the reader, back, and to the reader again.
     caught_within(3, "publishes-in-passing", "models::generations_never_go_back", "back to");
 }
 
-/// A cached reader asks which value is current after it took one, not with it: it may take the old one for the new.
+/// A cached reader reads the current number after the value, not with it, so it may take an old value for the
+/// current one.
 #[test]
 fn a_cache_that_mistakes_an_old_value_for_the_current_one_is_caught() {
     caught("number-after-value", "models::generations_never_go_back", "back to");
@@ -80,7 +82,7 @@ fn a_cache_that_mistakes_an_old_value_for_the_current_one_is_caught() {
     );
 }
 
-/// The writer does not ask whether a reader holds what it lets go of.
+/// The writer does not check whether readers hold what it drops.
 #[test]
 fn freeing_without_asking_is_caught() {
     caught(
@@ -96,7 +98,7 @@ fn freeing_without_asking_is_caught() {
     caught("frees-without-asking", "retire::no_reader_frees_what_it_kept_or_remembered", "a reader freed");
 }
 
-/// What a new version no longer has is freed at once, although the one before still has it.
+/// Nodes that a new version does not have are freed immediately, although the previous version is held.
 #[test]
 fn freeing_nodes_that_a_held_version_has_is_caught() {
     caught(
@@ -106,14 +108,14 @@ fn freeing_nodes_that_a_held_version_has_is_caught() {
     );
 }
 
-/// The swap frees what it replaces, whoever holds it.
+/// The swap frees what it replaces, even if it is held.
 #[test]
 fn freeing_what_a_guard_still_holds_is_caught() {
     caught("frees-at-once", "retire::small_no_reader_frees_what_it_held_by_a_guard", "Causality violation");
     caught("frees-at-once", "models::small_readers_outlive_the_writer", "read after it was freed");
 }
 
-/// The writer never finds that it is alone.
+/// The writer never finds that it holds the only reference.
 #[test]
 fn a_retire_queue_that_only_grows_is_caught() {
     caught(
@@ -123,7 +125,7 @@ fn a_retire_queue_that_only_grows_is_caught() {
     );
 }
 
-/// When the writer goes, what readers hold is left to them.
+/// When the writer is dropped, readers free what they hold.
 #[test]
 fn leaving_the_freeing_to_readers_when_the_writer_goes_is_caught() {
     caught(
@@ -133,7 +135,7 @@ fn leaving_the_freeing_to_readers_when_the_writer_goes_is_caught() {
     );
 }
 
-/// Two callers look whether a pod is there, and then both add it.
+/// Two callers check whether a pod exists, and then both add it.
 #[test]
 fn looking_before_adding_is_caught() {
     caught(
@@ -143,33 +145,34 @@ fn looking_before_adding_is_caught() {
     );
 }
 
-/// The writer does not look whether somebody sleeps.
+/// The writer does not check whether a follower sleeps.
 #[test]
-fn a_writer_that_wakes_nobody_is_caught() {
+fn a_writer_that_wakes_no_follower_is_caught() {
     caught("calls-nobody", "follow::no_publication_is_slept_through", "deadlock");
-    caught("calls-nobody", "follow::who_waits_for_a_pod_is_woken_when_it_comes", "deadlock");
+    caught("calls-nobody", "follow::a_follower_waiting_for_a_pod_is_woken_when_it_is_added", "deadlock");
 }
 
-/// Between the look at the index and falling asleep something was published.
+/// A publication between the check of the index and falling asleep is missed.
 #[test]
 fn falling_asleep_without_looking_again_is_caught() {
     caught("sleeps-without-looking-again", "follow::no_publication_is_slept_through", "deadlock");
 }
 
-/// Who falls asleep between the two is neither on the list that is woken nor marked for the next publication.
+/// A follower that falls asleep between the two is neither on the list being woken nor marked for the next
+/// publication.
 #[test]
 fn clearing_the_mark_after_the_list_was_taken_is_caught() {
     caught_within(
         3,
         "clears-after-taking",
-        "follow::who_falls_asleep_while_another_is_woken_does_not_sleep_on",
+        "follow::a_follower_that_falls_asleep_while_another_is_woken_is_woken_too",
         "deadlock",
     );
 }
 
-/// Nobody is told that the writer goes.
+/// Followers are not told that the writer is dropped.
 #[test]
-fn a_writer_that_goes_in_silence_is_caught() {
+fn a_writer_dropped_without_waking_followers_is_caught() {
     caught(
         "goes-in-silence",
         "follow::the_last_publication_is_seen_and_then_that_the_writer_is_gone",

@@ -1,8 +1,8 @@
-//! Who frees what was replaced, and when: not before the last reader lets go of it, in the end all of it, and never a
-//! reader.
+//! Freeing of replaced versions: not before the last reader releases them, all of them in the end, and never
+//! by a reader.
 //!
-//! A pod is freed with the last snapshot that holds it, so the pods tell. That a snapshot is not read after it was freed
-//! is asserted by the cell itself, in each of these models and in all others.
+//! A pod is freed with the last snapshot that contains it, so the tests observe pods. The cell itself
+//! asserts, in all models, that no snapshot is read after it was freed.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ loom::thread_local! {
     static READS: Cell<bool> = Cell::new(false);
 }
 
-/// How many pods of one model are there. loom does not see the count.
+/// Number of live pods of one model. loom does not see this counter.
 #[derive(Clone, Default)]
 struct Live(Arc<AtomicUsize>);
 
@@ -67,7 +67,7 @@ fn index(live: &Live) -> (Writer<Tracked>, Reader<Tracked>) {
     (writer, reader)
 }
 
-/// Reads in a thread that must free nothing. What it does last is to let go of its handle.
+/// Reads in a thread that must free nothing. Its last action drops its handle.
 fn reading(reader: &Reader<Tracked>, read: fn(&Reader<Tracked>)) -> thread::JoinHandle<()> {
     let reader = reader.clone();
     thread::spawn(move || {
@@ -78,14 +78,14 @@ fn reading(reader: &Reader<Tracked>, read: fn(&Reader<Tracked>)) -> thread::Join
     })
 }
 
-/// Replaces the pod, as often as that; each replaced one is in replaced snapshots alone.
+/// Replaces the pod `times` times; each replaced pod is only in replaced snapshots.
 fn replace(writer: &mut Writer<Tracked>, live: &Live, times: usize) {
     for _ in 0..times {
         writer.update_pod(live.pod("pod")).expect("a good pod");
     }
 }
 
-/// All readers are gone, so nothing but the current pod is left once the writer has looked.
+/// All readers are gone, so after the writer has checked, only the current pod is left.
 fn finish(mut writer: Writer<Tracked>, reader: Reader<Tracked>, live: &Live) {
     assert_eq!(writer.reclaim(), 0, "nothing is left in the retire queue");
     assert_eq!(writer.retired_snapshots(), 0);

@@ -1,7 +1,7 @@
-//! shuttle: random schedules of the same code, with more threads and longer histories than loom can exhaust. It knows no
-//! weak memory: every step is seen by all at once.
+//! shuttle: random schedules of the same code, with more threads and longer histories than loom can explore.
+//! It does not model weak memory: every step is visible to all threads at once.
 
-/// So that a run without the cfg says that it has shown nothing.
+/// Without the cfg, this makes the run report that it proved nothing.
 #[cfg(not(shuttle))]
 #[test]
 #[ignore = "needs RUSTFLAGS=\"--cfg shuttle\""]
@@ -18,10 +18,10 @@ mod schedules {
     use pod_index::{PodManager, Reader};
     use shuttle::thread;
 
-    /// How many schedules of each model.
+    /// Number of schedules of each model.
     const SCHEDULES: usize = 10_000;
 
-    /// Reads by all three handles, holding on to what it gets over the reads that follow.
+    /// Reads with all three handles, and holds each result during later reads.
     fn read(reader: &Reader<TestPod>, history: &History) {
         let mut cached = reader.cached();
         let mut last = history.check(cached.load());
@@ -63,7 +63,7 @@ mod schedules {
         });
     }
 
-    /// Each publication waits until all have seen the one before, so each must wake all who sleep.
+    /// Each publication waits until all have seen the previous one, so each must wake all sleepers.
     #[test]
     fn five_followers_sleep_through_no_publication() {
         const PUBLICATIONS: u64 = 6;
@@ -103,7 +103,7 @@ mod schedules {
                 .map(|uid| {
                     let manager = manager.clone();
                     thread::spawn(move || {
-                        // All four want the same full name, and each has a mirror of it.
+                        // All four use the same full name, and each has a mirror of it.
                         manager.add_pod(TestPod::fixed(uid, "web")).expect("a good pod");
                         let mirror = format!("mirror-of-{uid}");
                         manager.add_pod(TestPod::mirror(&mirror, "web", uid)).expect("a good pod");

@@ -1,5 +1,5 @@
-//! What a node may do: the node authorizer's rules for reads, and those of the admission plugin `NodeRestriction` for
-//! writes (`plugin/pkg/auth/authorizer/node`, `plugin/pkg/admission/noderestriction/admission.go`).
+//! What a node may do: the node authorizer's rules for reads, and the admission plugin `NodeRestriction`'s
+//! for writes (`plugin/pkg/auth/authorizer/node`, `plugin/pkg/admission/noderestriction/admission.go`).
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn forbidden(name: &str, why: impl AsRef<str>) -> Refusal {
     Refusal::new(403, "Forbidden", message).about(&Key::new("pods", "", name))
 }
 
-/// A node may read itself, its own pods, and what these name.
+/// A node may read itself, its own pods, and the objects they name.
 pub(super) fn read(state: &State, request: &Request) -> Result<(), Refusal> {
     let Some(node) = &state.restricted_to else { return Ok(()) };
     let selector = &request.selector;
@@ -61,7 +61,7 @@ fn is_on(pod: &Object, node: &str) -> bool {
     text(&pod.value, "/spec/nodeName") == node
 }
 
-/// A node may create mirror pods of its own alone.
+/// A node may create only its own mirror pods.
 pub(super) fn create(state: &State, pod: &Value) -> Result<(), Refusal> {
     let Some(node) = &state.restricted_to else { return Ok(()) };
     let name = text(pod, "/metadata/name");
@@ -110,15 +110,15 @@ fn kind_of(resource: &str) -> &'static str {
     if resource == "secrets" { "secrets" } else { "configmaps" }
 }
 
-/// Every object of the API server that the pod names: what kind of object it is, and its name.
+/// All API server objects that the pod names: kind and name.
 fn references(pod: &Value) -> BTreeSet<(&'static str, String)> {
     let mut found = BTreeSet::new();
     collect(&pod["spec"], &mut found);
     found
 }
 
-/// `VisitPodSecretNames` and `VisitPodConfigmapNames` (`pkg/api/pod/util.go`) by the names of the fields: each of them means
-/// the same wherever it stands in a pod.
+/// `VisitPodSecretNames` and `VisitPodConfigmapNames` (`pkg/api/pod/util.go`), by field name: each name has
+/// the same meaning everywhere in a pod.
 fn collect(value: &Value, found: &mut BTreeSet<(&'static str, String)>) {
     let name_in = |value: &Value, field: &str| value[field].as_str().map(str::to_owned);
     match value {
@@ -161,7 +161,7 @@ fn collect(value: &Value, found: &mut BTreeSet<(&'static str, String)>) {
     }
 }
 
-/// A node may update no pod; of its status that is another matter.
+/// A node may not update pods; updating their status has other rules.
 pub(super) fn replace(state: &State, request: &Request) -> Result<(), Refusal> {
     let Some(node) = &state.restricted_to else { return Ok(()) };
     if request.selector.resource == "pods" {
@@ -171,7 +171,7 @@ pub(super) fn replace(state: &State, request: &Request) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A node may delete its own pods alone.
+/// A node may delete only its own pods.
 pub(super) fn delete(state: &State, object: &Object) -> Result<(), Refusal> {
     let Some(node) = &state.restricted_to else { return Ok(()) };
     if object.key.resource == "pods" && !is_on(object, node) {

@@ -1,4 +1,4 @@
-//! Answers: objects, and refusals in the form of Kubernetes' `Status`.
+//! Answers: objects, and errors as Kubernetes' `Status`.
 
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::store::{Key, Object};
 
-/// What a connection can be made to fail with in the middle of a body.
+/// An error that cuts a connection in the middle of a body.
 pub(super) type Cut = std::io::Error;
 pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
 
@@ -29,13 +29,13 @@ impl Refusal {
         Self { code, reason, message: message.into(), retry_after: None, details: Value::Null }
     }
 
-    /// The same, of this object.
+    /// The same error about this object.
     pub(super) fn about(mut self, key: &Key) -> Self {
         self.details = json!({ "name": key.name, "kind": key.resource });
         self
     }
 
-    /// The asked version has not come yet.
+    /// The requested version is in the future.
     pub(super) fn too_large(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut refusal = Self::new(504, "Timeout", message);
@@ -60,7 +60,7 @@ impl Refusal {
         refusal
     }
 
-    /// A refusal that a test asked for.
+    /// An error that a test requested.
     pub(super) fn of_code(code: u16) -> Self {
         let reason = match code {
             401 => "Unauthorized",
@@ -103,12 +103,12 @@ pub(super) fn json_answer(code: u16, json: Bytes) -> Response<Body> {
     response.body(body).unwrap()
 }
 
-/// A body that goes on for as long as something is sent; an error cuts the connection.
+/// A body that continues while its sender exists; an error cuts the connection.
 pub(super) fn streamed(parts: mpsc::Receiver<Result<Bytes, Cut>>) -> Body {
     let frames = stream::unfold(parts, async |mut parts| {
         let part = parts.recv().await?;
         if part.is_err() {
-            // What was sent before has to arrive: a body that has nothing to say for a moment is flushed.
+            // Earlier data has to arrive: flush when there is nothing to send for a moment.
             tokio::task::yield_now().await;
         }
         Some((part.map(Frame::data), parts))
@@ -116,7 +116,7 @@ pub(super) fn streamed(parts: mpsc::Receiver<Result<Bytes, Cut>>) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// The object as the client wants it: whole, or its metadata alone.
+/// The object as the client wants it: complete, or only its metadata.
 pub(super) fn render(object: &Object, metadata_only: bool) -> Bytes {
     if metadata_only {
         let partial = json!({

@@ -1,4 +1,4 @@
-//! The port and the connections, so that both can be cut.
+//! The port and the connections. Both can be cut.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::handle::handle;
 
 type Connections = Arc<Mutex<JoinSet<()>>>;
 
-/// An open port. Dropping it closes it, and every connection that came through it.
+/// An open port. Dropping it closes the port and all its connections.
 pub(super) struct Listener {
     address: SocketAddr,
     accepting: Option<JoinHandle<()>>,
@@ -36,7 +36,7 @@ impl Listener {
         self.address
     }
 
-    /// Closes the port, and every connection; what is returned ends when the port is free.
+    /// Closes the port and all connections. The returned future ends when the port is free.
     pub(super) fn close(mut self) -> JoinHandle<()> {
         let accepting = self.accepting.take().expect("taken here alone");
         accepting.abort();
@@ -72,7 +72,7 @@ async fn accept(
             let _open = OpenConnection::new(&shared);
             match tls {
                 None => serve(stream, false, Arc::clone(&shared)).await,
-                // Who does not like the certificate goes away.
+                // A client that rejects the certificate disconnects.
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
                         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -92,7 +92,7 @@ async fn serve(
     let most = shared.lock().most_streams;
     let service = service_fn(move |request| handle(Arc::clone(&shared), request));
     let stream = TokioIo::new(stream);
-    // A connection that a test cut, or that the client closed, ends in an error; that is no news.
+    // A connection that a test cut, or that the client closed, ends with an error; ignore it.
     if is_http2 {
         let mut server = http2::Builder::new(TokioExecutor::new());
         let _ = server.max_concurrent_streams(most).serve_connection(stream, service).await;
@@ -101,7 +101,7 @@ async fn serve(
     }
 }
 
-/// Counts a connection for as long as it is open.
+/// Counts a connection while it is open.
 struct OpenConnection(Arc<Shared>);
 
 impl OpenConnection {

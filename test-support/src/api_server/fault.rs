@@ -1,36 +1,36 @@
-//! What can go wrong, on order.
+//! Faults that tests can request.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::request::Verb;
 
-/// How a request is made to fail.
+/// How a request fails.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing goes wrong: to let some requests pass before the next fault.
+    /// No fault: lets requests pass before the next fault.
     None,
-    /// It is answered, but late.
+    /// A late answer.
     Delay(Duration),
-    /// It is answered by this HTTP status. 410 has the reason `Expired`, as a real server says it.
+    /// An answer with this HTTP status. 410 has the reason `Expired`, as in a real server.
     Status(u16),
-    /// It is answered by 429, with `Retry-After` in seconds.
+    /// 429, with `Retry-After` in seconds.
     TooManyRequests(u64),
-    /// The connection closes without an answer. What was asked for is not done.
+    /// The connection closes without an answer. The request has no effect.
     Drop,
-    /// What was asked for is done; the connection closes without an answer.
+    /// The request is executed; the connection closes without an answer.
     DropAfter,
-    /// A watch: after so many whole events, half of the next one, and the connection closes.
+    /// A watch: after this many complete events, half of the next one, and the connection closes.
     CutInEvent(usize),
-    /// A watch: after so many events it ends in good order.
+    /// A watch: ends normally after this many events.
     End(usize),
-    /// A watch: its first event is an error of this code.
+    /// A watch: its first event is an error with this code.
     ErrorEvent(u16),
-    /// It is answered by 200 and something that is not JSON.
+    /// 200, with a body that is not JSON.
     Garbage,
 }
 
-/// The faults that wait for their requests.
+/// Faults that wait for matching requests.
 #[derive(Default)]
 pub(super) struct Faults {
     once: HashMap<Verb, VecDeque<Fault>>,
@@ -50,7 +50,7 @@ impl Faults {
         *self = Self::default();
     }
 
-    /// What this request meets.
+    /// The fault for this request.
     pub(super) fn take(&mut self, verb: Verb) -> Fault {
         let once = self.once.get_mut(&verb).and_then(VecDeque::pop_front);
         once.or_else(|| self.always.get(&verb).cloned()).unwrap_or(Fault::None)

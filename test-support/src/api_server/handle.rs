@@ -1,4 +1,4 @@
-//! One request, from its first byte to its answer.
+//! One request, from start to answer.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(super) async fn handle(
     if drops { Err(dropped()) } else { Ok(answer.unwrap_or_else(|refusal| refusal.answer())) }
 }
 
-/// A version of the future is waited for, for a while: by gets and lists, and by watches that begin with what there is.
+/// Gets and lists, and watches that start with current objects, wait a while for a future version.
 async fn until_version(shared: &Shared, request: &Request) {
     let waits = match request.verb {
         Verb::Get | Verb::List => true,

@@ -24,7 +24,7 @@ pub(super) fn not_found(key: &Key) -> Refusal {
     Refusal::not_found(format!("{} \"{}\" not found", key.resource, key.name)).about(key)
 }
 
-/// A view of at least this version. `None`: the latest. `Some(0)`: whatever the server has at hand, which may be old.
+/// A view of at least this version. `None`: the latest. `Some(0)`: the cache, which may be old.
 pub(super) fn not_older_than(state: &State, asked: Option<u64>) -> Result<(u64, Objects), Refusal> {
     let latest = (state.store.version, &state.store.objects);
     let (version, objects) = match (&state.cached, asked) {
@@ -37,7 +37,7 @@ pub(super) fn not_older_than(state: &State, asked: Option<u64>) -> Result<(u64, 
     }
 }
 
-/// What a list answers from: the version, the objects, and the last one that an earlier page showed.
+/// The basis of a list: the version, the objects, and the last object of the previous page.
 fn view(state: &State, request: &Request, limit: Option<usize>) -> Result<(u64, Objects, String), Refusal> {
     let bad = |message: &str| Refusal::new(400, "BadRequest", message);
     let invalid =
@@ -83,16 +83,16 @@ fn view(state: &State, request: &Request, limit: Option<usize>) -> Result<(u64, 
     }
 }
 
-/// A page, or all of it. The pages of one list are of one version, as a real server's are.
+/// A page, or everything. All pages of one list have the same version, as in a real server.
 pub(super) fn list(state: &mut State, request: &Request) -> Result<Response<Body>, Refusal> {
     let limit = request.query("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
     let (version, objects, after) = view(state, request, limit)?;
-    // A real server ignores the limit of a list that may be of any version.
+    // Like a real server, ignores the limit of a list of any version.
     let limit = limit.filter(|_| request.query("resourceVersion") != Some("0")).unwrap_or(usize::MAX);
 
     let resource = &request.selector.resource;
     let (namespace, name) = after.split_once('/').unwrap_or_default();
-    // Before the first object of a kind stands the one without a name.
+    // The key without a name precedes all objects of a kind.
     let start = Bound::Excluded(Key::new(resource, namespace, name));
     let of_kind = objects.range((start, Bound::Unbounded)).map(|(_, object)| object);
     let of_kind = of_kind.take_while(|object| &object.key.resource == resource);

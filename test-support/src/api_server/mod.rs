@@ -1,11 +1,12 @@
-//! An API server in this process, over real HTTP on loopback, with TLS or without: what the tests of the API-server
-//! source and of the mirror client talk to.
+//! An API server in this process, over real HTTP on loopback, with or without TLS, for the tests of the API
+//! server source and of the mirror client.
 //!
-//! It knows pods, nodes, Secrets, `ConfigMaps` and some more: get, list (selectors, pages, versions), watch (bookmarks,
-//! streaming lists, 410 Gone, the silence of a version that has not come yet), create, replace, delete (preconditions,
-//! grace), metadata only, and what a node may do. It speaks HTTP/1.1, and over TLS HTTP/2 as well, with as many streams a
-//! connection as a real one allows. Its answers are those of a real one, word for word where a client looks at the words.
-//! Any request can be made to fail (see [`Fault`]), every request is counted, and every write is recorded.
+//! It has pods, nodes, Secrets, `ConfigMaps` and some more kinds. It supports get, list (selectors, pages,
+//! versions), watch (bookmarks, streaming lists, 410 Gone, silence for a future version), create, replace,
+//! delete (preconditions, grace), metadata only, and a node's restrictions. It speaks HTTP/1.1, and over TLS
+//! also HTTP/2 with a real server's limit of streams per connection. Its answers equal a real one's, word for
+//! word where clients depend on the words. Any request can be made to fail (see [`Fault`]), every request is
+//! counted, and every write is recorded.
 //!
 //! ```text
 //! let server = ApiServer::start().await;
@@ -54,65 +55,65 @@ use connections::Listener;
 use fault::Faults;
 use rights::Rights;
 
-/// How long a test waits for what must happen. Only a failing test ever waits this long.
+/// How long a test waits for something that must happen. Only a failing test waits this long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The server. Dropping it closes the port and every connection.
+/// The server. Dropping it closes the port and all connections.
 pub struct ApiServer {
     shared: Arc<Shared>,
     listener: Mutex<Option<Listener>>,
-    /// What is left of a listener that was told to close.
+    /// The remains of a closed listener.
     closing: Mutex<Option<JoinHandle<()>>>,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
 }
 
-/// What the connections share with the test.
+/// State shared by the connections and the test.
 struct Shared {
     state: Mutex<State>,
-    /// Counts up whenever something changed that a watch, or a waiting test, wants to look at.
+    /// Incremented at each change that a watch or a waiting test may want to see.
     changed: channel::Sender<u64>,
 }
 
 struct State {
     store: Store,
     faults: Faults,
-    /// The node that the client is, under `NodeRestriction`.
+    /// The node that the client acts as, under `NodeRestriction`.
     restricted_to: Option<String>,
     rights: Rights,
     reviews: review::Reviews,
-    /// Who does not bear this is nobody.
+    /// Requests without this token are unauthorized.
     token: Option<String>,
-    /// What the server has at hand, if that is older than what it stores: a list of version 0 is answered from it.
+    /// The cache, if it is older than the store: lists of version 0 use it.
     cached: Option<(u64, store::Objects)>,
-    /// How long a get or a list of a version of the future waits for it.
+    /// How long a get or a list waits for a future version.
     future_patience: Duration,
-    /// How often a watch sends a bookmark.
+    /// Interval of bookmarks.
     bookmark_period: Duration,
-    /// How many streams an HTTP/2 connection may have.
+    /// Limit of streams per HTTP/2 connection.
     most_streams: u32,
-    /// Connections that are open, and that ever were.
+    /// Number of open connections, and of all connections so far.
     open_connections: usize,
     connections: u64,
     writes: Vec<Write>,
     user_agents: BTreeSet<String>,
-    /// Metadata-only lists that name a version.
+    /// Number of metadata-only lists that name a version.
     comparisons: u64,
-    /// Watches send nothing while this is set.
+    /// While this is set, watches send nothing.
     held: bool,
-    /// The first thing that each watch sends after a hold comes in reverse.
+    /// After a hold, each watch sends its first batch in reverse.
     reversals: u64,
-    /// Counts up: every open watch sends a bookmark, or a 410, or ends.
+    /// Incremented to make every open watch send a bookmark or a 410, or end.
     bookmarks: u64,
     expiries: u64,
     closures: u64,
-    /// A too old version on a watch is answered by the status 410 rather than by an event.
+    /// A version that is too old is answered with HTTP status 410 instead of an event.
     gone_as_status: bool,
-    /// Field selectors are not looked at.
+    /// Field selectors are ignored.
     ignores_fields: bool,
     counts: [u64; Verb::ALL.len()],
     open_watches: usize,
-    /// How many watches are open, and how many have ever been, for each object; all others are under an empty name.
+    /// Number of open watches, and of all watches so far, per object; other watches are under an empty name.
     open_by_object: BTreeMap<Key, usize>,
     begun_by_object: BTreeMap<Key, u64>,
 }
@@ -134,17 +135,17 @@ impl Shared {
 }
 
 impl ApiServer {
-    /// A server on a free port, with nothing in it.
+    /// An empty server on a free port.
     pub async fn start() -> Self {
         Self::start_on(None).await
     }
 
-    /// The same over TLS, as who holds this certificate and this key, in PEM. By HTTP/2, if the client can.
+    /// The same over TLS, with this certificate and key in PEM. Uses HTTP/2 if the client supports it.
     pub async fn start_with_tls(certificate: &str, key: &str) -> Self {
         Self::start_with(certificate, key, &[b"h2", b"http/1.1"]).await
     }
 
-    /// The same, of a server that knows no HTTP/2.
+    /// The same without HTTP/2.
     pub async fn start_with_tls_http1(certificate: &str, key: &str) -> Self {
         Self::start_with(certificate, key, &[]).await
     }
@@ -200,13 +201,13 @@ impl ApiServer {
         Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), address, tls }
     }
 
-    /// A client of it, as an agent has one. Must be called within a runtime, as every client must.
+    /// A client, as an agent has it. Must be called within a tokio runtime.
     pub fn client(&self) -> kube::Client {
         let url = self.url().parse().unwrap();
         kube::Client::try_from(kube::Config::new(url)).unwrap()
     }
 
-    /// Where it listens, such as `http://127.0.0.1:40123`.
+    /// Its URL, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
     }
@@ -216,10 +217,11 @@ impl ApiServer {
         self.address.port()
     }
 
-    // ------------------------------------------------------------------------- the objects, as if somebody else did it
+    // ------------------------------------------------------------------------- changes to objects by other
+    // clients
 
-    /// Creates or replaces the object, and returns the version of it that the server holds: with a UID, if it had none,
-    /// and a new resource version.
+    /// Creates or replaces the object. Returns the stored version: with a UID, if it had none, and a new
+    /// resource version.
     pub fn put(&self, resource: &str, object: &impl Serialize) -> Arc<Object> {
         let object = serde_json::to_value(object).unwrap();
         let stored = self.shared.lock().store.put(resource, object);
@@ -227,7 +229,7 @@ impl ApiServer {
         stored
     }
 
-    /// As many [`put`](Self::put)s, announced together.
+    /// Several [`put`](Self::put)s, announced together.
     pub fn put_all(&self, resource: &str, objects: impl IntoIterator<Item = impl Serialize>) {
         let mut state = self.shared.lock();
         for object in objects {
@@ -237,58 +239,58 @@ impl ApiServer {
         self.shared.announce();
     }
 
-    /// Removes the object at once, grace or not.
+    /// Removes the object immediately, without grace.
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let removed = self.shared.lock().store.remove(&Key::new(resource, namespace, name));
         self.shared.announce();
         removed
     }
 
-    /// The object as it stands.
+    /// The stored object.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.shared.lock();
         Some(state.store.get(&Key::new(resource, namespace, name))?.value.clone())
     }
 
-    /// Every object of one kind, in the order of namespace and name: the truth to compare with.
+    /// All objects of one kind, sorted by namespace and name, to compare with.
     pub fn objects(&self, resource: &str) -> Vec<Value> {
         self.shared.lock().store.all(resource).map(|object| object.value.clone()).collect()
     }
 
     // ------------------------------------------------------------------------------------------------------- the faults
 
-    /// The next request of this kind, for which no other fault is waiting, meets this fault.
+    /// The next request of this kind that has no other fault meets this fault.
     pub fn fail(&self, verb: Verb, fault: Fault) {
         self.shared.lock().faults.next(verb, fault);
     }
 
-    /// Every request of this kind meets this fault, until [`heal`](Self::heal).
+    /// All requests of this kind meet this fault, until [`heal`](Self::heal).
     pub fn fail_always(&self, verb: Verb, fault: Fault) {
         self.shared.lock().faults.always(verb, fault);
     }
 
-    /// Lists and watches are answered as if they asked for no field.
+    /// Lists and watches ignore their field selectors.
     pub fn ignore_field_selectors(&self) {
         self.shared.lock().ignores_fields = true;
     }
 
-    /// No more faults.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.shared.lock().faults.clear();
     }
 
-    /// The past is forgotten: to watch from an older version than now, or to page on, is 410 Gone. A watch that is open is
-    /// told everything.
+    /// Compacts the history: watching from an older version, or paging on, is 410 Gone. Open watches still
+    /// receive all events.
     pub fn compact(&self) {
         self.shared.lock().compact();
     }
 
-    /// Says 410 by HTTP status, as some servers do, rather than by an event in the stream, as most do.
+    /// Answers 410 as an HTTP status, as some servers do, instead of an event in the stream.
     pub fn gone_as_status(&self) {
         self.shared.lock().gone_as_status = true;
     }
 
-    /// Compacts, and ends each open watch with the event 410 Gone.
+    /// Compacts the history, and ends each open watch with a 410 Gone event.
     pub fn expire_watches(&self) {
         let mut state = self.shared.lock();
         state.compact();
@@ -297,30 +299,30 @@ impl ApiServer {
         self.shared.announce();
     }
 
-    /// Ends each open watch as a server does whose time limit has come: in good order.
+    /// Ends each open watch normally, as a server does at the time limit.
     pub fn close_watches(&self) {
         self.shared.lock().closures += 1;
         self.shared.announce();
     }
 
-    /// Sends a bookmark on each open watch that asked for them.
+    /// Sends a bookmark on each open watch that requested them.
     pub fn send_bookmarks(&self) {
         self.shared.lock().bookmarks += 1;
         self.shared.announce();
     }
 
-    /// The next resource version is this much higher.
+    /// Increases the next resource version by this much.
     pub fn jump(&self, by: u64) {
         self.shared.lock().store.jump(by);
     }
 
-    /// A backup of everything, resource versions included.
+    /// A backup of everything, including resource versions.
     pub fn backup(&self) -> Store {
         self.shared.lock().store.clone()
     }
 
-    /// Goes back to the backup, versions included, and cuts every connection: the server is started anew on it. Who watches
-    /// from a version that it has not reached yet is answered by silence.
+    /// Restores the backup, including versions, and cuts all connections, like a server restarted on it.
+    /// Watches from a version that it has not reached yet are silent.
     pub fn restore(&self, backup: &Store) {
         let mut state = self.shared.lock();
         state.store = state.store.restored(backup);
@@ -330,45 +332,45 @@ impl ApiServer {
         self.shared.announce();
     }
 
-    /// From now on a list or a get of version 0, and a watch from it, shows what there is now, as long as it asks for no
-    /// later version: the server's cache is behind.
+    /// Freezes the server's cache: from now on, lists and gets of version 0, and watches from it, show the
+    /// current state, unless they request a later version.
     pub fn fall_behind(&self) {
         let mut state = self.shared.lock();
         state.cached = Some((state.store.version, state.store.objects.clone()));
     }
 
-    /// The server's cache is as new as what it stores.
+    /// The server's cache is current again.
     pub fn catch_up(&self) {
         self.shared.lock().cached = None;
     }
 
-    /// How often each watch sends a bookmark; once a minute if nothing is said.
+    /// Sets the interval of bookmarks; one minute by default.
     pub fn bookmark_every(&self, period: Duration) {
         self.shared.lock().bookmark_period = period;
     }
 
-    /// How long a get or a list of a version of the future waits for it; 3 s if nothing is said.
+    /// Sets how long a get or a list waits for a future version; 3 s by default.
     pub fn wait_for_versions(&self, patience: Duration) {
         self.shared.lock().future_patience = patience;
     }
 
-    /// How many streams a connection may have that is opened from now on; 100 if nothing is said.
+    /// Sets the limit of streams for new connections; 100 by default.
     pub fn allow_streams(&self, most: u32) {
         self.shared.lock().most_streams = most;
     }
 
-    /// Watches send nothing until [`release`](Self::release): what happens meanwhile comes in one go.
+    /// Watches send nothing until [`release`](Self::release); changes meanwhile arrive together.
     pub fn hold(&self) {
         self.shared.lock().held = true;
     }
 
-    /// Watches send what they held back.
+    /// Watches send the held events.
     pub fn release(&self) {
         self.shared.lock().held = false;
         self.shared.announce();
     }
 
-    /// Watches send what they held back, the last first: what no API server should do.
+    /// Watches send the held events in reverse, which no real API server does.
     pub fn release_reversed(&self) {
         let mut state = self.shared.lock();
         state.held = false;
@@ -377,14 +379,14 @@ impl ApiServer {
         self.shared.announce();
     }
 
-    /// Cuts every connection, in whatever it was doing.
+    /// Cuts all connections at any point.
     pub fn cut_connections(&self) {
         if let Some(listener) = &*self.listener.lock().unwrap() {
             listener.cut_connections();
         }
     }
 
-    /// Closes the port: connections are cut, new ones refused, until [`accept`](Self::accept).
+    /// Closes the port: connections are cut and new ones refused, until [`accept`](Self::accept).
     pub fn refuse(&self) {
         if let Some(listener) = self.listener.lock().unwrap().take() {
             *self.closing.lock().unwrap() = Some(listener.close());
@@ -395,7 +397,8 @@ impl ApiServer {
     pub async fn accept(&self) {
         let closing = self.closing.lock().unwrap().take();
         if let Some(closing) = closing {
-            // The port is free when the task that held it is gone: it was told to end, and ends in that error.
+            // The port is free when the task that held it has ended; it was aborted, so it ends with an
+            // error.
             let _ = closing.await;
         }
         let listener = Listener::bind(self.address, self.tls.clone(), Arc::clone(&self.shared)).await;
@@ -410,90 +413,90 @@ impl ApiServer {
         }
     }
 
-    /// Every request comes from this node, and is held to what a node may do.
+    /// All requests come from this node and have a node's restrictions.
     pub fn restrict_to_node(&self, node: &str) {
         self.shared.lock().restricted_to = Some(node.to_owned());
     }
 
-    /// The client may do this and nothing else. A test in which it tries to do more fails in the end, even if the client
-    /// got over it.
+    /// The client has only these rights. A test in which it tries more fails at the end, even if the client
+    /// handled the refusal.
     pub fn grant(&self, rights: BTreeSet<Right>) {
         self.shared.lock().rights.grant(rights);
     }
 
-    /// Who does not bear this token is not let in.
+    /// Requests without this token are refused.
     pub fn demand_token(&self, token: &str) {
         self.shared.lock().token = Some(token.to_owned());
     }
 
-    /// Every kind of request that was made so far.
+    /// All kinds of requests made so far.
     pub fn asked(&self) -> BTreeSet<Right> {
         self.shared.lock().rights.asked.clone()
     }
 
     // ------------------------------------------------------------------------------------------------------- the counts
 
-    /// How many requests of this kind have come.
+    /// Number of requests of this kind.
     pub fn requests(&self, verb: Verb) -> u64 {
         self.shared.lock().counts[verb as usize]
     }
 
-    /// How many connections are open.
+    /// Number of open connections.
     pub fn open_connections(&self) -> usize {
         self.shared.lock().open_connections
     }
 
-    /// How many connections have ever been opened.
+    /// Number of connections opened so far.
     pub fn connections(&self) -> u64 {
         self.shared.lock().connections
     }
 
-    /// Every write that came, in order: refused ones, too.
+    /// All writes in order, including refused ones.
     pub fn written(&self) -> Vec<Write> {
         self.shared.lock().writes.clone()
     }
 
-    /// What the clients call themselves.
+    /// The clients' `User-Agent`s.
     pub fn user_agents(&self) -> BTreeSet<String> {
         self.shared.lock().user_agents.clone()
     }
 
-    /// How many of the lists asked for metadata alone, of a version that they named: who compares what it holds.
+    /// Number of metadata-only lists that named a version: those of a client that compares.
     pub fn comparisons(&self) -> u64 {
         self.shared.lock().comparisons
     }
 
-    /// How many requests have come that write.
+    /// Number of write requests.
     pub fn writes(&self) -> u64 {
         self.requests(Verb::Create) + self.requests(Verb::Replace) + self.requests(Verb::Delete)
     }
 
-    /// How many watches are open.
+    /// Number of open watches.
     pub fn open_watches(&self) -> usize {
         self.shared.lock().open_watches
     }
 
-    /// How many watches are open on each object that is watched by its name; on all others, under an empty name.
+    /// Number of open watches on each object watched by name; the others are under an empty name.
     pub fn open_watches_by_object(&self) -> BTreeMap<Key, usize> {
         self.shared.lock().open_by_object.clone()
     }
 
-    /// How many watches have ever been opened, likewise.
+    /// Number of watches opened so far, grouped likewise.
     pub fn begun_watches_by_object(&self) -> BTreeMap<Key, u64> {
         self.shared.lock().begun_by_object.clone()
     }
 
-    /// Waits until so many requests of this kind have come.
+    /// Waits for this many requests of this kind.
     pub async fn seen(&self, verb: Verb, count: u64) {
         self.until(&format!("{count} of {verb:?}"), |server| server.requests(verb) >= count).await;
     }
 
-    /// Waits until so many watches are open.
+    /// Waits for this many open watches.
     pub async fn watched_by(&self, watches: usize) {
         self.until(&format!("{watches} open watches"), |server| server.open_watches() == watches).await;
     }
 
-    /// Waits until this holds. It is looked at whenever something changes.
+    /// Waits until this holds. Checked at each change.
     pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let mut changes = self.shared.changed.subscribe();
         let wait = async {

@@ -1,4 +1,4 @@
-//! What a request asks for, read off its path and query.
+//! A request's meaning, from its path and query.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ impl Verb {
         [Self::Get, Self::List, Self::Watch, Self::Create, Self::Replace, Self::Delete];
 }
 
-/// What there is on this server: group and resource.
+/// The resources of this server: group and name.
 const RESOURCES: [(&str, &str); 11] = [
     ("", "configmaps"),
     ("", "events"),
@@ -42,7 +42,7 @@ const RESOURCES: [(&str, &str); 11] = [
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) verb: Verb,
-    /// The API group; empty for the core's.
+    /// The API group; empty for the core group.
     pub(super) group: String,
     pub(super) selector: Selector,
     /// Empty for a list, a watch and a create.
@@ -103,7 +103,7 @@ impl Request {
         self.query.get(key).map(String::as_str)
     }
 
-    /// A resource version. `None` if there is none, which is not the same as 0.
+    /// A resource version. `None` if it is missing, which differs from 0.
     pub(super) fn version(&self, key: &str) -> Result<Option<u64>, Refusal> {
         let text = self.query(key).unwrap_or_default();
         if text.is_empty() {
@@ -126,7 +126,7 @@ fn query(uri: &Uri) -> HashMap<String, String> {
     pairs.map(|(key, value)| (key.to_owned(), decoded(value))).collect()
 }
 
-/// Undoes the encoding of form data.
+/// Decodes form data.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

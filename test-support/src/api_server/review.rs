@@ -10,20 +10,20 @@ use super::ApiServer;
 use super::answer::{Body, Refusal, json_answer};
 use super::request::Request;
 
-/// What the server knows of users, and how often it was asked.
+/// Known users and rights, and the reviews so far.
 #[derive(Default)]
 pub(super) struct Reviews {
-    /// Each token's user.
+    /// The user of each token.
     users: BTreeMap<String, Value>,
-    /// Users, verbs and subresources of nodes.
+    /// Users with their verbs and subresources of nodes.
     allowed: BTreeSet<(String, String, String)>,
     tokens_asked: u64,
-    /// The attributes of each review of rights.
+    /// The attributes of each access review.
     rights_asked: Vec<Value>,
 }
 
 impl Reviews {
-    /// The answer to a review; `None` if the request is none.
+    /// The answer to a review; `None` if the request is not a review.
     pub(super) fn answer(
         &mut self,
         request: &Request,
@@ -61,19 +61,19 @@ impl Reviews {
 }
 
 impl ApiServer {
-    /// This token is this user's, who is in these groups.
+    /// Makes this token belong to this user, with these groups.
     pub fn know_token(&self, token: &str, user: &str, groups: &[&str]) {
         let user = json!({ "username": user, "uid": format!("uid-of-{user}"), "groups": groups });
         self.shared.lock().reviews.users.insert(token.to_owned(), user);
     }
 
-    /// The user may do this with this subresource of nodes.
+    /// Grants the user this verb on this subresource of nodes.
     pub fn allow(&self, user: &str, verb: &str, subresource: &str) {
         let right = (user.to_owned(), verb.to_owned(), subresource.to_owned());
         self.shared.lock().reviews.allowed.insert(right);
     }
 
-    /// How many tokens it was asked about, and each right that it was asked about.
+    /// The number of token reviews, and all access reviews.
     pub fn reviewed(&self) -> (u64, Vec<Value>) {
         let state = self.shared.lock();
         (state.reviews.tokens_asked, state.reviews.rights_asked.clone())

@@ -1,4 +1,4 @@
-//! RBAC: who may do what, read from the very files that are shipped.
+//! RBAC, read from the shipped files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::answer::Refusal;
 use super::request::{Request, Verb};
 
-/// One kind of request that may be made, or was.
+/// A kind of request.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Right {
     pub group: String,
     pub resource: String,
     pub verb: String,
-    /// Empty: in all of them.
+    /// Empty: all namespaces.
     pub namespace: String,
 }
 
@@ -38,7 +38,7 @@ impl Right {
         }
     }
 
-    /// Whether whoever has this right may do that.
+    /// Whether this right allows that request.
     pub fn covers(&self, asked: &Self) -> bool {
         let everywhere = self.namespace.is_empty();
         let of_kind = |right: &Self| (right.group.clone(), right.resource.clone(), right.verb.clone());
@@ -46,7 +46,7 @@ impl Right {
     }
 }
 
-/// What has been granted, and what was asked for so far.
+/// The granted rights, and the requests so far.
 #[derive(Default)]
 pub(super) struct Rights {
     granted: Option<BTreeSet<Right>>,
@@ -59,7 +59,7 @@ impl Rights {
         self.granted = Some(rights);
     }
 
-    /// Whether this request may be made; all may, unless rights were granted.
+    /// Whether this request is allowed; all are, unless rights were granted.
     pub(super) fn check(&mut self, request: &Request) -> Result<(), Refusal> {
         let asked = Right::asked(request);
         self.asked.insert(asked.clone());
@@ -76,7 +76,7 @@ impl Rights {
     }
 }
 
-/// What the service account of this name may do by the bindings in these files under `deploy/kubernetes`.
+/// The rights of this service account according to the bindings in these files under `deploy/kubernetes`.
 pub fn shipped(account: &str, files: &[&str]) -> BTreeSet<Right> {
     let objects: Vec<Value> = files.iter().flat_map(|file| objects(file)).collect();
     let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);

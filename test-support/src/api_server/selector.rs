@@ -1,12 +1,12 @@
-//! Field and label selectors, as far as clients here use them: `=`, `==` and `!=`, joined by commas; a bare key in a label
-//! selector.
+//! Field and label selectors, as far as clients here use them: `=`, `==` and `!=`, joined by commas, and a
+//! bare key in a label selector.
 
 use serde_json::Value;
 
 use super::answer::Refusal;
 use super::store::{Key, Object, text};
 
-/// What pods can be selected by.
+/// Selectable fields of pods.
 const POD_FIELDS: [&str; 11] = [
     "metadata.name",
     "metadata.namespace",
@@ -21,14 +21,14 @@ const POD_FIELDS: [&str; 11] = [
     "status.podIP",
 ];
 
-/// What everything can be selected by.
+/// Selectable fields of all objects.
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
-/// Which objects a request is about.
+/// The objects that a request selects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
     pub(super) resource: String,
-    /// Empty: all of them.
+    /// Empty: all namespaces.
     pub(super) namespace: String,
     pub(super) fields: Vec<Term>,
     pub(super) labels: Vec<Term>,
@@ -47,7 +47,7 @@ pub(super) enum Wanted {
     Present,
 }
 
-/// The terms of a selector as it stands in a query.
+/// The terms of a selector, as written in a query.
 pub(super) fn parse(selector: &str) -> Vec<Term> {
     let terms = selector.split(',').filter(|term| !term.is_empty());
     terms
@@ -64,7 +64,7 @@ pub(super) fn parse(selector: &str) -> Vec<Term> {
         .collect()
 }
 
-/// Refuses what objects of this kind cannot be selected by.
+/// Refuses fields that this kind does not support.
 pub(super) fn check_fields(resource: &str, terms: &[Term]) -> Result<(), Refusal> {
     let known = if resource == "pods" { &POD_FIELDS[..] } else { &FIELDS };
     match terms.iter().find(|term| !known.contains(&term.key.as_str())) {
@@ -78,7 +78,7 @@ pub(super) fn check_fields(resource: &str, terms: &[Term]) -> Result<(), Refusal
     }
 }
 
-/// What a field holds, as a selector sees it.
+/// A field's value, for a selector.
 fn field<'v>(value: &'v Value, key: &str) -> &'v str {
     match key {
         "spec.host" => text(value, "/spec/nodeName"),
@@ -101,7 +101,7 @@ impl Selector {
             })
     }
 
-    /// The one object that can match; without a name, if there can be several.
+    /// The only object that can match; without a name if several can.
     pub(super) fn key(&self) -> Key {
         let name = self.fields.iter().find(|term| term.key == "metadata.name");
         let name = match name.map(|term| &term.wanted) {

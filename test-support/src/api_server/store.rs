@@ -1,4 +1,4 @@
-//! The objects, their versions, and the history that watches are served from.
+//! The objects, their versions, and the history for watches.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use hyper::body::Bytes;
 use im::OrdMap;
 use serde_json::{Value, json};
 
-/// The first resource version. Not 1, so that nothing passes that mixes it up with a count.
+/// The first resource version. Not 1, so that code which confuses it with a count fails.
 const FIRST_VERSION: u64 = 1000;
 
-/// Where an object is.
+/// The key of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
     pub resource: String,
-    /// Empty for what has no namespace.
+    /// Empty for objects without a namespace.
     pub namespace: String,
     pub name: String,
 }
@@ -30,7 +30,7 @@ pub struct Object {
     pub key: Key,
     pub version: u64,
     pub value: Value,
-    /// `value` as it goes over the wire: made once, sent to many.
+    /// `value` in its wire format, encoded once for many watches.
     pub json: Bytes,
 }
 
@@ -46,17 +46,17 @@ impl Object {
     }
 }
 
-/// The text at a JSON pointer; empty if there is none.
+/// The text at a JSON pointer; empty if missing.
 pub(super) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What happened to an object at a version.
+/// A change of an object at a version.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) version: u64,
     pub(super) old: Option<Arc<Object>>,
-    /// Absent: it is gone. `last` is what a watch is told of it.
+    /// `None` means removed. `last` is what watches send then.
     pub(super) new: Option<Arc<Object>>,
     pub(super) last: Arc<Object>,
 }
@@ -69,11 +69,11 @@ pub struct Store {
     pub(super) objects: Objects,
     /// Every change after `forgotten`, in order.
     pub(super) history: Vec<Change>,
-    /// Versions before this one are Gone for whoever begins to watch, or asks for them.
+    /// Watches and reads of versions before this one get 410 Gone.
     pub(super) compacted: u64,
-    /// What was changed up to this version cannot be told any more, not even to an open watch.
+    /// Changes up to this version are no longer available, even to open watches.
     pub(super) forgotten: u64,
-    /// The sets that paged lists are served from, by their version.
+    /// The sets of paged lists, by version.
     pub(super) pages: Vec<(u64, Objects)>,
     uids: u64,
 }
@@ -129,7 +129,7 @@ impl Store {
     pub(super) fn remove(&mut self, key: &Key) -> Option<Arc<Object>> {
         let old = self.objects.remove(key)?;
         self.version += 1;
-        // What a watch is told of a deleted object bears the version of its deletion.
+        // A watch reports a deleted object with the version of its deletion.
         let last = self.object(key.clone(), old.value.clone());
         self.history.push(Change {
             version: self.version,
@@ -144,8 +144,8 @@ impl Store {
         self.version += by;
     }
 
-    /// Open watches are told what came before: it is in the server's memory. `remembers`: all of it, for some of them are
-    /// slow. Else what an earlier compaction left is forgotten.
+    /// Open watches still receive earlier changes, from the server's memory. With `remembers`, all of them,
+    /// since some watches are slow. Otherwise what an earlier compaction left is dropped.
     pub(super) fn compact(&mut self, remembers: bool) {
         if !remembers {
             let kept = self.history.partition_point(|change| change.version <= self.compacted);
@@ -156,7 +156,7 @@ impl Store {
         self.pages.clear();
     }
 
-    /// The objects as they were at a version. `None` if that is compacted.
+    /// The objects at a version. `None` if it was compacted.
     pub(super) fn at(&self, version: u64) -> Option<Objects> {
         if version < self.compacted {
             return None;
@@ -171,7 +171,7 @@ impl Store {
         Some(objects)
     }
 
-    /// What `self` was once, with one difference: UIDs are random, and do not come again.
+    /// The earlier state of `self`. Only the UID counter is kept: UIDs are random and never repeat.
     pub(super) fn restored(&self, backup: &Self) -> Self {
         Self { uids: self.uids.max(backup.uids), ..backup.clone() }
     }

@@ -1,4 +1,4 @@
-//! Watches: the changes since a version, as they come.
+//! Watches: changes since a version, as they happen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::selector::Selector;
 use super::store::{Change, Key, Object};
 use super::{Shared, State, list};
 
-/// A server ends a watch after 30 to 60 minutes if the client does not say when.
+/// A server ends a watch after 30 to 60 minutes if the client does not set a limit.
 const LONGEST: Duration = Duration::from_secs(45 * 60);
 
 /// One open watch.
@@ -24,9 +24,9 @@ struct Watch {
     shared: Arc<Shared>,
     request: Request,
     fault: Fault,
-    /// What has been sent: every change up to this version.
+    /// Every change up to this version has been sent.
     seen: u64,
-    /// How many whole events have been sent.
+    /// Number of complete events sent.
     sent: usize,
     reversals: u64,
     bookmarks: u64,
@@ -34,7 +34,7 @@ struct Watch {
     closures: u64,
 }
 
-/// What a watch sends in one go, and whether it goes on.
+/// What a watch sends at once, and whether it continues.
 struct Batch {
     events: Vec<Bytes>,
     ends: bool,
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// What came since the last time.
+    /// New changes since the last call.
     fn news(&mut self, state: &State) -> Batch {
         let mut batch = Batch { events: Vec::new(), ends: false };
         if state.expiries > self.expiries {
@@ -67,7 +67,7 @@ impl Watch {
             return Batch { events: vec![error_event(&gone)], ends: true };
         }
         batch.ends = state.closures > self.closures;
-        // A version of the future is waited for in silence.
+        // Silent until a future version is reached.
         if state.held || state.store.version < self.seen {
             return batch;
         }
@@ -86,13 +86,14 @@ impl Watch {
         batch
     }
 
-    /// A bookmark, if they were asked for and there is a version to tell.
+    /// A bookmark, if requested and if there is a version to report.
     fn bookmark(&self) -> Option<Bytes> {
         let wanted = self.request.asks_for("allowWatchBookmarks");
         wanted.then(|| bookmark(&self.request, self.seen, false))
     }
 
-    /// The change as this watch sees it: an object that starts to match is added, one that ceases to is deleted.
+    /// The change as this watch sees it: an object that starts to match is added, one that stops matching is
+    /// deleted.
     fn event(&self, change: &Change) -> Option<Bytes> {
         let matched = |object: &Option<Arc<Object>>| {
             object.as_ref().is_some_and(|object| self.request.selector.matches(object))
@@ -103,7 +104,8 @@ impl Watch {
             (true, false) => "DELETED",
             (false, false) => return None,
         };
-        // What left the selection is told as it last matched, in the version in which it left.
+        // An object that left the selection is reported as it last matched, with the version in which it
+        // left.
         let object = match (&change.old, &change.new) {
             (Some(old), Some(_)) if kind == "DELETED" => {
                 &Arc::new(Object::new(old.key.clone(), change.version, old.value.clone()))
@@ -113,14 +115,14 @@ impl Watch {
         Some(object_event(kind, &render(object, self.request.metadata_only)))
     }
 
-    /// What the clock brings. Nothing while a version of the future is waited for, or events are held back.
+    /// Timed events. None while waiting for a future version or while events are held.
     fn timed_bookmark(&self) -> Option<Bytes> {
         let state = self.shared.lock();
         let told_all = state.store.version >= self.seen && !state.held;
         if told_all { self.bookmark() } else { None }
     }
 
-    /// Sends the batch as far as the fault lets it. `false`: the watch is over.
+    /// Sends the batch as far as the fault allows. `false`: the watch ends.
     async fn send(&mut self, batch: Batch, body: &Sender) -> bool {
         for event in batch.events {
             match self.fault {
@@ -185,7 +187,7 @@ impl Watch {
 
 type Sender = mpsc::Sender<Result<Bytes, Cut>>;
 
-/// Opens a watch, or says by HTTP status why not.
+/// Opens a watch, or returns the HTTP error.
 pub(super) fn watch(
     shared: &Arc<Shared>,
     state: &State,
@@ -207,7 +209,7 @@ pub(super) fn watch(
     if let Fault::ErrorEvent(code) = fault {
         first = Batch { events: vec![error_event(&Refusal::of_code(code))], ends: true };
     } else if initial {
-        // The state as it stands, and what comes after it.
+        // The current state, then later changes.
         match list::not_older_than(state, asked) {
             Ok((version, objects)) => {
                 since = version;
@@ -262,7 +264,7 @@ fn bookmark(request: &Request, version: u64, ends_initial_events: bool) -> Bytes
     object_event("BOOKMARK", &object.to_string().into())
 }
 
-/// Counts an open watch for as long as it lives.
+/// Counts an open watch while it exists.
 struct OpenWatch {
     shared: Arc<Shared>,
     key: Key,

@@ -13,7 +13,7 @@ use super::store::{Key, text};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The seconds that a pod is given to end, if neither it nor the request says so.
+/// A pod's grace period in seconds, if neither it nor the request sets one.
 const DEFAULT_GRACE: u64 = 30;
 
 fn key(request: &Request, name: &str) -> Key {
@@ -24,7 +24,7 @@ fn parsed(body: &Bytes) -> Result<Value, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::new(400, "BadRequest", error.to_string()))
 }
 
-/// A write that came, and what became of it: refused ones, too.
+/// A write and its result, including refused ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
     pub verb: Verb,
@@ -33,7 +33,7 @@ pub struct Write {
     pub code: u16,
 }
 
-/// Which object a write is about.
+/// The object of a write.
 pub(super) fn target(request: &Request, body: &Bytes) -> Key {
     let name = if request.verb == Verb::Create {
         parsed(body).map(|object| text(&object, "/metadata/name").to_owned()).unwrap_or_default()
@@ -43,7 +43,7 @@ pub(super) fn target(request: &Request, body: &Bytes) -> Key {
     key(request, &name)
 }
 
-/// Who has set which fields: here, who it was.
+/// The field manager.
 fn managed(request: &Request, operation: &str) -> Value {
     let by_agent = || request.user_agent.split(['/', ' ']).next().filter(|name| !name.is_empty());
     let manager = request.query("fieldManager").or_else(by_agent).unwrap_or("unknown");
@@ -63,7 +63,7 @@ pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Resu
     }
     object["metadata"]["namespace"] = json!(key.namespace);
     let names_version = !text(&object, "/metadata/resourceVersion").is_empty();
-    // The server gives these, whatever the client says.
+    // Set by the server, whatever the client sends.
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for given in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"] {
             metadata.remove(given);
@@ -140,7 +140,7 @@ pub(super) fn delete(state: &mut State, request: &Request, body: &Bytes) -> Resu
     let graceful = key.resource == "pods" && !text(&old.value, "/spec/nodeName").is_empty();
     let default = old.value["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(DEFAULT_GRACE);
     let grace = if graceful { asked.unwrap_or(default) } else { 0 };
-    // What somebody's finalizer keeps lingers, whatever the grace.
+    // An object with a finalizer stays, regardless of the grace period.
     let kept = old.value["metadata"]["finalizers"].as_array().is_some_and(|kept| !kept.is_empty());
     if grace == 0 && !kept {
         let gone = state.store.remove(&key).ok_or_else(|| not_found(&key))?;
