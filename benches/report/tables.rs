@@ -25,7 +25,7 @@ pub(crate) const PEERS: [&str; 11] = [
 ];
 /// The situations of the latency bench.
 pub(crate) const SITUATIONS: [(&str, &str); 4] = [
-    ("a", "nothing else happens"),
+    ("a", "idle"),
     ("b", "a writer at full speed"),
     ("c", "1,000 updates/s and whole-set reads"),
     ("d", "SetPods back to back"),
@@ -36,35 +36,34 @@ pub(crate) fn report(figures: &Figures, machine: &str) -> String {
     let mut text = format!(
         "# Performance report\n\n\
          Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare within a table; \
-         [other machines](another-machine.md) give other figures, and other ratios where threads meet or memory is \
-         waited for.\n\n\
-         Nine pods in ten come from the API server, one in ten is static and has a mirror. Keys are allocated apart from \
-         the maps and asked for in shuffled order. What one table compares was run interleaved, forwards and backwards \
-         in turn; figures are medians. The bare table is the limit: one flat hash table, UIDs as sixteen bytes, one \
-         multiplication to hash, no synchronisation. The others hold one map from UID to pod; the index, and the \
-         kubelet's maps, keep all five.\n\n## Goals\n\n"
+         [other machines](another-machine.md) have other figures, and other ratios for contention and cache misses.\n\n\
+         Nine of ten pods come from the API server; one of ten is static and has a mirror. Keys are allocated apart from \
+         the maps and looked up in shuffled order. The rows of a table were measured in interleaved runs; figures are \
+         medians. The bare table is the lower bound: one flat hash table, UIDs as sixteen bytes, one multiplication to \
+         hash, no synchronisation. The other designs hold one map from UID to pod; the index and the kubelet's maps hold \
+         all five.\n\n## Goals\n\n"
     );
     text += &goals::table(figures);
-    text += "\n[Why what is missed is missed](what-falls-short.md).\n";
-    for (what, title) in [("UID, hit", "Look-up by UID, found"), ("UID, miss", "Look-up by UID, not found")] {
+    text += "\n[Why goals are missed](what-falls-short.md).\n";
+    for (what, title) in [("UID, hit", "Lookup by UID, hit"), ("UID, miss", "Lookup by UID, miss")] {
         text += &designs(&figures.ratios, title, "ns, and times the bare table", what);
     }
     text += &index_alone(&figures.ratios);
     for (what, title) in [
         ("update", "Update of one pod"),
         ("add and remove", "Adding and removing a pod"),
-        ("update, in a batch of 64", "Update, in a batch of 64, a pod"),
-        ("update, in a batch of 1000", "Update, in a batch of 1,000, a pod"),
-        ("SetPods, a pod", "SetPods, a pod"),
-        ("pods and translations, a pod", "All pods and all translations, a pod"),
-        ("walk over all pods, a pod", "A walk over all pods, a pod"),
+        ("update, in a batch of 64", "Update in a batch of 64, per pod"),
+        ("update, in a batch of 1000", "Update in a batch of 1,000, per pod"),
+        ("SetPods, a pod", "SetPods, per pod"),
+        ("pods and translations, a pod", "All pods and all translations, per pod"),
+        ("walk over all pods, a pod", "Iteration over all pods, per pod"),
     ] {
         text += &designs(&figures.ratios, title, "ns, and times the bare table", what);
     }
     text += &designs(
         &figures.memory,
         "Memory",
-        "bytes a pod, pods excluded, and times the bare table",
+        "bytes per pod, without pods, and times the bare table",
         "bytes a pod",
     );
     text += &held(&figures.memory);
@@ -96,8 +95,9 @@ fn designs(figures: &[Figure], title: &str, unit: &str, what: &str) -> String {
 
 /// Queries that only the index supports, and its own lookup by UID.
 fn index_alone(figures: &[Figure]) -> String {
-    let mut text = "\n## Every other look-up of the index\n\nns, and times its own look-up by UID with the same handle\n\n"
-        .to_owned();
+    let mut text =
+        "\n## Other lookups of the index\n\nns, and times its own lookup by UID with the same handle\n\n"
+            .to_owned();
     header(&mut text, "pods", &SIZES.map(grouped));
     for (what, who) in [
         ("UID, hit", Cached::NAME),
@@ -130,9 +130,7 @@ fn index_alone(figures: &[Figure]) -> String {
 }
 
 fn held(figures: &[Figure]) -> String {
-    let mut text =
-        "\n### What a snapshot costs that somebody holds on to\n\nkB that stay allocated for its sake\n\n"
-            .to_owned();
+    let mut text = "\n### Cost of a held snapshot\n\nkB that it keeps allocated\n\n".to_owned();
     header(&mut text, "pods", &SIZES.map(grouped));
     for what in ["1,000 updates", "1,000 updates in one batch"] {
         let cells = SIZES.map(|n| {
@@ -145,7 +143,7 @@ fn held(figures: &[Figure]) -> String {
 }
 
 fn threads(figures: &[Figure]) -> String {
-    let mut text = "\n## Threads\n\nmillion look-ups a second, all threads together\n".to_owned();
+    let mut text = "\n## Threads\n\nmillion lookups per second, all threads together\n".to_owned();
     for n in [1_000, 100_000] {
         let _ = write!(text, "\n### {} pods\n\n", grouped(n));
         let columns: Vec<String> = ["no writer", "1,000 updates/s", "a writer at full speed"]
@@ -166,8 +164,8 @@ fn threads(figures: &[Figure]) -> String {
 
 fn latencies(figures: &[Figure]) -> String {
     let mut text =
-        "\n## Latency\n\nns for one look-up, the clock's own included; the control is the same loop around \
-                    nothing, beside the same threads\n"
+        "\n## Latency\n\nns per lookup, including the clock; the control is the same loop without a lookup, with the \
+                    same background threads\n"
             .to_owned();
     for n in [1_000, 100_000] {
         for (letter, situation) in SITUATIONS {
