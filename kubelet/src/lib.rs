@@ -8,6 +8,7 @@
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
+//! | `process` | from a process ID or a cgroup ID to the pod (Linux) |
 //!
 //! # Features
 //! Both are on by default.
@@ -32,6 +33,8 @@ mod fnv;
 pub mod https;
 #[cfg(feature = "api-server")]
 pub mod mirror;
+#[cfg(target_os = "linux")]
+pub mod process;
 #[cfg(feature = "api-server")]
 pub mod references;
 pub mod sources;

@@ -1,0 +1,128 @@
+//! From a process ID or a cgroup ID to the pod and the container.
+//!
+//! eBPF programs report a process ID (`bpf_get_current_pid_tgid`) and a cgroup ID (`bpf_get_current_cgroup_id`).
+//! [`PidResolver`] reads `/proc`, [`CgroupResolver`] follows cgroupfs. Both remember what they read, so that most look-ups
+//! make no system call. They need no privileges beyond reading these two file systems.
+//!
+//! Each resolver belongs to one thread, as a [`CachedReader`](pod_index::CachedReader) does.
+//!
+//! # Choosing
+//! | | [`PidResolver`] | [`CgroupResolver`] |
+//! |---|---|---|
+//! | key | a process ID as the host counts, or a thread ID | the inode number of a cgroup v2 directory |
+//! | answers late by | an age that you set, 1 s by default | 100 ms, only where the kernel reuses cgroup IDs (before 5.5) |
+//! | a process that has ended | gone, unless it was read before | resolved, as long as its cgroup is there |
+//! | kernel memory | none | an inotify watch for each cgroup, about 1 KiB |
+//! | works on cgroup v1 | yes | no |
+//!
+//! Prefer the cgroup ID where your events carry it.
+//!
+//! # Examples
+//! ```no_run
+//! use pod_index::Reader;
+//! use pod_index_kubelet::process::PidResolver;
+//! # use k8s_openapi::api::core::v1::Pod;
+//!
+//! fn events(reader: &Reader<Pod>, pids: impl Iterator<Item = u32>) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut pods = reader.cached();
+//!     let mut processes = PidResolver::new("/proc")?;
+//!     for pid in pids {
+//!         let Some(cgroup) = processes.resolve(pid)?.pod() else { continue };
+//!         let pod = cgroup.pod_uid.and_then(|uid| pods.pod_by_uid(&uid));
+//!         println!("{pid}: {:?}", pod.map(|pod| &pod.metadata.name));
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+mod cgroup;
+mod clock;
+mod error;
+mod pid;
+mod read;
+mod tree;
+mod walk;
+
+use pod_index::PodUid;
+use pod_index::identity::{Cgroup, ContainerId};
+
+pub use cgroup::{CgroupOptions, CgroupResolver};
+pub use error::{ResolveError, ResolveErrorKind};
+pub use pid::PidResolver;
+
+/// What a process ID or a cgroup ID stands for.
+///
+/// # Examples
+/// ```
+/// use pod_index_kubelet::process::Resolved;
+///
+/// assert_eq!(Resolved::Gone.pod(), None);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// It belongs to a pod.
+    Pod(PodCgroup),
+    /// It exists, and belongs to no pod.
+    NoPod,
+    /// It does not exist: it has ended, or never was, or belongs to another PID namespace or mount.
+    Gone,
+}
+
+impl Resolved {
+    /// The pod and the container, if it belongs to a pod.
+    #[must_use]
+    pub fn pod(self) -> Option<PodCgroup> {
+        if let Self::Pod(cgroup) = self { Some(cgroup) } else { None }
+    }
+}
+
+impl From<Option<Cgroup<'_>>> for Resolved {
+    fn from(cgroup: Option<Cgroup<'_>>) -> Self {
+        cgroup.map_or(Self::NoPod, |cgroup| Self::Pod(cgroup.into()))
+    }
+}
+
+/// The pod and the container of a cgroup, to keep. [`Cgroup`] borrows, this owns.
+///
+/// At least one of the two is there. Look up the pod by its UID first, which is known before any status names the
+/// container. Only a reader inside a cgroup namespace of its own may see a container without its pod.
+///
+/// # Complexity
+/// At most 64 bytes. Cloning allocates nothing.
+///
+/// # Examples
+/// ```
+/// use pod_index::identity::Cgroup;
+/// use pod_index_kubelet::process::PodCgroup;
+///
+/// let path = "/kubepods/besteffort/podb400a6d5b1b1c5f4c3b2a1908f7e6d5c";
+/// let cgroup = PodCgroup::from(Cgroup::from_path(path).expect("a pod's"));
+/// assert_eq!(cgroup.pod_uid.expect("a UID"), "b400a6d5b1b1c5f4c3b2a1908f7e6d5c");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct PodCgroup {
+    /// The pod's UID, as the node knows it: for a static pod not the UID of its mirror.
+    pub pod_uid: Option<PodUid>,
+    /// The container, or the pod's sandbox.
+    pub container_id: Option<ContainerId>,
+}
+
+impl From<Cgroup<'_>> for PodCgroup {
+    fn from(cgroup: Cgroup<'_>) -> Self {
+        Self {
+            pod_uid: cgroup.pod_uid.map(pod_index::identity::CgroupUid::to_pod_uid),
+            container_id: cgroup.container_id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PodCgroup;
+
+    #[test]
+    fn it_is_as_small_as_promised() {
+        assert!(size_of::<PodCgroup>() <= 64, "{}", size_of::<PodCgroup>());
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads the small files of `/proc/PID`.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::error::{ResolveError, ResolveErrorKind};
+
+/// No file that is read here is longer: a line of `/proc/PID/cgroup` for each of at most 13 hierarchies, of 4 KiB each.
+pub(super) const LONGEST: usize = 64 * 1024;
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It vanished.
+    Gone,
+    TooLong,
+    /// This field is missing, or not what it should be.
+    Malformed(&'static str),
+    Io(io::Error),
+}
+
+impl Unread {
+    /// The error to report of the file at `path`; `None` if it vanished.
+    pub(super) fn error(&self, path: &Path) -> Option<ResolveError> {
+        Some(match self {
+            Self::Gone => return None,
+            Self::TooLong => {
+                let detail = format!("is longer than {LONGEST} bytes");
+                ResolveError::new(ResolveErrorKind::TooLong, path, detail)
+            }
+            Self::Malformed(field) => {
+                ResolveError::new(ResolveErrorKind::Malformed, path, format!("has no {field}"))
+            }
+            Self::Io(error) => ResolveError::unreadable(path, error),
+        })
+    }
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        let is_gone = Errno::from_io_error(&error).is_some_and(is_gone);
+        if is_gone { Self::Gone } else { Self::Io(error) }
+    }
+}
+
+impl From<Errno> for Unread {
+    fn from(error: Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+/// Whether what was asked for has vanished. A process that has ended gives `ESRCH` where one has its file open already, and
+/// a removed cgroup `ENODEV`.
+pub(super) fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::SRCH | Errno::NODEV)
+}
+
+/// Opens a directory, and no symbolic link to one.
+pub(super) fn open_directory(at: impl AsFd, name: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
+    openat(at, name, how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Reads a whole file into `contents`, in place of what is there.
+pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> Result<(), Unread> {
+    contents.clear();
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, name, flags, Mode::empty())?);
+    file.take(LONGEST as u64 + 1).read_to_end(contents)?;
+    if contents.len() > LONGEST { Err(Unread::TooLong) } else { Ok(()) }
+}
+
+/// The start time in `/proc/PID/stat`, in clock ticks since the machine was started.
+///
+/// It is field 22. Field 2, the program's name, is in parentheses and may hold spaces and parentheses; no later field does.
+pub(super) fn start_time(stat: &[u8]) -> Option<u64> {
+    const BEFORE: usize = 22 - 3;
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat[name_end + 1..].trim_ascii().split(|byte| *byte == b' ');
+    str::from_utf8(fields.nth(BEFORE)?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::start_time;
+
+    #[test]
+    fn the_start_time_is_found_behind_any_name() {
+        let fields = "S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 1311870 3133440 376";
+        for name in ["cat", "a b", ") S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22", "((", "\n"]
+        {
+            let stat = format!("42 ({name}) {fields}\n");
+            assert_eq!(start_time(stat.as_bytes()), Some(1_311_870), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_start_time_that_is_missing_or_no_number_is_none() {
+        let cut = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0";
+        let word = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 soon 3133440";
+        let negative = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 -1 3133440";
+        let large = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 99999999999999999999 3133440";
+        for stat in [&b""[..], b"42", b"42 (cat)", b")", b"\xff)\xff", cut, word, negative, large] {
+            assert_eq!(start_time(stat), None, "{}", stat.escape_ascii());
+        }
+    }
+}

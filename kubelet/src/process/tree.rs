@@ -1,0 +1,168 @@
+//! The cgroups that are known, as a tree of watches and as a table by ID. Knows nothing of files.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Resolved;
+
+/// The number that inotify gave to a directory.
+pub(super) type Watch = i32;
+
+/// All known cgroups.
+#[derive(Default)]
+pub(super) struct Tree {
+    nodes: HashMap<Watch, Node>,
+    root: Option<Watch>,
+    by_id: HashMap<u64, Entry, ahash::RandomState>,
+    /// IDs whose cgroups were removed since [`expire`](Self::expire) was called last.
+    just_removed: Vec<u64>,
+    /// IDs of removed cgroups, and when to forget them. Some may be in use again.
+    removed: VecDeque<(Duration, u64)>,
+}
+
+/// What a cgroup ID stands for.
+struct Entry {
+    resolved: Resolved,
+    /// `None` once the cgroup has been removed.
+    watch: Option<Watch>,
+}
+
+/// A cgroup.
+pub(super) struct Node {
+    pub(super) id: u64,
+    pub(super) depth: usize,
+    parent: Option<Watch>,
+    name: Arc<CStr>,
+    children: BTreeMap<Arc<CStr>, Watch>,
+    /// The outermost cgroup of its pod, which may be this one.
+    pub(super) pod: Option<Watch>,
+    /// The number of cgroups below, if this is the outermost cgroup of a pod.
+    pub(super) in_pod: usize,
+    /// The walk that saw it last.
+    walk: u64,
+}
+
+impl Tree {
+    /// What a cgroup ID stands for; `None` if it is not known.
+    #[inline]
+    pub(super) fn get(&self, id: u64) -> Option<&Resolved> {
+        self.by_id.get(&id).map(|entry| &entry.resolved)
+    }
+
+    /// How many cgroups there are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn node(&self, watch: Watch) -> Option<&Node> {
+        self.nodes.get(&watch)
+    }
+
+    /// The root, if `parent` is `None`.
+    pub(super) fn child(&self, parent: Option<Watch>, name: &CStr) -> Option<Watch> {
+        let Some(parent) = parent else { return self.root };
+        self.nodes.get(&parent)?.children.get(name).copied()
+    }
+
+    /// Whether `watch` is `below` itself, or a directory that holds it.
+    pub(super) fn is_or_holds(&self, watch: Watch, below: Option<Watch>) -> bool {
+        std::iter::successors(below, |below| self.nodes.get(below)?.parent).any(|holder| holder == watch)
+    }
+
+    /// The path of `name` in `parent`, from the root of the tree on.
+    pub(super) fn path(&self, parent: Option<Watch>, name: &CStr) -> PathBuf {
+        let Some(parent) = parent else { return PathBuf::new() };
+        let holders = std::iter::successors(self.nodes.get(&parent), |node| self.nodes.get(&node.parent?));
+        let mut names: Vec<_> = holders.map(|node| &*node.name).collect();
+        names.reverse();
+        names.push(name);
+        names.into_iter().map(|name| Path::new(OsStr::from_bytes(name.to_bytes()))).collect()
+    }
+
+    /// Adds a cgroup. Its parent must be there, its watch must not.
+    pub(super) fn insert(
+        &mut self,
+        watch: Watch,
+        id: u64,
+        (parent, name): (Option<Watch>, Arc<CStr>),
+        resolved: Resolved,
+        walk: u64,
+    ) {
+        let (mut pod, mut depth) = (None, 0);
+        match parent.and_then(|parent| self.nodes.get_mut(&parent)) {
+            Some(parent) => {
+                parent.children.insert(Arc::clone(&name), watch);
+                (pod, depth) = (parent.pod, parent.depth + 1);
+            }
+            None => self.root = Some(watch),
+        }
+        if let Some(pod) = pod.and_then(|pod| self.nodes.get_mut(&pod)) {
+            pod.in_pod += 1;
+        } else if matches!(&resolved, Resolved::Pod(cgroup) if cgroup.pod_uid.is_some()) {
+            pod = Some(watch);
+        }
+        self.by_id.insert(id, Entry { resolved, watch: Some(watch) });
+        let children = BTreeMap::new();
+        self.nodes.insert(watch, Node { id, depth, parent, name, children, pod, in_pod: 0, walk });
+    }
+
+    /// Removes a cgroup and all below it. Returns their watches.
+    pub(super) fn remove(&mut self, watch: Watch) -> Vec<Watch> {
+        if let Some(node) = self.nodes.get(&watch) {
+            let (parent, name) = (node.parent, Arc::clone(&node.name));
+            match parent.and_then(|parent| self.nodes.get_mut(&parent)) {
+                Some(parent) => drop(parent.children.remove(&name)),
+                None => self.root = None,
+            }
+        }
+        let mut removed = vec![watch];
+        let mut next = 0;
+        while let Some(&watch) = removed.get(next) {
+            next += 1;
+            let Some(node) = self.nodes.remove(&watch) else { continue };
+            removed.extend(node.children.into_values());
+            if let Some(pod) = node.pod.and_then(|pod| self.nodes.get_mut(&pod)) {
+                pod.in_pod -= 1;
+            }
+            // Another cgroup may have the ID by now.
+            if let Some(entry) = self.by_id.get_mut(&node.id)
+                && entry.watch == Some(watch)
+            {
+                entry.watch = None;
+                self.just_removed.push(node.id);
+            }
+        }
+        removed
+    }
+
+    /// Notes that this walk has seen the cgroup.
+    pub(super) fn see(&mut self, watch: Watch, walk: u64) {
+        if let Some(node) = self.nodes.get_mut(&watch) {
+            node.walk = walk;
+        }
+    }
+
+    /// The cgroups that this walk has not seen.
+    pub(super) fn unseen(&self, walk: u64) -> Vec<Watch> {
+        self.nodes.iter().filter(|(_, node)| node.walk != walk).map(|(watch, _)| *watch).collect()
+    }
+
+    /// Forgets removed cgroups `keep` after their removal, and earlier if there are more than `most`.
+    pub(super) fn expire(&mut self, now: Duration, keep: Duration, most: usize) {
+        let until = now.saturating_add(keep);
+        self.removed.extend(self.just_removed.drain(..).map(|id| (until, id)));
+        while let Some(&(until, id)) = self.removed.front() {
+            if now < until && self.removed.len() <= most {
+                return;
+            }
+            self.removed.pop_front();
+            if self.by_id.get(&id).is_some_and(|entry| entry.watch.is_none()) {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! From cgroup IDs to pods, on directories that look like cgroupfs, and on cgroupfs where a test may write to it.
+#![cfg(target_os = "linux")]
+
+mod process_support;
+mod sources_support;
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, ResolveErrorKind, Resolved};
+use process_support::{Clock, id, pod, slice};
+use sources_support::Directory;
+
+/// A directory that looks like cgroupfs.
+struct Cgroups {
+    directory: Directory,
+    clock: Clock,
+}
+
+impl Cgroups {
+    fn new() -> Self {
+        Self { directory: Directory::new(), clock: Clock::new() }
+    }
+
+    fn options(&self) -> CgroupOptions {
+        CgroupOptions::default().clock(self.clock.read())
+    }
+
+    fn resolver(&self) -> CgroupResolver {
+        self.resolver_with(self.options())
+    }
+
+    fn resolver_with(&self, options: CgroupOptions) -> CgroupResolver {
+        CgroupResolver::new(self.directory.path(), options).expect("a directory")
+    }
+
+    /// Makes a cgroup and returns its ID.
+    fn make(&self, path: &str) -> u64 {
+        fs::create_dir_all(self.directory.at(path)).expect("a directory");
+        fs::metadata(self.directory.at(path)).expect("it is there").ino()
+    }
+
+    fn remove(&self, path: &str) {
+        fs::remove_dir_all(self.directory.at(path)).expect("a directory");
+    }
+}
+
+fn pod_path(number: u8) -> String {
+    format!("kubepods.slice/kubepods-burstable.slice/{}", slice(number))
+}
+
+fn container_path(number: u8, container: u8) -> String {
+    format!("{}/cri-containerd-{}.scope", pod_path(number), id(container))
+}
+
+#[test]
+fn what_is_there_at_the_start_is_found() {
+    let cgroups = Cgroups::new();
+    let [of_pod, container, below, host] = [
+        cgroups.make(&pod_path(1)),
+        cgroups.make(&container_path(1, 2)),
+        cgroups.make(&format!("{}/payload/deeper", container_path(1, 2))),
+        cgroups.make("system.slice/sshd.service"),
+    ];
+    // Files there are not cgroups.
+    cgroups.directory.write("cgroup.procs", "");
+    let mut resolver = cgroups.resolver();
+    assert_eq!(resolver.resolve(of_pod), pod(1, None));
+    assert_eq!(resolver.resolve(container), pod(1, Some(2)));
+    assert_eq!(resolver.resolve(below), pod(1, Some(2)));
+    assert_eq!(resolver.resolve(host), Resolved::NoPod);
+    for unknown in [0, 1, u64::MAX] {
+        assert_eq!(resolver.resolve(unknown), Resolved::Gone, "{unknown}");
+    }
+    assert_eq!((resolver.len(), resolver.problem()), (9, None));
+}
+
+#[test]
+fn a_new_cgroup_is_found_at_once() {
+    let cgroups = Cgroups::new();
+    let mut resolver = cgroups.resolver();
+    resolver.catch_up();
+    for number in 0..20 {
+        let container = cgroups.make(&container_path(number, 2));
+        assert_eq!(resolver.resolve(container), pod(number, Some(2)));
+    }
+}
+
+#[test]
+fn a_removed_cgroup_is_kept_for_a_time_and_then_gone() {
+    let cgroups = Cgroups::new();
+    let container = cgroups.make(&container_path(1, 2));
+    let mut resolver = cgroups.resolver();
+    assert_eq!(resolver.len(), 5);
+    cgroups.remove(&pod_path(1));
+    resolver.catch_up();
+    assert_eq!(resolver.len(), 3);
+    assert_eq!(resolver.resolve(container), pod(1, Some(2)), "its last events may come late");
+    cgroups.clock.pass(1_999);
+    assert_eq!(resolver.resolve(container), pod(1, Some(2)));
+    cgroups.clock.pass(100);
+    assert_eq!(resolver.resolve(container), Resolved::Gone);
+    assert_eq!(resolver.get(container), None);
+}
+
+#[test]
+fn a_removed_cgroup_is_gone_within_100_ms_if_it_is_not_kept() {
+    let cgroups = Cgroups::new();
+    let container = cgroups.make(&container_path(1, 2));
+    let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
+    assert_eq!(resolver.resolve(container), pod(1, Some(2)));
+    cgroups.remove(&container_path(1, 2));
+    cgroups.clock.pass(100);
+    assert_eq!(resolver.resolve(container), Resolved::Gone);
+}
+
+/// Temporary file systems reuse inode numbers at will; here a rename does.
+#[test]
+fn a_reused_id_belongs_to_its_new_cgroup() {
+    for keep in [0, 2_000] {
+        let cgroups = Cgroups::new();
+        let container = cgroups.make(&container_path(1, 2));
+        cgroups.make(&pod_path(3));
+        let options = cgroups.options().keep_removed(Duration::from_millis(keep));
+        let mut resolver = cgroups.resolver_with(options);
+        assert_eq!(resolver.resolve(container), pod(1, Some(2)));
+        let (from, to) = (container_path(1, 2), container_path(3, 4));
+        fs::rename(cgroups.directory.at(&from), cgroups.directory.at(&to)).expect("a rename");
+        cgroups.clock.pass(100);
+        assert_eq!(resolver.resolve(container), pod(3, Some(4)));
+        // What is forgotten of the former cgroup must not take the new one along.
+        cgroups.clock.pass(5_000);
+        resolver.catch_up();
+        assert_eq!(resolver.resolve(container), pod(3, Some(4)));
+        // It is still followed.
+        let below = cgroups.make(&format!("{to}/payload"));
+        assert_eq!(resolver.resolve(below), pod(3, Some(4)));
+    }
+}
+
+#[test]
+fn a_cgroup_that_is_made_again_under_its_name_is_followed() {
+    let cgroups = Cgroups::new();
+    let mut resolver = cgroups.resolver();
+    for _ in 0..5 {
+        cgroups.make(&container_path(1, 2));
+        cgroups.remove(&pod_path(1));
+        cgroups.make(&container_path(1, 2));
+    }
+    resolver.catch_up();
+    assert_eq!(resolver.len(), 5);
+    let below = cgroups.make(&format!("{}/payload", container_path(1, 2)));
+    assert_eq!(resolver.resolve(below), pod(1, Some(2)));
+}
+
+/// The kernel drops events when its queue is full.
+#[test]
+fn after_lost_events_everything_is_found_and_nothing_is_kept() {
+    let queue: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
+        .expect("a limit")
+        .trim()
+        .parse()
+        .expect("a number");
+    if queue > 100_000 {
+        return eprintln!("SKIPPED: the kernel's queue is longer than this test could fill");
+    }
+    let cgroups = Cgroups::new();
+    let removed = cgroups.make(&container_path(1, 2));
+    cgroups.make("noise");
+    let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
+    cgroups.directory.write("noise/a", "");
+    let (a, b) = (cgroups.directory.at("noise/a"), cgroups.directory.at("noise/b"));
+    // Two events each.
+    for _ in 0..=queue / 4 {
+        fs::rename(&a, &b).expect("a file");
+        fs::rename(&b, &a).expect("a file");
+    }
+    let added = cgroups.make(&container_path(3, 4));
+    cgroups.remove(&pod_path(1));
+    resolver.catch_up();
+    assert_eq!(resolver.get(removed), None);
+    assert_eq!(resolver.get(added), Some(&pod(3, Some(4))));
+}
+
+/// As what a container makes through a mount of its own: it is there, and no event told of it.
+#[test]
+fn what_no_event_told_is_found_by_a_scan_that_is_not_made_too_often() {
+    let cgroups = Cgroups::new();
+    cgroups.make("a/b");
+    let mut resolver = cgroups.resolver_with(cgroups.options().max_cgroups(4));
+    cgroups.make("c");
+    let later = cgroups.make("d");
+    assert_eq!(resolver.resolve(later), Resolved::Gone, "no room");
+    let problem = resolver.problem().expect("there are too many").to_string();
+    assert!(problem.ends_with("/d is one of more than 4 cgroups"), "{problem}");
+    cgroups.remove("a");
+    assert_eq!(resolver.resolve(later), Resolved::Gone, "room, but no event, and too early for a scan");
+    cgroups.clock.pass(1_000);
+    assert_eq!(resolver.resolve(later), Resolved::NoPod);
+    assert_eq!(resolver.problem(), None);
+}
+
+#[test]
+fn one_pod_does_not_use_up_the_room_of_others() {
+    let cgroups = Cgroups::new();
+    let mut resolver = cgroups.resolver_with(cgroups.options().max_in_pod(3));
+    let greedy = container_path(1, 2);
+    for number in 0..10 {
+        cgroups.make(&format!("{greedy}/{number}"));
+    }
+    let other = cgroups.make(&container_path(3, 4));
+    assert_eq!(resolver.resolve(other), pod(3, Some(4)));
+    assert_eq!(
+        resolver.len(),
+        3 + 4 + 2,
+        "two slices and the root, one pod with three cgroups, the other with one"
+    );
+    assert_eq!(resolver.problem().expect("too many").kind(), ResolveErrorKind::TooMany);
+
+    // A fresh one finds the same, and a scan loses none of them.
+    let mut fresh = cgroups.resolver_with(cgroups.options().max_in_pod(3));
+    assert_eq!(fresh.resolve(other), pod(3, Some(4)));
+    cgroups.clock.pass(1_000);
+    assert_eq!(fresh.resolve(u64::MAX), Resolved::Gone);
+    assert_eq!(fresh.len(), 9);
+
+    // Its room comes back.
+    cgroups.remove(&pod_path(1));
+    let again = cgroups.make(&format!("{greedy}/again"));
+    // This file system may have given it the ID of a removed one.
+    fresh.catch_up();
+    assert_eq!(fresh.resolve(again), pod(1, Some(2)));
+}
+
+#[test]
+fn depth_is_bounded() {
+    let cgroups = Cgroups::new();
+    let container = cgroups.make(&container_path(1, 2));
+    let deep = cgroups.make(&format!("{}{}", container_path(1, 2), "/d".repeat(200)));
+    let mut resolver = cgroups.resolver();
+    assert_eq!(resolver.resolve(container), pod(1, Some(2)));
+    assert_eq!(resolver.resolve(deep), Resolved::Gone);
+    assert_eq!(resolver.len(), 17);
+    let problem = resolver.problem().expect("too deep");
+    assert_eq!(problem.kind(), ResolveErrorKind::TooDeep);
+    assert!(problem.to_string().ends_with("/d/d is deeper than 16 cgroups"), "{problem}");
+}
+
+#[test]
+fn symbolic_links_are_not_followed() {
+    let cgroups = Cgroups::new();
+    let elsewhere = Directory::new();
+    fs::create_dir_all(elsewhere.at("kubepods/podu1")).expect("a directory");
+    let outside = fs::metadata(elsewhere.at("kubepods/podu1")).expect("it is there").ino();
+    symlink(elsewhere.path(), cgroups.directory.at("link")).expect("a link");
+    symlink(cgroups.directory.path(), cgroups.directory.at("loop")).expect("a link");
+    let mut resolver = cgroups.resolver();
+    symlink(elsewhere.path(), cgroups.directory.at("later")).expect("a link");
+    assert_eq!(resolver.resolve(outside), Resolved::Gone);
+    assert_eq!((resolver.len(), resolver.problem()), (1, None));
+}
+
+#[test]
+fn names_that_are_no_text_belong_to_no_pod() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let cgroups = Cgroups::new();
+    let name = OsStr::from_bytes(b"\xff\xfe");
+    let path = cgroups.directory.path().join(name);
+    fs::create_dir(&path).expect("a directory");
+    let strange = fs::metadata(&path).expect("it is there").ino();
+    let mut resolver = cgroups.resolver();
+    assert_eq!(resolver.resolve(strange), Resolved::NoPod);
+    fs::remove_dir(&path).expect("a directory");
+    resolver.catch_up();
+    assert_eq!(resolver.len(), 1);
+}
+
+#[test]
+fn a_root_that_goes_takes_all_along_and_is_found_when_it_is_back() {
+    let cgroups = Cgroups::new();
+    let container = cgroups.make(&format!("root/{}", container_path(1, 2)));
+    let options = cgroups.options().keep_removed(Duration::ZERO);
+    let mut resolver = CgroupResolver::new(cgroups.directory.at("root"), options).expect("a directory");
+    assert_eq!(resolver.resolve(container), pod(1, Some(2)));
+    cgroups.remove("root");
+    cgroups.clock.pass(100);
+    assert_eq!(resolver.resolve(container), Resolved::Gone);
+    assert!(resolver.is_empty());
+    let problem = resolver.problem().expect("the root is gone");
+    assert_eq!(problem.kind(), ResolveErrorKind::Unreadable);
+
+    let container = cgroups.make(&format!("root/{}", container_path(3, 4)));
+    cgroups.clock.pass(1_000);
+    assert_eq!(resolver.resolve(container), pod(3, Some(4)));
+    assert_eq!(resolver.problem(), None);
+}
+
+#[test]
+fn a_root_that_cannot_be_read_is_an_error() {
+    let cgroups = Cgroups::new();
+    cgroups.directory.write("file", "");
+    for name in ["none", "file"] {
+        let error =
+            CgroupResolver::new(cgroups.directory.at(name), cgroups.options()).expect_err("no directory");
+        assert_eq!(
+            (error.kind(), error.path().file_name()),
+            (ResolveErrorKind::Unreadable, Some(name.as_ref()))
+        );
+    }
+}
+
+#[test]
+fn another_file_system_below_is_not_followed() {
+    if !fs::metadata("/dev/shm").is_ok_and(|shm| fs::metadata("/dev").is_ok_and(|dev| dev.dev() != shm.dev()))
+    {
+        return eprintln!("SKIPPED: /dev/shm is no file system of its own");
+    }
+    let resolver = CgroupResolver::new("/dev", CgroupOptions::default()).expect("a directory");
+    assert_eq!(resolver.problem().expect("another file system").kind(), ResolveErrorKind::OtherFileSystem);
+}
+
+#[test]
+fn the_descriptor_is_readable_when_events_are_waiting() {
+    let cgroups = Cgroups::new();
+    let mut resolver = cgroups.resolver();
+    let is_readable = |resolver: &CgroupResolver| {
+        let mut polled = [nix::poll::PollFd::new(resolver.as_fd(), nix::poll::PollFlags::POLLIN)];
+        nix::poll::poll(&mut polled, nix::poll::PollTimeout::ZERO).expect("a poll") == 1
+    };
+    assert!(!is_readable(&resolver));
+    cgroups.make("a");
+    assert!(is_readable(&resolver));
+    resolver.catch_up();
+    assert!(!is_readable(&resolver));
+}
+
+/// After any history, it knows what a fresh one knows.
+#[test]
+fn after_many_changes_it_knows_what_a_fresh_one_knows() {
+    let cgroups = Cgroups::new();
+    let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut ids = std::collections::BTreeSet::new();
+    for step in 0..2_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let [pod, container, what, ..] = random.to_le_bytes();
+        let (pod, container) = (pod % 4, container % 3);
+        let path = match what % 3 {
+            0 => pod_path(pod),
+            1 => container_path(pod, container),
+            _ => format!("{}/payload", container_path(pod, container)),
+        };
+        if what & 64 == 0 {
+            let _ = fs::remove_dir_all(cgroups.directory.at(&path));
+        } else {
+            ids.insert(cgroups.make(&path));
+        }
+        if step % 50 == 0 {
+            resolver.catch_up();
+            let fresh = cgroups.resolver();
+            assert_eq!(resolver.len(), fresh.len(), "after {step} steps");
+            for id in &ids {
+                assert_eq!(resolver.get(*id), fresh.get(*id), "{id} after {step} steps");
+            }
+        }
+    }
+}
+
+/// Cgroups of cgroupfs, removed at the end. The deepest come first.
+struct Real(Vec<PathBuf>);
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+/// On cgroupfs, if this process may make cgroups there: a child is moved into a pod's cgroup.
+#[test]
+fn real_cgroups_and_a_real_process_in_one() {
+    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+    let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
+        return eprintln!("SKIPPED: no cgroup v2");
+    };
+    let own = root.join(format!("pod-index-test-{}", std::process::id()));
+    let of_pod = own.join("kubepods/pod0f1e2d3c-4b5a-6978-8796-a5b4c3d2e101");
+    let container = of_pod.join(id(2));
+    let mut resolver =
+        CgroupResolver::new(&root, CgroupOptions::default().keep_removed(Duration::ZERO)).expect("it");
+    let before = resolver.len();
+    let real = Real(vec![container.clone(), of_pod.clone(), own.join("kubepods"), own]);
+    if let Err(error) = fs::create_dir_all(&container) {
+        return eprintln!("SKIPPED: cgroups cannot be made here: {error}");
+    }
+    let id = fs::metadata(&container).expect("it is there").ino();
+    assert_eq!(resolver.resolve(id), pod(1, Some(2)), "by an event");
+
+    let clock = Clock::new();
+    let mut processes = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
+    assert_eq!(processes.resolve(child.id()), Ok(Resolved::NoPod));
+    let moved = fs::write(container.join("cgroup.procs"), child.id().to_string());
+    clock.pass(1_000);
+    let after = processes.resolve(child.id());
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    moved.expect("a process may be moved");
+    assert_eq!(after.expect("no error"), pod(1, Some(2)));
+
+    drop(real);
+    resolver.catch_up();
+    assert_eq!(resolver.resolve(id), Resolved::Gone);
+    assert_eq!(resolver.len(), before);
+}

@@ -1,0 +1,318 @@
+//! From process IDs to pods, on directories that look like `/proc`, and on `/proc`.
+#![cfg(target_os = "linux")]
+
+mod process_support;
+mod sources_support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use pod_index_kubelet::process::{PidResolver, ResolveErrorKind, Resolved};
+use process_support::{Clock, id, pod, slice};
+use sources_support::Directory;
+
+/// The start of processes that are old enough not to be moved any more, in clock ticks.
+const OLD: u64 = 1_000;
+/// That again, as time since the start of the machine.
+const OLD_TIME: Duration = Duration::from_secs(10);
+
+/// A directory that looks like `/proc`, and a resolver that reads it.
+struct Proc {
+    directory: Directory,
+    clock: Clock,
+    resolver: PidResolver,
+}
+
+impl Proc {
+    fn new() -> Self {
+        let (directory, clock) = (Directory::new(), Clock::new());
+        let resolver = PidResolver::new(directory.path()).expect("a directory").clock(clock.read());
+        Self { directory, clock, resolver }
+    }
+
+    fn process(&self, pid: u32, started: u64, cgroup: &str) {
+        let _ = fs::remove_dir_all(self.directory.at(&pid.to_string()));
+        fs::create_dir(self.directory.at(&pid.to_string())).expect("a directory");
+        let stat = format!("{pid} (a (b) c) S 1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {started} 1 1\n");
+        self.directory.write(&format!("{pid}/stat"), stat);
+        self.directory.write(&format!("{pid}/cgroup"), cgroup);
+    }
+
+    fn ends(&self, pid: u32) {
+        fs::remove_dir_all(self.directory.at(&pid.to_string())).expect("a process");
+    }
+
+    fn resolve(&mut self, pid: u32) -> Resolved {
+        self.resolver.resolve(pid).expect("nothing is wrong")
+    }
+
+    fn started(&mut self, pid: u32, started: Duration) -> Resolved {
+        self.resolver.resolve_started(pid, started).expect("nothing is wrong")
+    }
+}
+
+/// The cgroup of a container, and what a process in it sees in `/proc`.
+fn cgroup(number: u8, container: u8) -> String {
+    format!(
+        "0::/kubepods.slice/kubepods-burstable.slice/{}/cri-containerd-{}.scope\n",
+        slice(number),
+        id(container)
+    )
+}
+
+const HOST: &str = "0::/system.slice/sshd.service\n";
+
+#[test]
+fn a_process_belongs_to_the_pod_of_its_cgroup() {
+    let mut proc = Proc::new();
+    proc.process(7, OLD, &cgroup(1, 2));
+    proc.process(8, OLD, HOST);
+    proc.process(9, OLD, "");
+    proc.process(10, OLD, "\u{0}\n\n::::\n0::\n");
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+    for host in [8, 9, 10] {
+        assert_eq!(proc.resolve(host), Resolved::NoPod, "{host}");
+    }
+    for nobody in [0, 11, u32::MAX] {
+        assert_eq!(proc.resolve(nobody), Resolved::Gone, "{nobody}");
+    }
+}
+
+#[test]
+fn an_answer_counts_for_its_age_and_no_longer() {
+    let mut proc = Proc::new();
+    proc.process(7, OLD, &cgroup(1, 2));
+    proc.resolve(7);
+    proc.process(7, OLD, &cgroup(3, 4));
+    proc.clock.pass(999);
+    assert_eq!(proc.resolve(7), pod(1, Some(2)), "no read before the answer is too old");
+    proc.clock.pass(1);
+    assert_eq!(proc.resolve(7), pod(3, Some(4)), "a process that was moved");
+}
+
+#[test]
+fn a_process_that_ended_is_gone_when_its_answer_is_too_old() {
+    let mut proc = Proc::new();
+    proc.process(7, OLD, &cgroup(1, 2));
+    proc.resolve(7);
+    proc.ends(7);
+    assert_eq!(proc.resolve(7), pod(1, Some(2)), "its last events may come late");
+    proc.clock.pass(1_000);
+    assert_eq!(proc.resolve(7), Resolved::Gone);
+}
+
+#[test]
+fn a_reused_id_is_noticed_when_the_answer_is_too_old_and_at_once_if_the_end_is_reported() {
+    let mut proc = Proc::new();
+    proc.process(7, OLD, &cgroup(1, 2));
+    proc.resolve(7);
+    proc.process(7, OLD + 1, &cgroup(3, 4));
+    proc.resolver.forget(7);
+    assert_eq!(proc.resolve(7), pod(3, Some(4)), "forgotten");
+    proc.process(7, OLD + 2, &cgroup(5, 6));
+    proc.clock.pass(1_000);
+    assert_eq!(proc.resolve(7), pod(5, Some(6)), "too old");
+}
+
+#[test]
+fn by_its_start_time_no_process_is_taken_for_another() {
+    let mut proc = Proc::new();
+    let tick = Duration::from_millis(10);
+    proc.process(7, OLD, &cgroup(1, 2));
+    assert_eq!(proc.started(7, OLD_TIME), pod(1, Some(2)));
+    // The kernel rounds down.
+    assert_eq!(proc.started(7, OLD_TIME + Duration::from_nanos(9_999_999)), pod(1, Some(2)));
+
+    proc.process(7, OLD + 1, &cgroup(3, 4));
+    assert_eq!(proc.started(7, OLD_TIME + tick), pod(3, Some(4)), "although an answer was remembered");
+    assert_eq!(proc.started(7, OLD_TIME), Resolved::Gone, "the process before it");
+    assert_eq!(proc.started(7, OLD_TIME + 2 * tick), Resolved::Gone, "one that is not there");
+    assert_eq!(proc.resolve(7), pod(3, Some(4)));
+    assert_eq!(proc.started(8, OLD_TIME), Resolved::Gone);
+    assert_eq!(proc.started(7, Duration::MAX), Resolved::Gone);
+}
+
+/// A runtime starts the process in its own cgroup, and then moves it.
+#[test]
+fn a_young_process_is_soon_found_where_it_was_moved() {
+    let mut proc = Proc::new();
+    let young = u64::try_from(proc.clock.now().as_millis() / 10).expect("a number") - 100;
+    proc.process(7, young, HOST);
+    assert_eq!(proc.resolve(7), Resolved::NoPod);
+    proc.process(7, young, &cgroup(1, 2));
+    assert_eq!(proc.resolve(7), Resolved::NoPod);
+    proc.clock.pass(10);
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+    // That it is young does not matter any more: it is where it belongs.
+    proc.process(7, young, HOST);
+    proc.clock.pass(999);
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+}
+
+#[test]
+fn a_pods_cgroup_without_a_container_is_not_where_a_young_process_stays() {
+    let mut proc = Proc::new();
+    let young = u64::try_from(proc.clock.now().as_millis() / 10).expect("a number");
+    proc.process(7, young, &format!("0::/{}\n", slice(1)));
+    assert_eq!(proc.resolve(7), pod(1, None));
+    proc.process(7, young, &format!("0::/{}/cri-containerd-{}.scope\n", slice(1), id(2)));
+    proc.clock.pass(10);
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+}
+
+#[test]
+fn a_process_that_was_not_there_is_soon_found() {
+    let mut proc = Proc::new();
+    assert_eq!(proc.resolve(7), Resolved::Gone);
+    proc.process(7, OLD, &cgroup(1, 2));
+    assert_eq!(proc.resolve(7), Resolved::Gone);
+    proc.clock.pass(10);
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+}
+
+#[test]
+fn what_is_remembered_stays_bounded_and_is_dropped_with_time() {
+    let mut proc = Proc::new();
+    proc.resolver =
+        PidResolver::new(proc.directory.path()).expect("it").clock(proc.clock.read()).capacity(16);
+    for pid in 1..=100 {
+        proc.process(pid, OLD, &cgroup(1, 2));
+        assert_eq!(proc.resolve(pid), pod(1, Some(2)));
+        assert!((1..=16).contains(&proc.resolver.len()), "{}", proc.resolver.len());
+    }
+    proc.clock.pass(1_000);
+    proc.resolve(1);
+    assert_eq!(proc.resolver.len(), 1, "all others had become too old");
+
+    for capacity in [0, 1] {
+        let resolver = PidResolver::new(proc.directory.path()).expect("it");
+        let mut resolver = resolver.clock(proc.clock.read()).capacity(capacity);
+        for pid in 1..=3 {
+            assert_eq!(resolver.resolve(pid).expect("it"), pod(1, Some(2)));
+            assert_eq!(resolver.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn without_an_age_every_look_up_reads() {
+    let mut proc = Proc::new();
+    proc.resolver =
+        PidResolver::new(proc.directory.path()).expect("it").clock(proc.clock.read()).max_age(Duration::ZERO);
+    proc.process(7, OLD, &cgroup(1, 2));
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+    proc.process(7, OLD, &cgroup(3, 4));
+    assert_eq!(proc.resolve(7), pod(3, Some(4)));
+}
+
+#[test]
+fn errors_name_the_file_and_the_field_and_are_not_remembered() {
+    let mut proc = Proc::new();
+    for (number, (stat, cgroup, kind, message)) in [
+        (Some("7 (x) S 1"), Some(HOST), ResolveErrorKind::Malformed, "/stat has no start time (field 22)"),
+        (Some(""), Some(HOST), ResolveErrorKind::Malformed, "/stat has no start time (field 22)"),
+        (
+            Some(&*"x".repeat(1 << 20)),
+            Some(HOST),
+            ResolveErrorKind::TooLong,
+            "/stat is longer than 65536 bytes",
+        ),
+        (None, Some(&*"0".repeat(1 << 20)), ResolveErrorKind::TooLong, "/cgroup is longer than 65536 bytes"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let pid = u32::try_from(number).expect("few") + 1;
+        proc.process(pid, OLD, cgroup.unwrap_or_default());
+        if let Some(stat) = stat {
+            proc.directory.write(&format!("{pid}/stat"), stat);
+        }
+        let error = proc.resolver.resolve(pid).expect_err("it is wrong");
+        assert_eq!(error.kind(), kind);
+        assert_eq!(error.to_string(), format!("{}/{pid}{message}", proc.directory.path().display()));
+        proc.process(pid, OLD, &self::cgroup(1, 2));
+        assert_eq!(proc.resolve(pid), pod(1, Some(2)));
+    }
+    let error = PidResolver::new(proc.directory.at("none")).expect_err("there is no such directory");
+    assert_eq!((error.kind(), error.path()), (ResolveErrorKind::Unreadable, &*proc.directory.at("none")));
+}
+
+#[test]
+fn files_that_vanish_while_they_are_read_belong_to_a_process_that_ended() {
+    let mut proc = Proc::new();
+    for (pid, file) in [(7, "stat"), (8, "cgroup")] {
+        proc.process(pid, OLD, &cgroup(1, 2));
+        fs::remove_file(proc.directory.at(&format!("{pid}/{file}"))).expect("a file");
+        assert_eq!(proc.resolve(pid), Resolved::Gone, "{file}");
+    }
+}
+
+#[test]
+fn symbolic_links_are_not_followed() {
+    let mut proc = Proc::new();
+    proc.process(7, OLD, &cgroup(1, 2));
+    symlink("7", proc.directory.at("8")).expect("a link");
+    proc.process(9, OLD, HOST);
+    fs::remove_file(proc.directory.at("9/cgroup")).expect("a file");
+    symlink("../7/cgroup", proc.directory.at("9/cgroup")).expect("a link");
+    for pid in [8, 9] {
+        let error = proc.resolver.resolve(pid).expect_err("a link");
+        assert_eq!(error.kind(), ResolveErrorKind::Unreadable, "{pid}");
+    }
+}
+
+/// A child process, killed at the end.
+struct Running(Child);
+
+impl Running {
+    fn new() -> Self {
+        Self(Command::new("sleep").arg("600").spawn().expect("a process"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn real_processes_are_there_until_they_end_and_have_one_start_time() {
+    let clock = Clock::new();
+    let mut resolver = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
+    let child = Running::new();
+    let pid = child.0.id();
+    assert_ne!(resolver.resolve(pid), Ok(Resolved::Gone));
+
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+    let ticks: u64 = stat.split(' ').nth(21).expect("field 22").parse().expect("a number");
+    // 100 ticks a second on every architecture that Kubernetes runs on.
+    let started = Duration::from_millis(ticks * 10);
+    assert_ne!(resolver.resolve_started(pid, started), Ok(Resolved::Gone));
+    assert_eq!(resolver.resolve_started(pid, started + Duration::from_millis(10)), Ok(Resolved::Gone));
+    assert_eq!(
+        resolver.resolve_started(pid, started.saturating_sub(Duration::from_millis(10))),
+        Ok(Resolved::Gone)
+    );
+
+    drop(child);
+    clock.pass(1_000);
+    assert_eq!(resolver.resolve(pid), Ok(Resolved::Gone));
+}
+
+#[test]
+fn real_processes_that_end_while_they_are_read_cause_no_error() {
+    let mut resolver = PidResolver::new("/proc").expect("it is mounted").max_age(Duration::ZERO);
+    for _ in 0..50 {
+        let mut child = Command::new("true").spawn().expect("a process");
+        let mut reads = 0;
+        while child.try_wait().expect("a child").is_none() {
+            resolver.resolve(child.id()).expect("no error");
+            reads += 1;
+        }
+        assert_eq!(resolver.resolve(child.id()), Ok(Resolved::Gone), "after {reads} reads");
+    }
+}
