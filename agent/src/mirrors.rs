@@ -114,9 +114,10 @@ impl MirrorKeeper {
                     return Ok(());
                 }
                 Ok(Kubelet::Live(lease)) => return Err(lease),
-                Ok(Kubelet::Unclear(pause)) => {
-                    (pause, "it has a lease; will somebody renew it, before it is over?".to_owned())
-                }
+                Ok(Kubelet::Unclear(pause)) => (
+                    pause,
+                    "the node has a lease; waiting to see whether it is renewed before it expires".to_owned(),
+                ),
                 Err(error) => (backoff.wait(Instant::now()), self.unread(&error)),
             };
             self.warn(format!(

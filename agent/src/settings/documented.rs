@@ -139,7 +139,7 @@ fn a_flag_and_its_key_are_in_one_row() {
                 })
                 .collect();
             let alike = flags.iter().any(|flag| flag.split(' ').next() == Some(&format!("--{kebab}")));
-            assert!(alike || kubelets.contains(&(flags[0], key)), "{key} stands beside {}", flags[0]);
+            assert!(alike || kubelets.contains(&(flags[0], key)), "{key} is in the row of {}", flags[0]);
         }
     }
 }

@@ -357,8 +357,8 @@ fn within_the_node(address: IpAddr) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "address {address}: whoever can reach it could read every pod; give --tls-cert-file and --tls-private-key-file \
-         (and --client-ca-file), or if it is wanted, --allow-remote-clients"
+        "address {address}: anyone who can reach it could read every pod; give --tls-cert-file and --tls-private-key-file \
+         (and --client-ca-file), or --allow-remote-clients to allow this"
     )))
 }
 
@@ -433,8 +433,7 @@ fn followed(strategy: Strategy, api: Option<&ApiSettings>) -> Result<(), Failure
         (Strategy::Watch, Some(_)) => "is for the pods of this node, not of --all-nodes".to_owned(),
         (Strategy::Watch, None) => "needs an API server: --kubeconfig or --api-server".to_owned(),
         (Strategy::Cache | Strategy::Get, _) => format!(
-            "{strategy:?}: an object would be fetched when somebody asks for it, and nobody can ask the agent for one; \
-             it follows them by Watch"
+            "{strategy:?}: objects would be fetched on request, but the agent does not serve objects; use Watch"
         ),
     };
     Err(Failure::Usage(format!("--config-map-and-secret-change-detection-strategy {why}")))

@@ -112,7 +112,7 @@ fn requirement(term: &str) -> Result<(), String> {
         return if is_number { Ok(()) } else { Err("must be compared with an integer".to_owned()) };
     }
     let value = ["!=", "==", "="].into_iter().find_map(|operator| rest.strip_prefix(operator));
-    good(names::label_value(value.ok_or("the operator is none of =, ==, !=, in, notin, < and >")?.trim()))
+    good(names::label_value(value.ok_or("the operator must be one of =, ==, !=, in, notin, < and >")?.trim()))
 }
 
 /// `fields.ParseSelector` of apimachinery.

@@ -52,10 +52,12 @@ impl<'a> Pem<'a> {
     /// Omits the error: it quotes the line, which may be part of a key.
     fn no_pem(&self, error: &pem::Error) -> String {
         self.wrong(match error {
-            pem::Error::MissingSectionEnd { .. } => "is no PEM: a section has no end",
-            pem::Error::IllegalSectionStart { .. } => "is no PEM: the first line of a section is damaged",
-            pem::Error::Base64Decode(_) => "is no PEM: a section is not in base64",
-            _ => "is no PEM",
+            pem::Error::MissingSectionEnd { .. } => "is not valid PEM: a section has no end",
+            pem::Error::IllegalSectionStart { .. } => {
+                "is not valid PEM: the first line of a section is damaged"
+            }
+            pem::Error::Base64Decode(_) => "is not valid PEM: a section is not base64",
+            _ => "is not valid PEM",
         })
     }
 
@@ -64,7 +66,9 @@ impl<'a> Pem<'a> {
         let mut authorities = RootCertStore::empty();
         for certificate in self.chain()? {
             let added = authorities.add(certificate);
-            added.map_err(|error| self.wrong(format_args!("holds what can be no authority: {error}")))?;
+            added.map_err(|error| {
+                self.wrong(format_args!("holds a certificate that cannot be used as an authority: {error}"))
+            })?;
         }
         Ok(authorities)
     }

@@ -130,7 +130,7 @@ fn trouble(model: &Model) -> Line {
         }
         (Some(problem), None, _) => Line::default().and(format!("trying again: {problem}"), Tone::Bad),
         (None, _, Some(problem)) => {
-            Line::default().and(format!("mirror pods are not kept yet: {problem}"), Tone::Bad)
+            Line::default().and(format!("mirror pods are not managed yet: {problem}"), Tone::Bad)
         }
         (None, _, None) => Line::default(),
     }

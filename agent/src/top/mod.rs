@@ -32,8 +32,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Shows the agent on `server` until the user quits.
 pub(super) fn run(server: Server, every: Duration) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
-        let message =
-            "top draws on a terminal, and standard output is none; programs ask /pods, /sources and /metrics";
+        let message = "standard output is not a terminal; programs can query /pods, /sources and /metrics";
         return Err(Failure::Usage(message.to_owned()));
     }
     // A separate thread makes requests, so that a slow response does not delay keys.

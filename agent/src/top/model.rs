@@ -32,7 +32,7 @@ const PAIR_COLUMNS: [Column; 6] = [
     Column::always("NAMESPACE"),
     Column::always("NAME"),
     Column::until("MIRROR", 4),
-    Column::until("WHAT IS DONE", 3),
+    Column::until("NEXT STEP", 3),
     Column::until("POD UID", 2),
     Column::until("MIRROR UID", 1),
 ];

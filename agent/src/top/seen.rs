@@ -126,7 +126,7 @@ impl Pair {
             "turn" => "waits for other requests",
             "answer" => "waits for the answer",
             "backOff" => "waits after a failure",
-            "contention" => "waits: somebody undoes it",
+            "contention" => "waits: another client undoes it",
             "index" => "done; the index has yet to show it",
             "endOfPod" => "waits for the pod's end",
             other => other,

@@ -232,6 +232,6 @@ fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
         // To accept the change, copy this to agent/tests/agent/pods.json.
         let now = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pods.json");
         std::fs::write(&now, serde_json::to_string_pretty(&served).unwrap() + "\n").unwrap();
-        panic!("agent/tests/agent/pods.json has it otherwise than {}", now.display());
+        panic!("agent/tests/agent/pods.json differs from {}", now.display());
     }
 }

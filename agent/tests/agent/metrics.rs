@@ -69,7 +69,7 @@ async fn the_names_are_those_that_were_agreed_upon() {
     assert!(answer.body.ends_with("# EOF\n"));
     let names = names(&answer.body);
     let agreed = include_str!("metrics.txt");
-    assert!(names == agreed, "agent/tests/agent/metrics.txt has it otherwise:\n{names}");
+    assert!(names == agreed, "agent/tests/agent/metrics.txt differs:\n{names}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -160,7 +160,10 @@ async fn where_a_kubelet_runs_the_agent_ends_with_4_and_has_touched_nothing() {
     let mut agent = site.start();
     let problem = |answer: &Answer| answer.json::<Value>()["problem"].is_string();
     let waiting: Value = agent.until("/mirrors", problem).json();
-    assert!(waiting["problem"].as_str().unwrap().contains("will somebody renew it"), "{waiting}");
+    assert!(
+        waiting["problem"].as_str().unwrap().contains("waiting to see whether it is renewed"),
+        "{waiting}"
+    );
     assert_eq!(waiting["passes"], 0);
     site.lease("2026-01-01T00:00:10.000000Z", 40);
     let said = agent.wait_for_log("a kubelet runs on the node");

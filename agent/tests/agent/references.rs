@@ -88,8 +88,8 @@ fn references_are_refused_without_an_api_server_for_all_nodes_and_by_strategies_
         (&["--pod-manifest-path", "x", FLAG, "Watch"][..], "needs an API server"),
         (&["--kubeconfig", "x", "--all-nodes", FLAG, "Watch"], "not of --all-nodes"),
         (&["--kubeconfig", "x", FLAG, "watch"], "must be Watch"),
-        (&["--kubeconfig", "x", FLAG, "Get"], "Get: an object would be fetched when somebody asks for it"),
-        (&["--config", &config], "Cache: an object would be fetched when somebody asks for it"),
+        (&["--kubeconfig", "x", FLAG, "Get"], "Get: objects would be fetched on request"),
+        (&["--config", &config], "Cache: objects would be fetched on request"),
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));

@@ -56,7 +56,7 @@ fn a_pod_that_comes_is_seen_and_found_and_q_leaves_the_terminal_as_it_was() {
     terminal.until(|seen| seen.contains("nothing matches") && seen.contains("Pods 0/1"));
 
     terminal.press("\t");
-    terminal.until(|seen| seen.contains("MIRROR UID") || seen.contains("WHAT IS DONE"));
+    terminal.until(|seen| seen.contains("MIRROR UID") || seen.contains("NEXT STEP"));
     terminal.press("\t");
     terminal.until(|seen| seen.contains(directory.0.to_str().unwrap()));
 

@@ -34,7 +34,7 @@ const mirrors = new Rows(by("mirrors"), {
     { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
     { name: "Name", class: "name", text: (row) => row.name, cell: (row) => (row.podUID ? link({ uid: row.podUID, name: row.name }) : isolated(row.name)) },
     { name: "Mirror", class: "mirror", text: (row) => row.mirror.text, cell: (row) => badge(row.mirror) },
-    { name: "What is done", class: "wait", text: waiting },
+    { name: "Next step", class: "wait", text: waiting },
     { name: "UID of the static pod", class: "uid", text: (row) => row.podUID ?? "" },
     { name: "UID of the mirror", class: "uid", text: (row) => row.mirrorUID ?? "" },
   ],
@@ -46,7 +46,7 @@ const WAITS = {
   turn: "waits for other requests",
   answer: "waits for the answer",
   backOff: "waits after a failure",
-  contention: "waits: somebody undoes it",
+  contention: "waits: another client undoes it",
   index: "done; the index has yet to show it",
   endOfPod: "waits for the pod's end",
 };
@@ -133,7 +133,7 @@ function sources() {
       element("h2", {}, source.source, " ", element("span", { class: source.seen ? "badge good" : "badge bad" }, source.seen ? "read" : "not read yet")),
       element("p", { class: "origin" }, element("bdi", {}, source.origin)), list, problems(source.problems));
   });
-  if (agent.mirrorProblem) cards.unshift(element("p", { class: "note bad" }, `Mirror pods are not kept yet: ${agent.mirrorProblem}`));
+  if (agent.mirrorProblem) cards.unshift(element("p", { class: "note bad" }, `Mirror pods are not managed yet: ${agent.mirrorProblem}`));
   by("sources").replaceChildren(...cards);
 }
 

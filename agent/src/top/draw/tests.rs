@@ -97,7 +97,7 @@ fn assert_golden(name: &str, text: &str) {
         fs::write(&path, text).unwrap();
     }
     let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert!(golden == text, "{name} has it otherwise:\n{text}");
+    assert!(golden == text, "{name} differs:\n{text}");
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl HttpConfig {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let mut authorities = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|_| wrong("is no PEM".to_owned()))?;
+            let certificate = certificate.map_err(|_| wrong("is not valid PEM".to_owned()))?;
             authorities.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
         if authorities.is_empty() {
