@@ -31,7 +31,7 @@ fn main() -> std::io::Result<()> {
             designs::each(&mut contention);
         }
         let figures = medians(contention.samples);
-        println!("\n{n} pods; million look-ups a second");
+        println!("\n{n} pods; million lookups a second");
         for Figure { what, who, value, .. } in &figures {
             println!("{what:<40} {who:<36} {value:>12.1}");
         }

@@ -116,7 +116,7 @@ impl Latency {
     }
 }
 
-/// Times each look-up for itself.
+/// Times each lookup for itself.
 fn measure<K>(
     clock: &Clock,
     time: Duration,

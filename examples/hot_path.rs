@@ -64,7 +64,7 @@ fn main() {
                     }
                 }
                 assert_eq!(look_ups, found, "every pod is there at every moment");
-                println!("reader {thread}: {look_ups} look-ups, every one a hit");
+                println!("reader {thread}: {look_ups} lookups, every one a hit");
             });
         }
 

@@ -105,7 +105,7 @@ pub enum WaitError {
 /// ```
 /// use pod_index::{FullName, PodKey, PodUid};
 ///
-/// let _: PodKey = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the look-ups
+/// let _: PodKey = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the lookups
 /// let _: PodKey = (&PodUid::from("u1")).into();
 /// let _: PodKey = ("shop", "web-0").into(); // namespace and name
 /// let _: PodKey = (&FullName::new("web-0", "shop")?).into();

@@ -156,8 +156,8 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     // The first load of a thread sets up arc-swap's slots for it.
     drop(reader.load());
     assert_eq!(counted(|| point_look_ups(cached.load(), &argument)), (0, 0), "CachedReader");
-    assert_eq!(counted(|| cached_look_ups(&mut cached, &argument)), (0, 0), "a CachedReader's own look-ups");
-    assert_eq!(counted(|| look_ups_to_keep(&reader, &argument)), (0, 0), "a Reader's own look-ups");
+    assert_eq!(counted(|| cached_look_ups(&mut cached, &argument)), (0, 0), "a CachedReader's own lookups");
+    assert_eq!(counted(|| look_ups_to_keep(&reader, &argument)), (0, 0), "a Reader's own lookups");
     assert_eq!(counted(|| point_look_ups(&reader.load(), &argument)), (0, 0), "load");
     assert_eq!(counted(|| point_look_ups(&kept, &argument)), (0, 0), "snapshot");
     assert_eq!(counted(|| whole_set_reads(&kept)), (0, 0), "whole-set reads");

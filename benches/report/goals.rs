@@ -36,7 +36,7 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
     header(
         &mut text,
         "100,000 pods",
-        &["look-up by UID", "2 threads", "p99.9 beside a writer at full speed", "update"],
+        &["lookup by UID", "2 threads", "p99.9 beside a writer at full speed", "update"],
     );
     for name in [Bare::NAME, Cached::NAME, "papaya", PARKING_LOT, KUBE] {
         let n = 100_000;
@@ -72,7 +72,7 @@ fn goals(figures: &Figures) -> Vec<Goal> {
     for (handle, what, text, limit) in [
         (
             Cached::NAME,
-            "UID look-up through `CachedReader`, against the bare table",
+            "UID lookup through `CachedReader`, against the bare table",
             "≤ 1.5 × at every N",
             1.5,
         ),
@@ -94,14 +94,14 @@ fn goals(figures: &Figures) -> Vec<Goal> {
     let both = [1_000, 100_000];
     let translate = both.map(|n| own(n, "translate a mirror's UID", 0.0));
     goal(
-        "translate a mirror's UID, against the UID look-up, at 1,000 · 100,000",
+        "translate a mirror's UID, against the UID lookup, at 1,000 · 100,000",
         "≤ 1.3 ×",
         list(&translate),
         worst(&translate) <= 1.3,
     );
     let hash = |n| ns(n, "by (namespace, name), hit", "the hash alone");
     for (what, text) in [
-        ("by full name, hit", "by full name, against the UID look-up plus the hash, at 1,000 · 100,000"),
+        ("by full name, hit", "by full name, against the UID lookup plus the hash, at 1,000 · 100,000"),
         ("by (namespace, name), hit", "by (namespace, name), likewise"),
     ] {
         let times = both.map(|n| own(n, what, hash(n)));
@@ -132,7 +132,7 @@ fn goals(figures: &Figures) -> Vec<Goal> {
         (at(100_000, &what, Cached::NAME), at(100_000, &what, CONTROL))
     });
     goal(
-        "the longest look-up of both, at 100,000, against the control's",
+        "the longest lookup of both, at 100,000, against the control's",
         "no longer",
         maxima
             .map(|(own, control)| format!("{} µs, {} µs", short(own / 1e3), short(control / 1e3)))

@@ -30,7 +30,7 @@ pub(crate) fn throughput(figures: &[Figure], machine: &str) -> String {
                 .collect(),
         })
         .collect();
-    svg::chart("Look-ups by UID, all threads together", "million a second", machine, &panels)
+    svg::chart("Lookups by UID, all threads together", "million a second", machine, &panels)
 }
 
 /// Duration of a lookup, by percentile.
@@ -54,5 +54,5 @@ pub(crate) fn latency(figures: &[Figure], machine: &str) -> String {
                 .collect(),
         })
         .collect();
-    svg::chart("One look-up by UID", "nanoseconds, the clock's own included", machine, &panels)
+    svg::chart("One lookup by UID", "nanoseconds, the clock's own included", machine, &panels)
 }

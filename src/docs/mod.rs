@@ -10,7 +10,7 @@ pub mod internals {
     #![doc = include_str!("internals.md")]
 }
 
-/// What look-ups and writes cost, where the time goes, and how to measure it.
+/// What lookups and writes cost, where the time goes, and how to measure it.
 pub mod performance {
     #![doc = include_str!("performance.md")]
 }

@@ -170,7 +170,7 @@ impl World {
         self.is_measuring.store(false, Ordering::Relaxed);
         let after = (cpu(), self.api.figures());
         let (count, median, p999) = looked;
-        println!("  {count} look-ups: median {median} ns, p99.9 {p999} ns");
+        println!("  {count} lookups: median {median} ns, p99.9 {p999} ns");
         println!("  CPU of server, writer and clients: {:.2} cores", (after.0 - before.0) / SECONDS as f64);
         let mut latencies = std::mem::take(&mut *self.latencies.lock().unwrap());
         latencies.sort_unstable();

@@ -242,7 +242,7 @@ async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
         }
     }
     println!(
-        "{lives} lives, each left with 0, the slowest {slowest:.1?} after SIGTERM: {} look-ups and {} lists were answered \
+        "{lives} lives, each left with 0, the slowest {slowest:.1?} after SIGTERM: {} lookups and {} lists were answered \
          whole, {} not at all; {} manifests written or removed; at most {} descriptors, {} threads, {} KiB at rest",
         Tally::of(&tally.answered),
         Tally::of(&tally.lists),

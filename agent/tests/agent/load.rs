@@ -1,4 +1,4 @@
-//! `/pods` with a hundred thousand pods: how long, how much memory, and how look-ups fare meanwhile. Off unless asked for,
+//! `/pods` with a hundred thousand pods: how long, how much memory, and how lookups fare meanwhile. Off unless asked for,
 //! as it measures:
 //!
 //! ```text
@@ -90,7 +90,7 @@ fn look_up(agent: SocketAddr, stop: &AtomicBool) -> Vec<Duration> {
 fn report(what: &str, latencies: &[Duration]) {
     let at = |thousandths: usize| latencies[(latencies.len() - 1) * thousandths / 1000];
     println!(
-        "{what}: {} look-ups by HTTP, median {:.0?}, p99 {:.0?}, slowest {:.1?}",
+        "{what}: {} lookups by HTTP, median {:.0?}, p99 {:.0?}, slowest {:.1?}",
         latencies.len(),
         at(500),
         at(990),
