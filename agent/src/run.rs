@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::access::Access;
 use super::api_requests::ApiRequests;
 use super::cli::Output;
+use super::events::Events;
 use super::exit::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
@@ -90,6 +91,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     )
     .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
+    let events = tokio::spawn(Events::register(metrics.ours()).follow(reader.changes()));
     let api_requests = ApiRequests::register(metrics.ours());
     let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
     let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
@@ -138,6 +140,8 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     };
     leaving.begin();
     writer_thread.stop();
+    // The log has every change. Not to be waited for longer than the shutdown may take.
+    let _ = timeout(leaving.left(), events).await;
     if let Some(checkpoints) = checkpoints {
         checkpoints::finish(checkpoints, leaving.left());
     }

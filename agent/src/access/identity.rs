@@ -40,7 +40,7 @@ impl Identity {
     }
 
     /// The name and the alternative names, without empty ones.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let names = std::iter::once(&self.name).chain(&self.alternative_names);
         names.map(String::as_str).filter(|name| !name.is_empty())
     }

@@ -61,7 +61,7 @@ pub(crate) struct Access {
     webhook: Option<Webhook>,
 }
 
-/// The peer of a connection, identified by its certificate.
+/// The client, identified by the certificate of its connection or by the token of its request.
 #[derive(Clone, Debug)]
 pub(crate) struct Certified(pub(crate) Option<Arc<Identity>>);
 
@@ -73,8 +73,8 @@ impl Access {
         settings.is_limited().then(|| Arc::new(Self { settings: settings.clone(), webhook }))
     }
 
-    /// Whether the request is allowed.
-    async fn admit(&self, request: &Asked<'_>) -> Result<(), (StatusCode, &'static str, String)> {
+    /// The client, if the request is allowed.
+    async fn admit(&self, request: &Asked<'_>) -> Result<Identity, (StatusCode, &'static str, String)> {
         let known = match (request.certified, request.token()) {
             (Some(identity), _) => Some(identity.clone()),
             (None, Some(token)) if self.settings.tokens => match &self.webhook {
@@ -90,13 +90,13 @@ impl Access {
         let is_listed = identity.names().any(|name| names.contains(name))
             || identity.groups.iter().any(|group| groups.contains(group));
         if is_listed || !(self.settings.lists_clients() || *rights) {
-            return Ok(());
+            return Ok(identity);
         }
         let (verb, subresources) = (request.verb(), request.subresources());
         if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
             for subresource in subresources {
                 if webhook.may(&identity, verb, subresource).await {
-                    return Ok(());
+                    return Ok(identity);
                 }
             }
         }
@@ -156,7 +156,7 @@ impl Asked<'_> {
 }
 
 /// Middleware that rejects requests without access.
-pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guarded(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     let certified = request.extensions().get::<Certified>().and_then(|Certified(identity)| identity.clone());
     let asked = Asked {
         certified: certified.as_deref(),
@@ -165,7 +165,10 @@ pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request,
         path: request.uri().path(),
     };
     match access.admit(&asked).await {
-        Ok(()) => next.run(request).await,
+        Ok(identity) => {
+            request.extensions_mut().insert(Certified(Some(Arc::new(identity))));
+            next.run(request).await
+        }
         Err((code, reason, message)) => refused(code, reason, message),
     }
 }

@@ -193,10 +193,6 @@ impl<'a> Parser<'a> {
             other => return Err(format!("found {other}, expected: in, notin, =, ==, !=, gt, lt")),
         };
         let (Operator::In(values) | Operator::NotIn(values)) = &operator else { return Ok(operator) };
-        if values.is_empty() {
-            return Err("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
-                .to_owned());
-        }
         let wrong = values.iter().find_map(|value| Some((value, names::label_value(value)?)));
         match wrong {
             Some((value, why)) => Err(format!("values[{key}]: Invalid value: {value:?}: {why}")),
@@ -225,17 +221,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a, b)`. An empty item is the empty value.
+    /// `(a, b)`. An empty item is the empty value, and so is the item of `()`.
     fn values(&mut self) -> Result<Vec<String>, String> {
         match self.next() {
             Token::Open => {}
             other => return Err(format!("found {other}, expected: '('")),
         }
         let mut values = Vec::new();
-        if self.peek() == Token::Close {
-            self.at += 1;
-            return Ok(values);
-        }
         loop {
             let value = match self.peek() {
                 Token::Word(value) => {
@@ -292,6 +284,10 @@ mod tests {
             ("empty=,app", true),
             ("empty in (,x)", true),
             ("app in (,)", false),
+            ("app in ()", false),
+            ("empty in ()", true),
+            ("app notin ()", true),
+            ("empty notin ()", false),
             ("weight>6", true),
             ("weight > 7", false),
             ("weight<8", true),
@@ -318,8 +314,6 @@ mod tests {
             "a in b",
             "a in (",
             "a in (b",
-            "a in ()",
-            "a notin ()",
             "!",
             "!!a",
             "!a=b",

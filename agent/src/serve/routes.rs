@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -15,7 +15,7 @@ use super::pod_list::{Form, Parts, PodList};
 use super::{App, Tags, debug, page, tag};
 use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
-use crate::pod_api::{self, Peer};
+use crate::pod_api::{self, Client};
 use crate::refusal::not_found;
 
 /// Minimum number of pods in a compressed list.
@@ -47,12 +47,12 @@ pub(super) fn router(app: App) -> Router {
 /// All pods except mirrors, like the kubelet's `/pods`. With a parameter of the pod API, a pod API request.
 async fn pods(
     State(app): State<App>,
-    Extension(peer): Extension<Arc<Peer>>,
+    client: Client,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     if pod_api::is_meant(query.as_deref()) {
-        return pod_api::collection_of_rows(&app.pods, &peer, query.as_deref(), &headers).await;
+        return pod_api::collection_of_rows(&app.pods, &client, query.as_deref(), &headers).await;
     }
     let snapshot = app.reader.load();
     list(&app.tags, snapshot.generation(), &headers, snapshot.pods())

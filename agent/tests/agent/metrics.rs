@@ -102,6 +102,13 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
     let metrics = agent.get("/metrics").body;
     assert_eq!(value(&metrics, r#"pod_index_desired_pods{static=""}"#), 2);
     assert_eq!(value(&metrics, "pod_index_publications_total"), published + 1);
+    let added = |metrics: &str| value(metrics, r#"pod_index_pod_events_total{event="added"}"#);
+    let metrics = agent.until("/metrics", |answer| added(&answer.body) == 5).body;
+    assert_eq!(value(&metrics, r#"pod_index_pod_events_total{event="removed"}"#), 0);
+    server.remove("pods", "default", "other");
+    agent.until("/metrics", |answer| {
+        value(&answer.body, r#"pod_index_pod_events_total{event="removed"}"#) == 1
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -106,8 +106,7 @@ async fn a_log_that_nobody_reads_holds_no_publication_up_and_its_lost_lines_are_
     agent.until("/readyz", |answer| answer.code == 200);
     server.put("pods", &pod("late", "node-1", &json!({})));
     agent.until("/pods/default/late", |answer| answer.code == 200);
-    let metrics = agent.get("/metrics").body;
-    assert!(value(&metrics, "pod_index_dropped_log_lines_total") > 0);
+    agent.until("/metrics", |answer| value(&answer.body, "pod_index_dropped_log_lines_total") > 0);
     // The shutdown does not wait for the log either.
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));

@@ -20,6 +20,9 @@ async fn discovery_says_that_there_are_pods_to_get_to_list_and_to_watch() {
     // The requests that kubectl makes first.
     let aggregated =
         "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json\r\n";
+    for path in ["/api", "/apis", "/api/v1", "/version"] {
+        assert_eq!(get(&format!("{path}/")), get(path), "clients generated from OpenAPI write a slash");
+    }
     let answer = world.agent.send("GET /api", aggregated, "");
     assert_eq!(answer.header("content-type"), Some("application/json"));
 }
