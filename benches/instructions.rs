@@ -176,7 +176,7 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-/// As `update`, with a subscriber that is not asleep: it costs the writer nothing.
+// As `update`, with a subscriber that is not asleep: it costs the writer nothing.
 #[library_benchmark(setup = updates, config = held_at(5_134_706))]
 #[bench::one_by_one()]
 fn update_followed(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {

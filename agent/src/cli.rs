@@ -245,7 +245,7 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
     pub(super) max_watches: Option<usize>,
 
-    /// The maximum number of open watches per client: an IP address, or a user of the socket [default: 256].
+    /// The maximum number of open watches per client: a name in a certificate or token, an IP address, or a user of the socket [default: 256].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
     pub(super) max_watches_per_client: Option<usize>,
 
