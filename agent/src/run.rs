@@ -28,6 +28,7 @@ use super::settings::{Given, Settings};
 use super::shutdown::Leaving;
 use super::signals::{Hangups, Signals};
 use super::source_tasks::SourceTasks;
+use super::whois::{Lookups, Processes, Whois};
 use super::writer_thread::WriterThread;
 use super::{checkpoints, format, source_tasks, systemd, table};
 use pod_index::{PodMeta, Reader, Snapshot};
@@ -110,6 +111,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let pods = PodApi::start(&reader, &readiness, &settings.pod_api)
         .map_err(|error| Failure::unable("cannot start the thread of the pod API", error))?;
     metrics.watches(&pods);
+    let lookups = Lookups::default();
+    metrics.lookups(&lookups);
+    let whois = Whois::new(&reader, &readiness, Processes::new(settings.proc.clone()), lookups);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, client.as_ref(), settings.node.as_str());
     metrics.log(&log);
@@ -122,6 +126,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         metrics,
         tags: Tags::new(),
         pods,
+        whois,
         debug,
         connections,
         requests,

@@ -46,9 +46,15 @@ pub(super) fn table<'a, const N: usize>(
     headings: [&'a str; N],
     rows: impl IntoIterator<Item = [&'a str; N]>,
 ) -> String {
-    let rows: Vec<[String; N]> =
-        std::iter::once(headings).chain(rows).map(|row| row.map(printable)).collect();
-    let mut widths = [0; N];
+    lines(&mut [0; N], std::iter::once(headings).chain(rows))
+}
+
+/// The same for some of the lines of a table. Widens `widths` where these lines need it.
+pub(super) fn lines<'a, const N: usize>(
+    widths: &mut [usize; N],
+    rows: impl IntoIterator<Item = [&'a str; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(printable)).collect();
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
@@ -57,7 +63,7 @@ pub(super) fn table<'a, const N: usize>(
     let mut text = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
+        for (cell, width) in row.iter().zip(*widths) {
             // Writing to a string does not fail.
             let _ = write!(line, "{cell:width$}  ");
         }

@@ -128,6 +128,8 @@ impl Asked<'_> {
     /// Kubelet: `getAPIVerb` (`pkg/kubelet/server/auth.go`).
     fn verb(&self) -> &'static str {
         match *self.method {
+            // A query with a body.
+            Method::POST if self.path == "/whois" => "get",
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
@@ -147,7 +149,7 @@ impl Asked<'_> {
             &["metrics"]
         } else if ["/healthz", "/livez", "/readyz"].into_iter().any(is_below) {
             &["healthz", "proxy"]
-        } else if is_below("/pods") {
+        } else if is_below("/pods") || is_below("/whois") {
             &["pods", "proxy"]
         } else {
             &["proxy"]
@@ -189,6 +191,7 @@ mod tests {
             ("/metricsx", &["proxy"]),
             ("/pods", &["pods", "proxy"]),
             ("/pods/default/web", &["pods", "proxy"]),
+            ("/whois", &["pods", "proxy"]),
             ("/livez", &["healthz", "proxy"]),
             ("/mirrors/pods", &["proxy"]),
             ("/log-level", &["proxy"]),

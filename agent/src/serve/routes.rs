@@ -17,6 +17,7 @@ use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
 use crate::pod_api::{self, Client};
 use crate::refusal::not_found;
+use crate::whois;
 
 /// Minimum number of pods in a compressed list.
 const LARGE: usize = 64;
@@ -24,6 +25,7 @@ const LARGE: usize = 64;
 pub(super) fn router(app: App) -> Router {
     let debug = app.debug.clone().map(debug::router).unwrap_or_default();
     let pods_of_the_api = pod_api::router(app.pods.clone());
+    let whois = whois::router(app.whois.clone());
     Router::new()
         .route("/pods", get(pods))
         .route("/pods/{key}", get(pod_by_key))
@@ -40,6 +42,7 @@ pub(super) fn router(app: App) -> Router {
         .fallback(nothing_here)
         .with_state(app)
         .merge(pods_of_the_api)
+        .merge(whois)
         .merge(debug)
         .merge(page::router())
 }
@@ -91,10 +94,10 @@ fn list<'a>(
     (common, json, Body::new(Parts::new(list))).into_response()
 }
 
-/// A pod by its UID or full name.
+/// A pod by its UID or full name, or by anything else that identifies it.
 async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
     let snapshot = app.reader.load();
-    if let Some(pod) = snapshot.pod_by_uid(&*key).or_else(|| snapshot.pod_by_full_name(&key)) {
+    if let Some(pod) = app.whois.pod(&snapshot, &key) {
         return Json(&**pod).into_response();
     }
     let hint = match snapshot.mirror_pod_by_uid(&*key) {

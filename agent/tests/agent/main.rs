@@ -31,6 +31,7 @@ mod terminal;
 mod tls;
 mod top;
 mod watched;
+mod whois;
 
 use std::path::Path;
 
