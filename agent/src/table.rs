@@ -95,13 +95,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_lines_do_not_end_in_spaces() {
+    fn columns_are_aligned_and_lines_have_no_trailing_spaces() {
         let text = table(["A", "LONG HEADING"], [["longer", "x"], ["ä", ""]]);
         assert_eq!(text, "A       LONG HEADING\nlonger  x\nä       -\n");
     }
 
     #[test]
-    fn a_name_cannot_drive_the_terminal() {
+    fn a_name_cannot_control_the_terminal() {
         assert_eq!(table(["A"], [["\x1b[2Jx\ny\0"]]), "A\n\u{fffd}[2Jx\u{fffd}y\u{fffd}\n");
         assert_eq!(
             harmless("a\u{202e}b\u{9b}31m\u{200b}\u{2028}ä日"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_sorted_and_told_apart() {
+    fn pods_are_sorted_and_distinguished() {
         let pod = |namespace: &str, name: &str, annotations: &[(&str, &str)]| {
             let mut pod = Pod::default();
             pod.metadata.namespace = Some(namespace.to_owned());

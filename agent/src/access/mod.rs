@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_needs_the_right_that_a_kubelet_asks_for() {
+    fn a_path_needs_the_same_right_as_on_a_kubelet() {
         let headers = HeaderMap::new();
         for (path, expected) in [
             ("/metrics", &["metrics"][..]),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_what_follows_the_word_bearer() {
+    fn a_token_follows_the_word_bearer() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_an_alternative_name_or_a_group_is_enough_and_nothing_else_is() {
+    async fn only_an_allowed_name_alternative_name_or_group_is_accepted() {
         let set = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect();
         let settings = AccessSettings {
             names: set(&["prometheus", "a.example"]),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_the_api_server_has_selects() {
+    fn every_field_of_the_api_server_is_selectable() {
         for (selector, selected) in [
             ("", true),
             ("metadata.name=web", true),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_or_no_field_is_refused() {
+    fn invalid_field_selectors_and_unknown_fields_are_refused() {
         for selector in [
             "spec.image=x",
             "metadata.name",

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_selects_what_it_selects_in_the_api_server() {
+    fn each_operator_selects_as_in_the_api_server() {
         let web = [("app", "web"), ("tier", "front"), ("weight", "7"), ("empty", "")];
         for (selector, selected) in [
             ("", true),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_label_selectors_are_refused() {
         for selector in [
             ",",
             "a,",
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_necessary_is_what_a_single_value_asks_for() {
+    fn a_requirement_with_a_single_value_is_necessary() {
         let labels = Labels::parse("a=1, b in (2), c in (3,4), d!=5, e").unwrap();
         assert_eq!(labels.necessary().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
     }

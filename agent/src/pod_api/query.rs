@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_as_clients_write_them() {
+    fn parameters_are_parsed_as_clients_write_them() {
         let options =
             read("watch=True&labelSelector=app%3Dweb&timeoutSeconds=5&allowWatchBookmarks=true&a=b").unwrap();
         assert!(options.watch && options.bookmarks);

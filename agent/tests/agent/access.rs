@@ -37,7 +37,7 @@ fn answer(pki: &Pki, agent: &Agent, is: Option<(String, String)>, token: Option<
 }
 
 #[test]
-fn of_those_with_a_certificate_the_named_are_served_and_their_groups() {
+fn only_allowed_names_and_groups_of_certificates_are_served() {
     let (pki, clients) = (Pki::new(), Authority::new());
     pki.directory.write("clients.pem", &clients.pem);
     let ca = pki.at("clients.pem");
@@ -67,7 +67,7 @@ fn of_those_with_a_certificate_the_named_are_served_and_their_groups() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are_remembered() {
+async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     let server = ApiServer::start().await;
     let granted = shipped("pod-index", &["read-only.yaml", "client-reviews.yaml"]);
     server.grant(granted.clone());
@@ -143,7 +143,7 @@ async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are
 }
 
 #[test]
-fn who_may_ask_is_refused_at_the_start_where_nobody_could_be_known() {
+fn access_rules_without_client_authentication_are_refused_at_the_start() {
     let pki = Pki::new();
     let (cert, key, ca) = (pki.at("node.crt"), pki.at("node.key"), pki.at("ca.pem"));
     let tls = ["--pod-manifest-path", "x", "--tls-cert-file", &cert, "--tls-private-key-file", &key];

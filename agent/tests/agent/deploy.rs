@@ -260,7 +260,7 @@ fn with_the_patch_for_process_ids_the_daemonset_sees_processes_and_gains_nothing
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_example_of_another_agent_follows_pods_by_the_kubeconfig_that_it_has() {
+async fn the_example_agent_follows_pods_with_its_kubeconfig() {
     let objects = objects(&deploy("examples/otel-collector.yaml"));
     let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
     for (known, object) in [

@@ -59,7 +59,7 @@ async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_names_are_those_that_were_agreed_upon() {
+async fn the_metric_names_are_the_recorded_ones() {
     let directory = Directory::new();
     let checkpoints = Directory::new();
     let args =
@@ -112,7 +112,7 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_are_counted_by_what_was_asked_and_what_came_of_it() {
+async fn requests_are_counted_by_path_and_status_code() {
     let directory = Directory::new();
     let (agent, server) = agent(&directory, &[]).await;
     for path in
@@ -143,7 +143,7 @@ async fn requests_are_counted_by_what_was_asked_and_what_came_of_it() {
 }
 
 #[test]
-fn the_connections_are_counted_and_so_are_the_descriptors_that_there_may_be() {
+fn connections_and_the_descriptor_limit_are_metrics() {
     let manifests = shipped();
     let agent = binary(&["--pod-manifest-path", manifests.to_str().unwrap()]);
     let mut limited = Command::new("bash");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
+async fn invalid_parameters_are_refused_as_by_the_api_server() {
     let world = World::new().await;
     world.server.put("pods", &pod("shop", "web", &json!({})));
     world.until("", 1);

@@ -146,7 +146,7 @@ async fn every_page_of_a_list_is_of_the_version_of_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_is_compressed_for_those_who_ask() {
+async fn a_list_is_compressed_on_request() {
     let world = World::new().await;
     world.server.put_all("pods", (0..100).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
     let all = world.until("", 100);
