@@ -1,4 +1,4 @@
-//! From process IDs and cgroup IDs to pods, beside the look-up by UID that follows.
+//! From process IDs and cgroup IDs to pods, beside the lookup by UID that follows.
 //!
 //! `cargo bench -p pod-index-benches --features resolve --bench resolve [-- N...]`, by default for 1,000 and 10,000 pods.
 //! Linux only. It makes a directory that looks like `/proc` and one that looks like cgroupfs.
@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{env, fs, io, process};
 
 use pod_index::{CachedReader, PodMeta, PodUid};
-use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Resolved};
+use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Placement};
 use support::figures;
 use support::rounds::Rounds;
 use support::sizes;
@@ -21,7 +21,7 @@ use support::workload::{Pod, Workload};
 const WHO: &str = "resolver";
 /// What all others are compared with.
 const BY_UID: &str = "UID";
-/// Look-ups in one run.
+/// Lookups in one run.
 const RUN: usize = 100_000;
 /// Reads of `/proc` in one run.
 const READS: usize = 1_000;
@@ -66,13 +66,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 black_box(reading.resolve(black_box(own)).expect("it is there"));
             }
         });
-        println!("\n{n} pods; ns, and the ratio to the look-up by UID\n");
+        println!("\n{n} pods; ns, and the ratio to the lookup by UID\n");
         figures::print(&rounds.measure(n, time), |_| (BY_UID.to_owned(), WHO.to_owned()));
     }
     Ok(())
 }
 
-fn pod(pods: &mut CachedReader<Pod>, found: Resolved) -> Option<&Arc<Pod>> {
+fn pod(pods: &mut CachedReader<Pod>, found: Placement) -> Option<&Arc<Pod>> {
     pods.pod_by_uid(&found.pod()?.pod_uid?)
 }
 

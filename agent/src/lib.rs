@@ -57,7 +57,6 @@ mod systemd;
 mod table;
 mod tls;
 mod top;
-mod whois;
 mod writer_thread;
 
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, ResolveErrorKind, Resolved};
+use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Placement, ResolveErrorKind};
 use process_support::{Clock, id, pod, slice};
 use sources_support::Directory;
 
@@ -71,9 +71,9 @@ fn what_is_there_at_the_start_is_found() {
     assert_eq!(resolver.resolve(of_pod), pod(1, None));
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     assert_eq!(resolver.resolve(below), pod(1, Some(2)));
-    assert_eq!(resolver.resolve(host), Resolved::NoPod);
+    assert_eq!(resolver.resolve(host), Placement::NoPod);
     for unknown in [0, 1, u64::MAX] {
-        assert_eq!(resolver.resolve(unknown), Resolved::Gone, "{unknown}");
+        assert_eq!(resolver.resolve(unknown), Placement::Gone, "{unknown}");
     }
     assert_eq!((resolver.len(), resolver.problem()), (9, None));
 }
@@ -102,7 +102,7 @@ fn a_removed_cgroup_is_kept_for_a_time_and_then_gone() {
     cgroups.clock.pass(1_999);
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     cgroups.clock.pass(100);
-    assert_eq!(resolver.resolve(container), Resolved::Gone);
+    assert_eq!(resolver.resolve(container), Placement::Gone);
     assert_eq!(resolver.get(container), None);
 }
 
@@ -114,7 +114,7 @@ fn a_removed_cgroup_is_gone_within_100_ms_if_it_is_not_kept() {
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     cgroups.remove(&container_path(1, 2));
     cgroups.clock.pass(100);
-    assert_eq!(resolver.resolve(container), Resolved::Gone);
+    assert_eq!(resolver.resolve(container), Placement::Gone);
 }
 
 /// Temporary file systems reuse inode numbers at will; here a rename does.
@@ -170,7 +170,9 @@ fn after_lost_events_everything_is_found_and_nothing_is_kept() {
     let cgroups = Cgroups::new();
     let removed = cgroups.make(&container_path(1, 2));
     cgroups.make("noise");
-    let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
+    cgroups.make("system.slice");
+    let mut resolver =
+        cgroups.resolver_with(cgroups.options().rescan(Duration::MAX).keep_removed(Duration::ZERO));
     cgroups.directory.write("noise/a", "");
     let (a, b) = (cgroups.directory.at("noise/a"), cgroups.directory.at("noise/b"));
     // Two events each.
@@ -179,27 +181,33 @@ fn after_lost_events_everything_is_found_and_nothing_is_kept() {
         fs::rename(&b, &a).expect("a file");
     }
     let added = cgroups.make(&container_path(3, 4));
+    // Another directory under a name that is known.
+    let renewed = cgroups.make(&slice(5));
+    cgroups.remove("system.slice");
+    fs::rename(cgroups.directory.at(&slice(5)), cgroups.directory.at("system.slice")).expect("a directory");
     cgroups.remove(&pod_path(1));
     resolver.catch_up();
     assert_eq!(resolver.get(removed), None);
+    assert_eq!(resolver.get(renewed), Some(&Placement::NoPod));
+    let below = cgroups.make("system.slice/sshd.service");
+    assert_eq!(resolver.resolve(below), Placement::NoPod, "it is followed");
     assert_eq!(resolver.get(added), Some(&pod(3, Some(4))));
 }
 
-/// As what a container makes through a mount of its own: it is there, and no event told of it.
 #[test]
-fn what_no_event_told_is_found_by_a_scan_that_is_not_made_too_often() {
+fn what_there_was_no_room_for_is_found_by_a_scan_that_is_not_made_too_often() {
     let cgroups = Cgroups::new();
     cgroups.make("a/b");
     let mut resolver = cgroups.resolver_with(cgroups.options().max_cgroups(4));
     cgroups.make("c");
     let later = cgroups.make("d");
-    assert_eq!(resolver.resolve(later), Resolved::Gone, "no room");
+    assert_eq!(resolver.resolve(later), Placement::Gone, "no room");
     let problem = resolver.problem().expect("there are too many").to_string();
     assert!(problem.ends_with("/d is one of more than 4 cgroups"), "{problem}");
     cgroups.remove("a");
-    assert_eq!(resolver.resolve(later), Resolved::Gone, "room, but no event, and too early for a scan");
+    assert_eq!(resolver.resolve(later), Placement::Gone, "room, but no event, and too early for a scan");
     cgroups.clock.pass(1_000);
-    assert_eq!(resolver.resolve(later), Resolved::NoPod);
+    assert_eq!(resolver.resolve(later), Placement::NoPod);
     assert_eq!(resolver.problem(), None);
 }
 
@@ -224,10 +232,21 @@ fn one_pod_does_not_use_up_the_room_of_others() {
     let mut fresh = cgroups.resolver_with(cgroups.options().max_in_pod(3));
     assert_eq!(fresh.resolve(other), pod(3, Some(4)));
     cgroups.clock.pass(1_000);
-    assert_eq!(fresh.resolve(u64::MAX), Resolved::Gone);
+    assert_eq!(fresh.resolve(u64::MAX), Placement::Gone);
     assert_eq!(fresh.len(), 9);
 
-    // Its room comes back.
+    // One more at a time makes no difference, and one less makes room.
+    cgroups.make(&format!("{greedy}/one more"));
+    fresh.catch_up();
+    assert_eq!(fresh.len(), 9);
+    cgroups.remove(&greedy);
+    fresh.catch_up();
+    assert_eq!(fresh.len(), 6);
+    cgroups.make(&format!("{greedy}/new"));
+    fresh.catch_up();
+    assert_eq!(fresh.len(), 8);
+
+    // So does the end of the pod.
     cgroups.remove(&pod_path(1));
     let again = cgroups.make(&format!("{greedy}/again"));
     // This file system may have given it the ID of a removed one.
@@ -242,7 +261,7 @@ fn depth_is_bounded() {
     let deep = cgroups.make(&format!("{}{}", container_path(1, 2), "/d".repeat(200)));
     let mut resolver = cgroups.resolver();
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
-    assert_eq!(resolver.resolve(deep), Resolved::Gone);
+    assert_eq!(resolver.resolve(deep), Placement::Gone);
     assert_eq!(resolver.len(), 17);
     let problem = resolver.problem().expect("too deep");
     assert_eq!(problem.kind(), ResolveErrorKind::TooDeep);
@@ -259,7 +278,11 @@ fn symbolic_links_are_not_followed() {
     symlink(cgroups.directory.path(), cgroups.directory.at("loop")).expect("a link");
     let mut resolver = cgroups.resolver();
     symlink(elsewhere.path(), cgroups.directory.at("later")).expect("a link");
-    assert_eq!(resolver.resolve(outside), Resolved::Gone);
+    // Its event tells of a directory.
+    cgroups.make("replaced");
+    cgroups.remove("replaced");
+    symlink(elsewhere.path(), cgroups.directory.at("replaced")).expect("a link");
+    assert_eq!(resolver.resolve(outside), Placement::Gone);
     assert_eq!((resolver.len(), resolver.problem()), (1, None));
 }
 
@@ -274,7 +297,7 @@ fn names_that_are_no_text_belong_to_no_pod() {
     fs::create_dir(&path).expect("a directory");
     let strange = fs::metadata(&path).expect("it is there").ino();
     let mut resolver = cgroups.resolver();
-    assert_eq!(resolver.resolve(strange), Resolved::NoPod);
+    assert_eq!(resolver.resolve(strange), Placement::NoPod);
     fs::remove_dir(&path).expect("a directory");
     resolver.catch_up();
     assert_eq!(resolver.len(), 1);
@@ -289,7 +312,7 @@ fn a_root_that_goes_takes_all_along_and_is_found_when_it_is_back() {
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     cgroups.remove("root");
     cgroups.clock.pass(100);
-    assert_eq!(resolver.resolve(container), Resolved::Gone);
+    assert_eq!(resolver.resolve(container), Placement::Gone);
     assert!(resolver.is_empty());
     let problem = resolver.problem().expect("the root is gone");
     assert_eq!(problem.kind(), ResolveErrorKind::Unreadable);
@@ -407,7 +430,7 @@ fn real_cgroups_and_a_real_process_in_one() {
     let clock = Clock::new();
     let mut processes = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
     let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
-    assert_eq!(processes.resolve(child.id()), Ok(Resolved::NoPod));
+    assert_eq!(processes.resolve(child.id()), Ok(Placement::NoPod));
     let moved = fs::write(container.join("cgroup.procs"), child.id().to_string());
     clock.pass(1_000);
     let after = processes.resolve(child.id());
@@ -418,6 +441,6 @@ fn real_cgroups_and_a_real_process_in_one() {
 
     drop(real);
     resolver.catch_up();
-    assert_eq!(resolver.resolve(id), Resolved::Gone);
+    assert_eq!(resolver.resolve(id), Placement::Gone);
     assert_eq!(resolver.len(), before);
 }

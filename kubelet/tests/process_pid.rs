@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use pod_index_kubelet::process::{PidResolver, ResolveErrorKind, Resolved};
+use pod_index_kubelet::process::{PidResolver, Placement, ResolveErrorKind};
 use process_support::{Clock, id, pod, slice};
 use sources_support::Directory;
 
@@ -44,11 +44,11 @@ impl Proc {
         fs::remove_dir_all(self.directory.at(&pid.to_string())).expect("a process");
     }
 
-    fn resolve(&mut self, pid: u32) -> Resolved {
+    fn resolve(&mut self, pid: u32) -> Placement {
         self.resolver.resolve(pid).expect("nothing is wrong")
     }
 
-    fn started(&mut self, pid: u32, started: Duration) -> Resolved {
+    fn started(&mut self, pid: u32, started: Duration) -> Placement {
         self.resolver.resolve_started(pid, started).expect("nothing is wrong")
     }
 }
@@ -73,10 +73,10 @@ fn a_process_belongs_to_the_pod_of_its_cgroup() {
     proc.process(10, OLD, "\u{0}\n\n::::\n0::\n");
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
     for host in [8, 9, 10] {
-        assert_eq!(proc.resolve(host), Resolved::NoPod, "{host}");
+        assert_eq!(proc.resolve(host), Placement::NoPod, "{host}");
     }
     for nobody in [0, 11, u32::MAX] {
-        assert_eq!(proc.resolve(nobody), Resolved::Gone, "{nobody}");
+        assert_eq!(proc.resolve(nobody), Placement::Gone, "{nobody}");
     }
 }
 
@@ -100,7 +100,7 @@ fn a_process_that_ended_is_gone_when_its_answer_is_too_old() {
     proc.ends(7);
     assert_eq!(proc.resolve(7), pod(1, Some(2)), "its last events may come late");
     proc.clock.pass(1_000);
-    assert_eq!(proc.resolve(7), Resolved::Gone);
+    assert_eq!(proc.resolve(7), Placement::Gone);
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn by_its_start_time_no_process_is_taken_for_another() {
 
     proc.process(7, OLD + 1, &cgroup(3, 4));
     assert_eq!(proc.started(7, OLD_TIME + tick), pod(3, Some(4)), "although an answer was remembered");
-    assert_eq!(proc.started(7, OLD_TIME), Resolved::Gone, "the process before it");
-    assert_eq!(proc.started(7, OLD_TIME + 2 * tick), Resolved::Gone, "one that is not there");
+    assert_eq!(proc.started(7, OLD_TIME), Placement::Gone, "the process before it");
+    assert_eq!(proc.started(7, OLD_TIME + 2 * tick), Placement::Gone, "one that is not there");
     assert_eq!(proc.resolve(7), pod(3, Some(4)));
-    assert_eq!(proc.started(8, OLD_TIME), Resolved::Gone);
-    assert_eq!(proc.started(7, Duration::MAX), Resolved::Gone);
+    assert_eq!(proc.started(8, OLD_TIME), Placement::Gone);
+    assert_eq!(proc.started(7, Duration::MAX), Placement::Gone);
 }
 
 /// A runtime starts the process in its own cgroup, and then moves it.
@@ -140,9 +140,9 @@ fn a_young_process_is_soon_found_where_it_was_moved() {
     let mut proc = Proc::new();
     let young = u64::try_from(proc.clock.now().as_millis() / 10).expect("a number") - 100;
     proc.process(7, young, HOST);
-    assert_eq!(proc.resolve(7), Resolved::NoPod);
+    assert_eq!(proc.resolve(7), Placement::NoPod);
     proc.process(7, young, &cgroup(1, 2));
-    assert_eq!(proc.resolve(7), Resolved::NoPod);
+    assert_eq!(proc.resolve(7), Placement::NoPod);
     proc.clock.pass(10);
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
     // That it is young does not matter any more: it is where it belongs.
@@ -165,9 +165,9 @@ fn a_pods_cgroup_without_a_container_is_not_where_a_young_process_stays() {
 #[test]
 fn a_process_that_was_not_there_is_soon_found() {
     let mut proc = Proc::new();
-    assert_eq!(proc.resolve(7), Resolved::Gone);
+    assert_eq!(proc.resolve(7), Placement::Gone);
     proc.process(7, OLD, &cgroup(1, 2));
-    assert_eq!(proc.resolve(7), Resolved::Gone);
+    assert_eq!(proc.resolve(7), Placement::Gone);
     proc.clock.pass(10);
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
 }
@@ -245,7 +245,7 @@ fn files_that_vanish_while_they_are_read_belong_to_a_process_that_ended() {
     for (pid, file) in [(7, "stat"), (8, "cgroup")] {
         proc.process(pid, OLD, &cgroup(1, 2));
         fs::remove_file(proc.directory.at(&format!("{pid}/{file}"))).expect("a file");
-        assert_eq!(proc.resolve(pid), Resolved::Gone, "{file}");
+        assert_eq!(proc.resolve(pid), Placement::Gone, "{file}");
     }
 }
 
@@ -285,22 +285,22 @@ fn real_processes_are_there_until_they_end_and_have_one_start_time() {
     let mut resolver = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
     let child = Running::new();
     let pid = child.0.id();
-    assert_ne!(resolver.resolve(pid), Ok(Resolved::Gone));
+    assert_ne!(resolver.resolve(pid), Ok(Placement::Gone));
 
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
     let ticks: u64 = stat.split(' ').nth(21).expect("field 22").parse().expect("a number");
     // 100 ticks a second on every architecture that Kubernetes runs on.
     let started = Duration::from_millis(ticks * 10);
-    assert_ne!(resolver.resolve_started(pid, started), Ok(Resolved::Gone));
-    assert_eq!(resolver.resolve_started(pid, started + Duration::from_millis(10)), Ok(Resolved::Gone));
+    assert_ne!(resolver.resolve_started(pid, started), Ok(Placement::Gone));
+    assert_eq!(resolver.resolve_started(pid, started + Duration::from_millis(10)), Ok(Placement::Gone));
     assert_eq!(
         resolver.resolve_started(pid, started.saturating_sub(Duration::from_millis(10))),
-        Ok(Resolved::Gone)
+        Ok(Placement::Gone)
     );
 
     drop(child);
     clock.pass(1_000);
-    assert_eq!(resolver.resolve(pid), Ok(Resolved::Gone));
+    assert_eq!(resolver.resolve(pid), Ok(Placement::Gone));
 }
 
 #[test]
@@ -313,6 +313,6 @@ fn real_processes_that_end_while_they_are_read_cause_no_error() {
             resolver.resolve(child.id()).expect("no error");
             reads += 1;
         }
-        assert_eq!(resolver.resolve(child.id()), Ok(Resolved::Gone), "after {reads} reads");
+        assert_eq!(resolver.resolve(child.id()), Ok(Placement::Gone), "after {reads} reads");
     }
 }

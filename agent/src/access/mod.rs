@@ -61,7 +61,7 @@ pub(crate) struct Access {
     webhook: Option<Webhook>,
 }
 
-/// The client, identified by the certificate of its connection or by the token of its request.
+/// The peer of a connection, identified by its certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Certified(pub(crate) Option<Arc<Identity>>);
 
@@ -73,8 +73,8 @@ impl Access {
         settings.is_limited().then(|| Arc::new(Self { settings: settings.clone(), webhook }))
     }
 
-    /// The client, if the request is allowed.
-    async fn admit(&self, request: &Asked<'_>) -> Result<Identity, (StatusCode, &'static str, String)> {
+    /// Whether the request is allowed.
+    async fn admit(&self, request: &Asked<'_>) -> Result<(), (StatusCode, &'static str, String)> {
         let known = match (request.certified, request.token()) {
             (Some(identity), _) => Some(identity.clone()),
             (None, Some(token)) if self.settings.tokens => match &self.webhook {
@@ -90,13 +90,13 @@ impl Access {
         let is_listed = identity.names().any(|name| names.contains(name))
             || identity.groups.iter().any(|group| groups.contains(group));
         if is_listed || !(self.settings.lists_clients() || *rights) {
-            return Ok(identity);
+            return Ok(());
         }
         let (verb, subresources) = (request.verb(), request.subresources());
         if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
             for subresource in subresources {
                 if webhook.may(&identity, verb, subresource).await {
-                    return Ok(identity);
+                    return Ok(());
                 }
             }
         }
@@ -128,8 +128,6 @@ impl Asked<'_> {
     /// Kubelet: `getAPIVerb` (`pkg/kubelet/server/auth.go`).
     fn verb(&self) -> &'static str {
         match *self.method {
-            // A query with a body.
-            Method::POST if self.path == "/whois" => "get",
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
@@ -149,7 +147,7 @@ impl Asked<'_> {
             &["metrics"]
         } else if ["/healthz", "/livez", "/readyz"].into_iter().any(is_below) {
             &["healthz", "proxy"]
-        } else if is_below("/pods") || is_below("/whois") {
+        } else if is_below("/pods") {
             &["pods", "proxy"]
         } else {
             &["proxy"]
@@ -158,7 +156,7 @@ impl Asked<'_> {
 }
 
 /// Middleware that rejects requests without access.
-pub(crate) async fn guarded(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let certified = request.extensions().get::<Certified>().and_then(|Certified(identity)| identity.clone());
     let asked = Asked {
         certified: certified.as_deref(),
@@ -167,10 +165,7 @@ pub(crate) async fn guarded(State(access): State<Arc<Access>>, mut request: Requ
         path: request.uri().path(),
     };
     match access.admit(&asked).await {
-        Ok(identity) => {
-            request.extensions_mut().insert(Certified(Some(Arc::new(identity))));
-            next.run(request).await
-        }
+        Ok(()) => next.run(request).await,
         Err((code, reason, message)) => refused(code, reason, message),
     }
 }
@@ -184,14 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_needs_the_same_right_as_on_a_kubelet() {
+    fn a_path_needs_the_right_that_a_kubelet_asks_for() {
         let headers = HeaderMap::new();
         for (path, expected) in [
             ("/metrics", &["metrics"][..]),
             ("/metricsx", &["proxy"]),
             ("/pods", &["pods", "proxy"]),
             ("/pods/default/web", &["pods", "proxy"]),
-            ("/whois", &["pods", "proxy"]),
             ("/livez", &["healthz", "proxy"]),
             ("/mirrors/pods", &["proxy"]),
             ("/log-level", &["proxy"]),
@@ -202,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_follows_the_word_bearer() {
+    fn a_token_is_what_follows_the_word_bearer() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),
@@ -216,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_an_allowed_name_alternative_name_or_group_is_accepted() {
+    async fn a_name_an_alternative_name_or_a_group_is_enough_and_nothing_else_is() {
         let set = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect();
         let settings = AccessSettings {
             names: set(&["prometheus", "a.example"]),

@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustix::fs::inotify::{self, CreateFlags};
 use rustix::io::Errno;
 
-use super::Resolved;
+use super::Placement;
 use super::clock::Clock;
 use super::error::{ResolveError, ResolveErrorKind};
 use super::walk::{Limits, Walk};
 
-/// How often events are read while all look-ups find what they ask for.
+/// How often events are read while all lookups find what they ask for.
 const BETWEEN_READS: Duration = Duration::from_millis(100);
 /// A scan is followed by at least this many times its duration without one.
 const REST: u32 = 20;
@@ -61,8 +61,8 @@ impl CgroupOptions {
         self
     }
 
-    /// How many cgroups of one pod are followed at most, its own not counted; 128 by default. A container may be allowed to
-    /// make cgroups of its own, and must not use up those of other pods.
+    /// How many cgroups of one pod are followed at most, its own not counted; 128 by default. A container may be
+    /// allowed to make cgroups of its own, and must not use up those of other pods.
     pub fn max_in_pod(mut self, cgroups: usize) -> Self {
         self.limits.in_pod = cgroups;
         self
@@ -74,15 +74,15 @@ impl CgroupOptions {
         self
     }
 
-    /// For how long the ID of a removed cgroup is resolved; 2 s by default, and up to 100 ms more. Events often come later than the end of what
-    /// caused them. If a new cgroup gets the ID, that one counts.
+    /// For how long the ID of a removed cgroup is resolved; 2 s by default, and up to 100 ms more. Events often come
+    /// later than the end of what caused them. If a new cgroup gets the ID, that one counts.
     pub fn keep_removed(mut self, time: Duration) -> Self {
         self.keep_removed = time;
         self
     }
 
-    /// How long after a scan another one may be made because an ID is unknown; 1 s by default, and at least 20 times as long
-    /// as the scan took.
+    /// While some cgroup is not followed, an unknown ID causes a scan. How long after the last one; 1 s by default, and
+    /// at least 20 times as long as that took.
     pub fn rescan(mut self, interval: Duration) -> Self {
         self.rescan = interval;
         self
@@ -112,12 +112,14 @@ impl fmt::Debug for CgroupOptions {
 /// # Consistency
 /// - **A new cgroup** is found at once: before an ID counts as unknown, the events that are waiting are read.
 /// - **A removed cgroup** stays resolvable for [`keep_removed`](CgroupOptions::keep_removed), then it is
-///   [`Resolved::Gone`].
-/// - **A reused ID**: since Linux 5.5, on 64-bit machines, no ID is used twice. Elsewhere an ID means its former cgroup until
-///   events are read: 100 ms after they were read last at the latest, or with [`catch_up`](Self::catch_up).
-/// - **Lost events** (the kernel's queue was full) cause a scan. So does an unknown ID, at most once in
-///   [`rescan`](CgroupOptions::rescan), because no event tells of cgroups that a container makes through a mount in its own
-///   cgroup namespace: these are found that much later. Scans take at most a twentieth of the time.
+///   [`Placement::Gone`].
+/// - **A reused ID**: since Linux 5.5, on 64-bit machines, no ID is used twice. Elsewhere an ID means its former cgroup
+///   until events are read: 100 ms after they were read last at the latest, or with [`catch_up`](Self::catch_up).
+/// - **Lost events** (the kernel's queue was full) cause a scan. So does an unknown ID while there is a
+///   [`problem`](Self::problem), at most once in [`rescan`](CgroupOptions::rescan): there may be room by now. Scans
+///   take at most a twentieth of the time.
+/// - **Cgroups that containers make** are found like others, also if they use a mount and a cgroup namespace of their
+///   own.
 ///
 /// # Limits
 /// - Linux 5.5 or later, 64 bits; before, the inode number is not the ID.
@@ -125,13 +127,13 @@ impl fmt::Debug for CgroupOptions {
 ///   container, the host's, mounted (read-only is enough). A mount in a cgroup namespace shows only what is below.
 /// - On cgroup v1, containers have no cgroup IDs. Use [`PidResolver`](super::PidResolver).
 /// - Symbolic links are not followed.
-/// - Depth and numbers are bounded, see [`CgroupOptions`]. What is not followed is `Gone`; [`problem`](Self::problem) names
-///   the first such cgroup. Raise `fs.inotify.max_user_watches` if that is the bound.
+/// - Depth and numbers are bounded, see [`CgroupOptions`]. What is not followed is `Gone`; [`problem`](Self::problem)
+///   names the first such cgroup. Raise `fs.inotify.max_user_watches` if that is the bound.
 ///
 /// # Complexity
-/// A known ID takes a read of the coarse clock and a look-up in a hash table; once in 100 ms a system call. An unknown ID takes
-/// a system call, or a scan: about five system calls a cgroup. To keep scans away from a thread that must not stall, ask
-/// [`get`](Self::get) there, and call [`catch_up`](Self::catch_up) elsewhere.
+/// A known ID takes a read of the coarse clock and a lookup in a hash table; once in 100 ms a system call. An unknown
+/// ID takes a system call, sometimes a scan: about five system calls a cgroup. If a lookup must never wait for these,
+/// ask [`get`](Self::get), and call [`catch_up`](Self::catch_up) when there is time.
 ///
 /// # Examples
 /// ```no_run
@@ -181,8 +183,8 @@ impl CgroupResolver {
         }
     }
 
-    /// The pod of the cgroup with this ID. [`Resolved::Gone`] if no cgroup with this ID is followed.
-    pub fn resolve(&mut self, id: u64) -> Resolved {
+    /// The pod of the cgroup with this ID. [`Placement::Gone`] if no cgroup with this ID is followed.
+    pub fn resolve(&mut self, id: u64) -> Placement {
         let now = self.clock.now();
         match self.get(id) {
             Some(resolved) if now < self.next_read => resolved.clone(),
@@ -190,16 +192,15 @@ impl CgroupResolver {
         }
     }
 
-    /// As [`resolve`](Self::resolve), but from what is known already: no system call, nothing is changed. `None` if the ID is
-    /// unknown.
+    /// As [`resolve`](Self::resolve), but from what is known already: no system call. `None` if the ID is unknown.
     #[must_use]
     #[inline]
-    pub fn get(&self, id: u64) -> Option<&Resolved> {
+    pub fn get(&self, id: u64) -> Option<&Placement> {
         self.walk.tree.get(id)
     }
 
-    /// Reads the events that are waiting. Call it now and then if look-ups may pause for long, so that the kernel's queue does
-    /// not overflow. The resolver's file descriptor ([`AsFd`]) is readable when events are waiting.
+    /// Reads the events that are waiting. Call it now and then if lookups may pause for long, so that the kernel's
+    /// queue does not overflow. The resolver's file descriptor ([`AsFd`]) is readable when events are waiting.
     pub fn catch_up(&mut self) {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut events = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);
@@ -238,12 +239,12 @@ impl CgroupResolver {
     }
 
     #[cold]
-    fn read_and_resolve(&mut self, id: u64) -> Resolved {
+    fn read_and_resolve(&mut self, id: u64) -> Placement {
         self.catch_up();
-        if self.get(id).is_none() && self.may_scan(self.rescan) {
+        if self.get(id).is_none() && self.problem().is_some() && self.may_scan(self.rescan) {
             self.scan();
         }
-        self.get(id).cloned().unwrap_or(Resolved::Gone)
+        self.get(id).cloned().unwrap_or(Placement::Gone)
     }
 
     /// Whether the last scan ended long enough ago.

@@ -16,8 +16,8 @@ impl Clock {
         Self(Some(Box::new(own)))
     }
 
-    /// For ages. Moves in steps of 1 to 10 ms, and costs no system call and no read of the processor's counter: each look-up
-    /// asks for it.
+    /// For ages. Moves in steps of 1 to 10 ms, and costs no system call and no read of the processor's counter: each
+    /// lookup asks for it.
     #[inline]
     pub(super) fn now(&self) -> Duration {
         self.read(ClockId::MonotonicCoarse)

@@ -16,7 +16,7 @@ pub struct ResolveError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ResolveErrorKind {
-    /// It could not be read. What has vanished is not an error, but [`Gone`](super::Resolved::Gone).
+    /// It could not be read. What has vanished is not an error, but [`Gone`](super::Placement::Gone).
     Unreadable,
     /// It is longer than 64 KiB; nothing there is.
     TooLong,
@@ -24,8 +24,8 @@ pub enum ResolveErrorKind {
     Malformed,
     /// A cgroup is deeper than [`CgroupOptions::max_depth`](super::CgroupOptions::max_depth).
     TooDeep,
-    /// There are more cgroups than [`CgroupOptions::max_cgroups`](super::CgroupOptions::max_cgroups), or more in one pod
-    /// than [`CgroupOptions::max_in_pod`](super::CgroupOptions::max_in_pod).
+    /// There are more cgroups than [`CgroupOptions::max_cgroups`](super::CgroupOptions::max_cgroups), or more in one
+    /// pod than [`CgroupOptions::max_in_pod`](super::CgroupOptions::max_in_pod).
     TooMany,
     /// Another file system is mounted there.
     OtherFileSystem,

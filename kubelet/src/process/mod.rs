@@ -1,8 +1,8 @@
 //! From a process ID or a cgroup ID to the pod and the container.
 //!
 //! eBPF programs report a process ID (`bpf_get_current_pid_tgid`) and a cgroup ID (`bpf_get_current_cgroup_id`).
-//! [`PidResolver`] reads `/proc`, [`CgroupResolver`] follows cgroupfs. Both remember what they read, so that most look-ups
-//! make no system call. They need no privileges beyond reading these two file systems.
+//! [`PidResolver`] reads `/proc`, [`CgroupResolver`] follows cgroupfs. Both remember what they read, so that most
+//! lookups make no system call. They need no privileges beyond reading these two file systems.
 //!
 //! Each resolver belongs to one thread, as a [`CachedReader`](pod_index::CachedReader) does.
 //!
@@ -10,7 +10,7 @@
 //! | | [`PidResolver`] | [`CgroupResolver`] |
 //! |---|---|---|
 //! | key | a process ID as the host counts, or a thread ID | the inode number of a cgroup v2 directory |
-//! | answers late by | an age that you set, 1 s by default | 100 ms, only where the kernel reuses cgroup IDs (before 5.5) |
+//! | an answer may be out of date by | an age that you set, 1 s by default | nothing, since no cgroup ID is used twice (Linux 5.5) |
 //! | a process that has ended | gone, unless it was read before | resolved, as long as its cgroup is there |
 //! | kernel memory | none | an inotify watch for each cgroup, about 1 KiB |
 //! | works on cgroup v1 | yes | no |
@@ -54,12 +54,12 @@ pub use pid::PidResolver;
 ///
 /// # Examples
 /// ```
-/// use pod_index_kubelet::process::Resolved;
+/// use pod_index_kubelet::process::Placement;
 ///
-/// assert_eq!(Resolved::Gone.pod(), None);
+/// assert_eq!(Placement::Gone.pod(), None);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Resolved {
+pub enum Placement {
     /// It belongs to a pod.
     Pod(PodCgroup),
     /// It exists, and belongs to no pod.
@@ -68,7 +68,7 @@ pub enum Resolved {
     Gone,
 }
 
-impl Resolved {
+impl Placement {
     /// The pod and the container, if it belongs to a pod.
     #[must_use]
     pub fn pod(self) -> Option<PodCgroup> {
@@ -76,7 +76,7 @@ impl Resolved {
     }
 }
 
-impl From<Option<Cgroup<'_>>> for Resolved {
+impl From<Option<Cgroup<'_>>> for Placement {
     fn from(cgroup: Option<Cgroup<'_>>) -> Self {
         cgroup.map_or(Self::NoPod, |cgroup| Self::Pod(cgroup.into()))
     }

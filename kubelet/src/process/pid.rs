@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::param::clock_ticks_per_second;
 use rustix::path::DecInt;
 
-use super::Resolved;
+use super::Placement;
 use super::clock::Clock;
 use super::error::ResolveError;
 use super::read::{self, Unread};
@@ -28,15 +28,15 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 /// `/proc` is read again. So for that long, and no longer,
 ///
 /// - a process that has ended still has its pod, which serves events that come late;
-/// - a process that was given the ID of one that ended is taken for the latter. The kernel gives the IDs in turn, so this
-///   takes as many new processes as there are IDs. If your events carry the start time of the process, use
+/// - a process that was given the ID of one that ended is taken for the latter. The kernel gives the IDs in turn, so
+///   this takes as many new processes as there are IDs. If your events carry the start time of the process, use
 ///   [`resolve_started`](Self::resolve_started), which never takes one process for another. If they report the end of
 ///   processes, call [`forget`](Self::forget);
 /// - a process that was moved to another pod's cgroup still has its former pod.
 ///
-/// A runtime starts a process in its own cgroup and then moves it to the container's. Therefore, while a process is younger
-/// than 10 s, only an answer with a container counts for `max_age`, any other for 10 ms. [`Resolved::Gone`] counts for 10 ms,
-/// too. The clock moves in steps of up to 10 ms, which come on top.
+/// A runtime starts a process in its own cgroup and then moves it to the container's. Therefore, while a process is
+/// younger than 10 s, only an answer with a container counts for `max_age`, any other for 10 ms. [`Placement::Gone`]
+/// counts for 10 ms, too. The clock moves in steps of up to 10 ms, which come on top.
 ///
 /// One read is about one process: if it ends meanwhile, the answer is `Gone`, even if the ID is in use again.
 ///
@@ -44,25 +44,26 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 /// - The IDs must be of the PID namespace of the mounted `/proc`. eBPF programs report the host's, so a container needs
 ///   `hostPID`, or the host's `/proc` mounted.
 /// - `/proc` mounted with `hidepid` shows no processes of other users: they are `Gone`, or an error.
-/// - In a cgroup namespace of its own, a reader may see a container without its pod. See [`PodCgroup`](super::PodCgroup).
+/// - In a cgroup namespace of its own, a reader may see a container without its pod. See
+///   [`PodCgroup`](super::PodCgroup).
 ///
-/// Why not pidfds: they report an end, not a move, need a file descriptor for each process, and know only the PID namespace of
-/// the caller, not that of a `/proc` mounted elsewhere.
+/// Why not pidfds: they report an end, not a move, need a file descriptor for each process, and know only the PID
+/// namespace of the caller, not that of a `/proc` mounted elsewhere.
 ///
 /// # Complexity
-/// A remembered answer takes a read of the coarse clock and a look-up in a hash table. Any other takes about ten system
-/// calls. At most [`capacity`](Self::capacity) answers are remembered, of about 110 bytes each; those that no longer count
-/// are dropped about once in `max_age`, while look-ups come.
+/// A remembered answer takes a read of the coarse clock and a lookup in a hash table. Any other takes about ten system
+/// calls. At most [`capacity`](Self::capacity) answers are remembered, of about 110 bytes each; those that no longer
+/// count are dropped about once in `max_age`, while lookups come.
 ///
 /// # Examples
 /// ```
 /// use std::process;
 ///
-/// use pod_index_kubelet::process::{PidResolver, Resolved};
+/// use pod_index_kubelet::process::{PidResolver, Placement};
 ///
 /// let mut processes = PidResolver::new("/proc")?;
-/// assert_ne!(processes.resolve(process::id())?, Resolved::Gone);
-/// assert_eq!(processes.resolve(u32::MAX)?, Resolved::Gone);
+/// assert_ne!(processes.resolve(process::id())?, Placement::Gone);
+/// assert_eq!(processes.resolve(u32::MAX)?, Placement::Gone);
 /// # Ok::<(), pod_index_kubelet::process::ResolveError>(())
 /// ```
 ///
@@ -80,7 +81,7 @@ pub struct PidResolver {
 }
 
 struct Remembered {
-    resolved: Resolved,
+    resolved: Placement,
     /// In clock ticks. `None` if there was no process.
     started: Option<u64>,
     until: Duration,
@@ -107,14 +108,15 @@ impl PidResolver {
         })
     }
 
-    /// For how long an answer counts; 1 s by default. With zero, each look-up reads `/proc`.
+    /// For how long an answer counts; 1 s by default. With zero, each lookup reads `/proc`.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// How many answers are remembered at most; 16,384 by default. If there are more processes, some are read again earlier.
+    /// How many answers are remembered at most; 16,384 by default. If there are more processes, some are read again
+    /// earlier.
     #[must_use]
     pub fn capacity(mut self, processes: usize) -> Self {
         self.capacity = processes;
@@ -131,9 +133,9 @@ impl PidResolver {
     /// The pod of the process, or of the thread, that has this ID.
     ///
     /// # Errors
-    /// If a file of the process cannot be read, is longer than 64 KiB, or holds no start time. The error names the file and
-    /// the field. It is not remembered.
-    pub fn resolve(&mut self, pid: u32) -> Result<Resolved, ResolveError> {
+    /// If a file of the process cannot be read, is longer than 64 KiB, or holds no start time. The error names the file
+    /// and the field. It is not remembered.
+    pub fn resolve(&mut self, pid: u32) -> Result<Placement, ResolveError> {
         let now = self.clock.now();
         match self.remembered.get(&pid) {
             Some(remembered) if now < remembered.until => Ok(remembered.resolved.clone()),
@@ -145,13 +147,13 @@ impl PidResolver {
     /// (`CLOCK_BOOTTIME`; `start_boottime` in the kernel's `task_struct`).
     ///
     /// # Consistency
-    /// As [`resolve`](Self::resolve), but never about another process with the same ID: if that one has it now, the answer is
-    /// [`Resolved::Gone`]. `/proc` shows start times in clock ticks (10 ms), so two processes are told apart if they were
-    /// started in different ticks.
+    /// As [`resolve`](Self::resolve), but never about another process with the same ID: if that one has it now, the
+    /// answer is [`Placement::Gone`]. `/proc` shows start times in clock ticks (10 ms), so two processes are told apart
+    /// if they were started in different ticks.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
-    pub fn resolve_started(&mut self, pid: u32, started: Duration) -> Result<Resolved, ResolveError> {
+    pub fn resolve_started(&mut self, pid: u32, started: Duration) -> Result<Placement, ResolveError> {
         let started = ticks(started);
         let now = self.clock.now();
         let remembered = match self.remembered.get(&pid) {
@@ -160,7 +162,7 @@ impl PidResolver {
             _ => self.read(pid, now)?,
         };
         let is_same = remembered.started == Some(started);
-        Ok(if is_same { remembered.resolved.clone() } else { Resolved::Gone })
+        Ok(if is_same { remembered.resolved.clone() } else { Placement::Gone })
     }
 
     /// Forgets the process with this ID. Call it when you learn that the process has ended or was moved.
@@ -188,11 +190,11 @@ impl PidResolver {
             Ok((started, resolved)) => (Some(started), resolved),
             Err((file, unread)) => match unread.error(&self.root.join(pid.to_string()).join(file)) {
                 Some(error) => return Err(error),
-                None => (None, Resolved::Gone),
+                None => (None, Placement::Gone),
             },
         };
         let is_settled = match (&resolved, started) {
-            (Resolved::Pod(cgroup), _) if cgroup.container_id.is_some() => true,
+            (Placement::Pod(cgroup), _) if cgroup.container_id.is_some() => true,
             (_, None) => false,
             (_, Some(started)) => self.clock.since_boot().saturating_sub(time(started)) >= YOUNG,
         };
@@ -203,9 +205,9 @@ impl PidResolver {
     }
 
     /// The start time and the pod of a process; or which file could not be read.
-    fn read_process(&mut self, pid: u32) -> Result<(u64, Resolved), (&'static str, Unread)> {
-        // What is open stays with this process: if it has ended, what lies below cannot be opened, even if another process
-        // has its ID.
+    fn read_process(&mut self, pid: u32) -> Result<(u64, Placement), (&'static str, Unread)> {
+        // What is open stays with this process: if it has ended, what lies below cannot be opened, even if another
+        // process has its ID.
         let process = read::open_directory(&self.proc, DecInt::new(pid).as_c_str(), OFlags::PATH)
             .map_err(|error| ("", error.into()))?;
         read::read(&process, c"stat", &mut self.contents).map_err(|error| ("stat", error))?;
@@ -223,7 +225,7 @@ impl PidResolver {
         }
         self.next_sweep = now.saturating_add(self.max_age);
         self.remembered.retain(|_, remembered| now < remembered.until);
-        // To sweep a table for the sake of a few places would cost each look-up a sweep.
+        // To sweep a table for the sake of a few places would cost each lookup a sweep.
         if is_full && self.remembered.len() >= self.capacity - self.capacity / 8 {
             self.remembered.clear();
         }

@@ -55,8 +55,8 @@ impl From<Errno> for Unread {
     }
 }
 
-/// Whether what was asked for has vanished. A process that has ended gives `ESRCH` where one has its file open already, and
-/// a removed cgroup `ENODEV`.
+/// Whether what was asked for has vanished. A process that has ended gives `ESRCH` where one has its file open already,
+/// and a removed cgroup `ENODEV`.
 pub(super) fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::SRCH | Errno::NODEV)
 }
@@ -77,7 +77,8 @@ pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> 
 
 /// The start time in `/proc/PID/stat`, in clock ticks since the machine was started.
 ///
-/// It is field 22. Field 2, the program's name, is in parentheses and may hold spaces and parentheses; no later field does.
+/// It is field 22. Field 2, the program's name, is in parentheses and may hold spaces and parentheses; no later field
+/// does.
 pub(super) fn start_time(stat: &[u8]) -> Option<u64> {
     const BEFORE: usize = 22 - 3;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Resolved;
+use super::Placement;
 
 /// The number that inotify gave to a directory.
 pub(super) type Watch = i32;
@@ -26,7 +26,7 @@ pub(super) struct Tree {
 
 /// What a cgroup ID stands for.
 struct Entry {
-    resolved: Resolved,
+    resolved: Placement,
     /// `None` once the cgroup has been removed.
     watch: Option<Watch>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Node {
 impl Tree {
     /// What a cgroup ID stands for; `None` if it is not known.
     #[inline]
-    pub(super) fn get(&self, id: u64) -> Option<&Resolved> {
+    pub(super) fn get(&self, id: u64) -> Option<&Placement> {
         self.by_id.get(&id).map(|entry| &entry.resolved)
     }
 
@@ -89,7 +89,7 @@ impl Tree {
         watch: Watch,
         id: u64,
         (parent, name): (Option<Watch>, Arc<CStr>),
-        resolved: Resolved,
+        resolved: Placement,
         walk: u64,
     ) {
         let (mut pod, mut depth) = (None, 0);
@@ -102,7 +102,7 @@ impl Tree {
         }
         if let Some(pod) = pod.and_then(|pod| self.nodes.get_mut(&pod)) {
             pod.in_pod += 1;
-        } else if matches!(&resolved, Resolved::Pod(cgroup) if cgroup.pod_uid.is_some()) {
+        } else if matches!(&resolved, Placement::Pod(cgroup) if cgroup.pod_uid.is_some()) {
             pod = Some(watch);
         }
         self.by_id.insert(id, Entry { resolved, watch: Some(watch) });

@@ -11,7 +11,7 @@ use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
-use super::Resolved;
+use super::Placement;
 use super::error::{ResolveError, ResolveErrorKind};
 use super::read::is_gone;
 use super::tree::{Tree, Watch};
@@ -112,8 +112,8 @@ impl Walk {
         }
     }
 
-    /// Adds a directory, unless it is known or gone. Returns it open, to be listed: after its watch was set, so that what is
-    /// made in it from now on causes an event.
+    /// Adds a directory, unless it is known or gone. Returns it open, to be listed: after its watch was set, so that
+    /// what is made in it from now on causes an event.
     fn enter_one(
         &mut self,
         inotify: &OwnedFd,
@@ -160,7 +160,7 @@ impl Walk {
         for below in self.tree.remove(watch).into_iter().filter(|below| *below != watch) {
             let _ = inotify::remove_watch(inotify, below);
         }
-        let resolved = Resolved::from(below.to_str().and_then(Cgroup::from_path));
+        let resolved = Placement::from(below.to_str().and_then(Cgroup::from_path));
         self.tree.insert(watch, id, (*parent, Arc::clone(name)), resolved, self.scans);
         Ok(Some((watch, directory)))
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pod_index::identity::Cgroup;
-use pod_index_kubelet::process::Resolved;
+use pod_index_kubelet::process::Placement;
 
 /// A clock that stands still until it is set forward. It starts an hour after the start of the machine.
 #[derive(Clone)]
@@ -47,8 +47,8 @@ pub fn slice(number: u8) -> String {
 }
 
 /// What is to be found.
-pub fn pod(number: u8, container: Option<u8>) -> Resolved {
+pub fn pod(number: u8, container: Option<u8>) -> Placement {
     let container = container.map(id).unwrap_or_default();
     let path = format!("/kubepods/pod{}/{container}", uid(number));
-    Resolved::from(Cgroup::from_path(&path))
+    Placement::from(Cgroup::from_path(&path))
 }
