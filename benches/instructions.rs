@@ -176,6 +176,18 @@ fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
+// As `update`, with a subscriber that is not asleep: it costs the writer nothing.
+#[library_benchmark(setup = updates, config = held_at(5_134_706))]
+#[bench::one_by_one()]
+fn update_followed(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
+    let changes = on.reader.changes();
+    for pod in &on.keys {
+        let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
+    }
+    drop(changes);
+    on
+}
+
 #[library_benchmark(setup = updates, config = held_at(2_585_201))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
@@ -221,6 +233,7 @@ library_benchmark_group!(
         full_name_hit,
         name_hit,
         update,
+        update_followed,
         update_in_a_batch,
         update_in_batches,
         set_pods,

@@ -4,11 +4,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::id::{FullName, PodUid, ResolvedPodUid, UidRef};
+use crate::identity::ContainerId;
 use crate::pod::PodMeta;
 use crate::reader::{OwnedSnapshot, Reader};
 use crate::snapshot::{Change, Snapshot};
@@ -103,12 +105,15 @@ pub enum WaitError {
 ///
 /// # Examples
 /// ```
+/// use pod_index::identity::ContainerId;
 /// use pod_index::{FullName, PodKey, PodUid};
 ///
 /// let _: PodKey = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the lookups
 /// let _: PodKey = (&PodUid::from("u1")).into();
 /// let _: PodKey = ("shop", "web-0").into(); // namespace and name
 /// let _: PodKey = (&FullName::new("web-0", "shop")?).into();
+/// let _: PodKey = std::net::IpAddr::from([10, 0, 0, 7]).into();
+/// let _: PodKey = "3e5f0b1c".repeat(8).parse::<ContainerId>().expect("64 digits").into();
 /// # Ok::<(), pod_index::ParseFullNameError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -123,6 +128,10 @@ pub enum PodKey<'a> {
         /// The pod's name.
         name: &'a str,
     },
+    /// As [`Snapshot::pod_by_container_id`].
+    ContainerId(ContainerId),
+    /// As [`Snapshot::pod_by_ip`].
+    Ip(IpAddr),
 }
 
 impl<P> Changes<P> {
@@ -250,7 +259,8 @@ impl<P: PodMeta> Reader<P> {
 
     /// Blocks until the index has this pod, or until the deadline. Ignores mirror pods.
     ///
-    /// Use it when an event arrives before its pod does: it waits without polling.
+    /// Use it when an event arrives before its pod does, or before the status that names its container or its
+    /// IP: it waits without polling.
     ///
     /// # Errors
     /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod can no longer come.
@@ -282,7 +292,7 @@ impl<P: PodMeta> Reader<P> {
     /// ```
     pub fn wait_for<'k>(&self, key: impl Into<PodKey<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
         let key = key.into();
-        let found = Follower::new(self.wake()).block(Some(deadline), || self.load().pod_by_key(key).cloned());
+        let found = Follower::new(self.wake()).block(Some(deadline), || self.load().pod_by(key).cloned());
         found?.ok_or(WaitError::WriterGone)
     }
 
@@ -291,15 +301,18 @@ impl<P: PodMeta> Reader<P> {
     pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
         let key = key.into();
         let mut follower = Follower::new(self.wake());
-        poll_fn(|context| follower.poll(context, || self.load().pod_by_key(key).cloned())).await
+        poll_fn(|context| follower.poll(context, || self.load().pod_by(key).cloned())).await
     }
 }
 
 impl<P: PodMeta> Snapshot<P> {
-    fn pod_by_key(&self, key: PodKey<'_>) -> Option<&Arc<P>> {
+    /// The pod by any key.
+    fn pod_by(&self, key: PodKey<'_>) -> Option<&Arc<P>> {
         match key {
             PodKey::Uid(uid) => self.pod_by_uid(uid),
             PodKey::Name { namespace, name } => self.pod_by_name(namespace, name),
+            PodKey::ContainerId(id) => Some(self.pod_by_container_id(id)?.pod),
+            PodKey::Ip(ip) => self.pod_by_ip(ip),
         }
     }
 }
@@ -350,6 +363,18 @@ impl<'a> From<(&'a str, &'a str)> for PodKey<'a> {
 impl<'a> From<&'a FullName> for PodKey<'a> {
     fn from(full_name: &'a FullName) -> Self {
         Self::Name { namespace: full_name.namespace(), name: full_name.name() }
+    }
+}
+
+impl From<ContainerId> for PodKey<'_> {
+    fn from(id: ContainerId) -> Self {
+        Self::ContainerId(id)
+    }
+}
+
+impl From<IpAddr> for PodKey<'_> {
+    fn from(ip: IpAddr) -> Self {
+        Self::Ip(ip)
     }
 }
 

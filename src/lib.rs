@@ -105,8 +105,10 @@ mod id;
 pub mod identity;
 mod manager;
 mod map;
+mod options;
 mod pod;
 mod reader;
+mod resolve;
 mod snapshot;
 mod sync;
 mod text;
@@ -127,15 +129,18 @@ pub use id::{
     FullName, MirrorPodUid, ParseFullNameError, ParseUidError, PodUid, ResolvedPodUid, UidRef, UidText,
 };
 pub use manager::PodManager;
+pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
-    CONFIG_SOURCE_ANNOTATION, PodMeta, is_mirror_pod, is_mirror_pod_of, is_static_pod,
+    CONFIG_SOURCE_ANNOTATION, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, is_mirror_pod,
+    is_mirror_pod_of, is_static_pod,
 };
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
+pub use resolve::{FoundBy, Resolved};
 pub use snapshot::{
-    Change, FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, PodAndMirror, Pods,
-    PodsAndMirrorPods, PodsIter, Snapshot, StaticPods, StaticPodsIter, StaticPodsWithMirrors,
-    StaticPodsWithMirrorsIter, UidTranslations,
+    Change, ContainerMatch, FullNames, FullNamesIter, KeyCounts, MirrorPods, MirrorPodsIter, MirrorToPodIter,
+    PodAndMirror, Pods, PodsAndMirrorPods, PodsByKey, PodsIter, Snapshot, StaticPods, StaticPodsIter,
+    StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
 };
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
@@ -144,6 +149,8 @@ pub use update::Upserted;
 pub use writer::{Applied, Operation, Refused, Writer};
 
 /// An empty index: its writer and a first reader.
+///
+/// It keeps every kind of key that the pods name, so that each look-up finds what there is. [`with_options`] leaves some out.
 ///
 /// # Complexity
 /// O(1).
@@ -167,7 +174,19 @@ pub use writer::{Applied, Operation, Refused, Writer};
 #[doc(alias = "NewBasicPodManager")]
 #[must_use]
 pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
-    let versions = versions::Versions::new();
+    with_options(Options::all())
+}
+
+/// As [`new`], with a choice of what is kept.
+///
+/// # Complexity
+/// O(1).
+///
+/// # Examples
+/// See [`Options`].
+#[must_use]
+pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
+    let versions = versions::Versions::new(options);
     let published = versions.published().clone();
     let wake = std::sync::Arc::new(wake::Wake::new());
     let herald = wake::Herald::new(std::sync::Arc::clone(&wake));

@@ -1,6 +1,7 @@
 //! Writer and reader behind one handle, for callers written against the kubelet's pod manager.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -8,7 +9,9 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::follow::{Changes, PodKey, WaitError};
 use crate::id::{ResolvedPodUid, UidRef};
-use crate::pod::PodMeta;
+use crate::identity::ContainerId;
+use crate::options::Options;
+use crate::pod::{KeyKind, PodMeta};
 use crate::reader::{Guard, OwnedSnapshot, Reader};
 use crate::sync::{self, Mutex};
 use crate::update::Upserted;
@@ -47,10 +50,16 @@ pub struct PodManager<P> {
 }
 
 impl<P: PodMeta> PodManager<P> {
-    /// An empty index.
+    /// An empty index, which keeps every kind of key; as [`new`](crate::new).
     #[must_use]
     pub fn new() -> Self {
-        let (writer, reader) = crate::new();
+        Self::with_options(Options::all())
+    }
+
+    /// An empty index that keeps only some kinds of keys; as [`with_options`](crate::with_options).
+    #[must_use]
+    pub fn with_options(options: Options) -> Self {
+        let (writer, reader) = crate::with_options(options);
         Self { writer: sync::Arc::new(Mutex::new(writer)), reader, retired: Arc::default() }
     }
 
@@ -197,6 +206,24 @@ impl<P: PodMeta> PodManager<P> {
     #[doc(alias = "TranslatePodUID")]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.reader.translate_pod_uid(uid)
+    }
+
+    /// As [`Snapshot::pod_by_container_id`](crate::Snapshot::pod_by_container_id), without the container's name.
+    #[must_use]
+    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Arc<P>> {
+        self.reader.pod_by_container_id(id)
+    }
+
+    /// As [`Snapshot::pod_by_ip`](crate::Snapshot::pod_by_ip).
+    #[must_use]
+    pub fn pod_by_ip(&self, ip: IpAddr) -> Option<Arc<P>> {
+        self.reader.pod_by_ip(ip)
+    }
+
+    /// As [`Snapshot::pods_by_key`](crate::Snapshot::pods_by_key), in a vector.
+    #[must_use]
+    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> Vec<Arc<P>> {
+        self.reader.pods_by_key(kind, key)
     }
 
     fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {

@@ -3,11 +3,13 @@
 //! This module decides how long a snapshot is held. `snapshot` answers queries.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 
 use crate::id::{ResolvedPodUid, UidRef};
-use crate::pod::PodMeta;
-use crate::snapshot::Snapshot;
+use crate::identity::ContainerId;
+use crate::pod::{KeyKind, PodMeta};
+use crate::snapshot::{ContainerMatch, PodsByKey, Snapshot};
 use crate::sync::{self, Published};
 use crate::versions::Version;
 use crate::wake::Wake;
@@ -117,7 +119,7 @@ impl<P> Reader<P> {
 /// # Complexity
 /// That of the method of [`Snapshot`], plus a [`load`](Self::load) and the pod's shared reference count.
 /// Avoid it on a hot path on which many threads look up the same pods. No allocation, unless the method of
-/// [`Snapshot`] has one.
+/// [`Snapshot`] has one; several pods come in a vector.
 impl<P: PodMeta> Reader<P> {
     /// See [`Snapshot::pod_by_uid`].
     #[must_use]
@@ -165,6 +167,24 @@ impl<P: PodMeta> Reader<P> {
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.load().translate_pod_uid(uid)
+    }
+
+    /// As [`Snapshot::pod_by_container_id`]. For the name of the container, [`load`](Self::load) a snapshot.
+    #[must_use]
+    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<std::sync::Arc<P>> {
+        self.load().pod_by_container_id(id).map(|found| found.pod.clone())
+    }
+
+    /// As [`Snapshot::pod_by_ip`].
+    #[must_use]
+    pub fn pod_by_ip(&self, ip: IpAddr) -> Option<std::sync::Arc<P>> {
+        self.load().pod_by_ip(ip).cloned()
+    }
+
+    /// As [`Snapshot::pods_by_key`], in a vector.
+    #[must_use]
+    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> Vec<std::sync::Arc<P>> {
+        self.load().pods_by_key(kind, key).cloned().collect()
     }
 }
 
@@ -313,6 +333,24 @@ impl<P: PodMeta> CachedReader<P> {
     #[inline]
     pub fn translate_pod_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.load().translate_pod_uid(uid)
+    }
+
+    /// As [`Snapshot::pod_by_container_id`], on the current snapshot.
+    #[inline]
+    pub fn pod_by_container_id(&mut self, id: impl TryInto<ContainerId>) -> Option<ContainerMatch<'_, P>> {
+        self.load().pod_by_container_id(id)
+    }
+
+    /// As [`Snapshot::pod_by_ip`], on the current snapshot.
+    #[inline]
+    pub fn pod_by_ip(&mut self, ip: IpAddr) -> Option<&std::sync::Arc<P>> {
+        self.load().pod_by_ip(ip)
+    }
+
+    /// As [`Snapshot::pods_by_key`], on the current snapshot.
+    #[inline]
+    pub fn pods_by_key(&mut self, kind: KeyKind, key: &[u8]) -> PodsByKey<'_, P> {
+        self.load().pods_by_key(kind, key)
     }
 }
 

@@ -9,6 +9,10 @@
 //! - a full name is held by whoever was upserted last under it; when the holder goes, of the others with
 //!   that name the one with the smallest UID takes it over;
 //! - all mirrors of one full name translate to the pod that holds it or, while none does, held it last.
+//!
+//! Who gets a container ID, an IP or another key is `keys`' business.
+
+mod keys;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +55,10 @@ impl<P: PodMeta> Draft<'_, P> {
             let old = Arc::clone(old);
             self.names_mut(kind).replace(name, Arc::clone(pod), 0);
             match kind {
-                PodKind::Pod => self.replace_pod(key, place, &old, pod),
+                PodKind::Pod => {
+                    self.replace_pod(key, place, &old, pod);
+                    self.exchange_keys(&old, pod);
+                }
                 PodKind::Mirror => self.replace_mirror(key, pod),
             }
             return Ok(Upserted::Replaced(old));
@@ -74,6 +81,7 @@ impl<P: PodMeta> Draft<'_, P> {
         self.static_pods_mut().clear(static_pods);
         self.mirrors_mut().clear(mirrors);
         self.names_mut(PodKind::Mirror).clear(mirrors);
+        self.clear_keys(expected);
         *self.history() = History::default();
         let mut refused = Vec::new();
         for (position, pod) in pods.enumerate() {
@@ -86,13 +94,14 @@ impl<P: PodMeta> Draft<'_, P> {
         self.static_pods_mut().trim();
         self.mirrors_mut().trim();
         self.names_mut(PodKind::Mirror).trim();
+        self.trim_keys();
         // The pages left smaller ones behind when they grew, more than a write needs.
         self.memory().trim();
         refused
     }
 
-    /// Whether the draft says anything that the version it was made from does not. The tables by name, and that of the
-    /// static pods, follow from what is compared.
+    /// Whether the draft says anything that the version it was made from does not. The tables by name and by further keys, and
+    /// that of the static pods, follow from what is compared.
     pub(crate) fn differs(&self) -> bool {
         let (old, equal) = (self.base(), |one: &Words, other: &Words| one == other);
         self.history != old.history
@@ -145,6 +154,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 if flags & STATIC != 0 {
                     self.static_pods_mut().insert(key.tag, key.words, Arc::clone(pod), 0);
                 }
+                self.claim_keys(pod);
             }
             PodKind::Mirror => {
                 let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
@@ -181,6 +191,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 if let Some((place, _)) = self.static_pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
                     self.static_pods_mut().remove(place);
                 }
+                self.give_up_keys(&pod);
             }
             PodKind::Mirror => self.mirrors_mut().remove(place),
         }

@@ -15,8 +15,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
 use std::{ptr, thread};
 
-use crate::map::{DeadList, Memory, TableMut, Text, Words};
-use crate::snapshot::{History, Mirror, PodKind, Snapshot};
+use crate::map::{DeadList, Labelled, Memory, Ordered, TableMut, Text, Words};
+use crate::options::Options;
+use crate::pod::Claims;
+use crate::snapshot::{ByKey, Contender, History, Mirror, PodKind, Snapshot};
 use crate::sync::{self, Published};
 
 /// A published snapshot, and the memory that the last snapshot frees.
@@ -34,6 +36,8 @@ pub(crate) struct Versions<P> {
     /// The retired version to check next.
     next: usize,
     memory: Memory<P>,
+    /// The writer's, so that an update allocates nothing to compare what two objects claim.
+    scratch: Option<Box<[Claims; 2]>>,
 }
 
 struct Retired<P> {
@@ -71,11 +75,18 @@ impl<P> Drop for FinalDeadList<P> {
 
 impl<P> Versions<P> {
     /// The empty version.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(kept: Options) -> Self {
         let last = Arc::new(FinalDeadList(OnceLock::new()));
-        let current = sync::Arc::new(Version { snapshot: Snapshot::empty(), last });
+        let current = sync::Arc::new(Version { snapshot: Snapshot::empty(kept), last });
         let published = Published::new(sync::Arc::clone(&current));
-        Self { published, current, retired: VecDeque::new(), next: 0, memory: Memory::default() }
+        Self {
+            published,
+            current,
+            retired: VecDeque::new(),
+            next: 0,
+            memory: Memory::default(),
+            scratch: None,
+        }
     }
 
     /// The cell from which readers load.
@@ -145,6 +156,8 @@ impl<P> Drop for Versions<P> {
     fn drop(&mut self) {
         // A pod whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
+        // Before anybody else can be the one who frees the last version.
+        self.memory.forget_labels();
         let mut dead = DeadList::default();
         // SAFETY: the current version is the last one, and the writer is dropped only once.
         unsafe { self.current.retire_into(&mut dead) };
@@ -177,6 +190,8 @@ impl<P> Snapshot<P> {
                 self.mirror_names.draft(),
             )
         };
+        // SAFETY: the caller's.
+        let by_key = unsafe { self.by_key.draft() };
         Self {
             generation: self.generation + 1,
             hashing: self.hashing.clone(),
@@ -185,6 +200,7 @@ impl<P> Snapshot<P> {
             mirrors,
             names,
             mirror_names,
+            by_key,
             history: self.history.clone(),
         }
     }
@@ -199,6 +215,9 @@ impl<P> Snapshot<P> {
             self.mirrors.retire_into(dead);
             self.names.retire_into(dead);
             self.mirror_names.retire_into(dead);
+            self.by_key.container_ids.retire_into(dead);
+            self.by_key.ips.retire_into(dead);
+            self.by_key.keys.retire_into(dead);
         }
     }
 
@@ -212,7 +231,21 @@ impl<P> Snapshot<P> {
             self.mirrors.abandon(memory);
             self.names.abandon(memory);
             self.mirror_names.abandon(memory);
+            self.by_key.container_ids.abandon(memory);
+            self.by_key.ips.abandon(memory);
+            self.by_key.keys.abandon(memory);
         }
+    }
+}
+
+impl<P> ByKey<P> {
+    /// # Safety
+    /// See [`Table::draft`](crate::map::Table::draft).
+    unsafe fn draft(&self) -> Self {
+        // SAFETY: the caller's.
+        let (container_ids, ips, keys) =
+            unsafe { (self.container_ids.draft(), self.ips.draft(), self.keys.draft()) };
+        Self { kept: self.kept, container_ids, ips, keys, contenders: self.contenders.clone() }
     }
 }
 
@@ -253,6 +286,14 @@ impl<P> Draft<'_, P> {
         &mut self.next.history
     }
 
+    pub(crate) fn scratch(&mut self) -> &mut Option<Box<[Claims; 2]>> {
+        &mut self.versions.scratch
+    }
+
+    pub(crate) fn contenders_mut(&mut self) -> &mut Ordered<Contender> {
+        &mut self.next.by_key.contenders
+    }
+
     pub(crate) fn pods_mut(&mut self) -> TableMut<'_, Words, Arc<P>> {
         // SAFETY: the table belongs to the draft, and the memory works on this draft until it ends; likewise
         // below.
@@ -267,6 +308,23 @@ impl<P> Draft<'_, P> {
     pub(crate) fn mirrors_mut(&mut self) -> TableMut<'_, Words, Mirror<P>> {
         // SAFETY: as above.
         unsafe { TableMut::new(&mut self.next.mirrors, &mut self.versions.memory, &self.next.hashing) }
+    }
+
+    pub(crate) fn container_ids_mut(&mut self) -> TableMut<'_, Labelled, Arc<P>> {
+        // SAFETY: as above.
+        unsafe {
+            TableMut::new(&mut self.next.by_key.container_ids, &mut self.versions.memory, &self.next.hashing)
+        }
+    }
+
+    pub(crate) fn ips_mut(&mut self) -> TableMut<'_, Words, Arc<P>> {
+        // SAFETY: as above.
+        unsafe { TableMut::new(&mut self.next.by_key.ips, &mut self.versions.memory, &self.next.hashing) }
+    }
+
+    pub(crate) fn keys_mut(&mut self) -> TableMut<'_, Text, Arc<P>> {
+        // SAFETY: as above.
+        unsafe { TableMut::new(&mut self.next.by_key.keys, &mut self.versions.memory, &self.next.hashing) }
     }
 
     pub(crate) fn names_mut(&mut self, kind: PodKind) -> TableMut<'_, Text, Arc<P>> {

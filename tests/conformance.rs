@@ -39,6 +39,7 @@ impl Seen {
                 .collect(),
             ephemeral: usize::try_from(json["ephemeral"].as_u64().expect("a number")).expect("small"),
             version: self.objects,
+            ..TestPod::default()
         });
         self.newest.insert(pod.uid.clone(), Arc::clone(&pod));
         self.full_names.insert(format!("{}_{}", pod.name, pod.namespace));

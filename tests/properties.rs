@@ -20,6 +20,7 @@ use proptest::test_runner::TestRunner;
 use seeded::seeded;
 use support::TestPod;
 use support::history::{Kind, NAMES, NAMESPACES, Run, Spec, Step, UIDS, pod, universe};
+use support::keys::COMBINATIONS;
 use support::kubelet::Kubelet;
 use support::model::{Model, Upsert};
 use support::observation::{FullNameAnswers, Observation, UidAnswers};
@@ -38,12 +39,14 @@ fn specs() -> impl Strategy<Value = Spec> {
     let uid = prop_oneof![8 => 0..4usize, 6 => 4..UIDS.len() - 1, 1 => 0..UIDS.len()];
     let name = prop_oneof![20 => 0..2usize, 4 => Just(2), 1 => 0..NAMES.len()];
     let namespace = prop_oneof![20 => Just(0usize), 4 => Just(1), 1 => 0..NAMESPACES.len()];
-    (uid, name, namespace, kinds(), 0..3usize).prop_map(|(uid, name, namespace, kind, ephemeral)| Spec {
+    let specs = (uid, name, namespace, kinds(), 0..3usize, 0..COMBINATIONS);
+    specs.prop_map(|(uid, name, namespace, kind, ephemeral, keys)| Spec {
         uid,
         name,
         namespace,
         kind,
         ephemeral,
+        keys,
     })
 }
 

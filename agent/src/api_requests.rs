@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_counted_by_the_verb_that_rbac_knows_it_by() {
+    fn a_request_is_counted_by_its_rbac_verb() {
         for (method, uri, expected) in [
             (Method::GET, "/api/v1/pods", "list"),
             (Method::GET, "/api/v1/pods?limit=500", "list"),

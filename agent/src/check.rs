@@ -19,7 +19,7 @@ use super::{format, source_tasks};
 /// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Prints the settings and the verdict. With `online`, also queries the API server and the URL.
+/// Prints the settings and the result. With `online`, also queries the API server and the URL.
 ///
 /// An error that would stop the agent is reported in the same words. Missing manifests or an unwritable checkpoint
 /// directory would not stop the agent; they are reported as well.

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_counted_when_it_may_be_less_and_only_then() {
+    fn remaining_restored_pods_are_counted_only_when_they_may_decrease() {
         let pods = [("f1", "file"), ("f2", "file"), ("a1", "api"), ("a2", "api"), ("h1", "http")];
         let pods = pods.map(|(uid, source)| pod(uid, source)).into();
         let restored = Restored { pods, ..Restored::default() };

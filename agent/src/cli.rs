@@ -13,7 +13,7 @@ use super::serve::socket::Mode;
 use super::settings::access::AuthorizationMode;
 use pod_index_kubelet::references::Strategy;
 
-/// An index of the node's pods: finds a pod by UID or name.
+/// An index of the node's pods: which pod is this?
 ///
 /// Without a command: reads the pods, prints them and serves them over HTTP until SIGTERM or Ctrl-C.
 #[derive(Debug, Parser)]
@@ -79,12 +79,39 @@ pub(super) enum Query {
         /// The UID of a pod or of a mirror pod.
         uid: String,
     },
+    /// Say which pod something belongs to.
+    #[command(
+        long_about = WHOIS,
+        after_help = "Exit codes: 0 every pod was found; 1 one is unknown; 2 wrong usage; 3 no agent answers."
+    )]
+    Whois(WhoisArgs),
     /// Show the agent on the terminal: pods, static pods with their mirrors, sources, rates. `q` quits.
     Top {
         /// The refresh interval.
         #[arg(long, value_name = "DURATION", default_value = "1s")]
         interval: GoDuration,
     },
+}
+
+const WHOIS: &str = "\
+Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, owner \
+and labels, and how it was found.
+
+ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID, an IP address, a process ID, the path of a log, a cgroup \
+path, or the lines of /proc/PID/cgroup. Without it, or with -, each line of standard input is a query. Process IDs are \
+those of the agent's host.
+
+With -o json, each query has one line, in their order. It begins with {\"found\":true or {\"found\":false.";
+
+/// What to look up.
+#[derive(Args, Clone, Debug)]
+pub(super) struct WhoisArgs {
+    /// What to look up; - for the lines of standard input.
+    pub(super) anything: Vec<String>,
+
+    /// How long to wait for unknown pods, for example 5s; at most 5m.
+    #[arg(long, value_name = "DURATION")]
+    pub(super) wait: Option<GoDuration>,
 }
 
 /// The sources of pods, and what to do with the pods.
@@ -158,6 +185,10 @@ pub(super) struct RunArgs {
     /// not use them.
     #[arg(long, env = "POD_INDEX_KEEP_MANAGED_FIELDS")]
     pub(super) keep_managed_fields: bool,
+
+    /// Where the processes of the host are, to look up process IDs [default: /proc].
+    #[arg(long, env = "POD_INDEX_PROC", value_name = "PATH")]
+    pub(super) proc: Option<PathBuf>,
 
     /// Redact the literal values of environment variables, which are often credentials: in memory, in everything
     /// served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
@@ -245,7 +276,7 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
     pub(super) max_watches: Option<usize>,
 
-    /// The maximum number of open watches per client: an IP address, or a user of the socket [default: 256].
+    /// The maximum number of open watches per client: a name in a certificate or token, an IP address, or a user of the socket [default: 256].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
     pub(super) max_watches_per_client: Option<usize>,
 

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::{Request, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -21,7 +21,7 @@ use super::tls;
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     scheme: &'static str,
-    client: Client<Connector, Empty<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
 }
 
 /// A successful response.
@@ -68,10 +68,27 @@ impl Server {
         path: &str,
         headers: &[(&str, &str)],
     ) -> Result<Option<Body>, Failure> {
-        let request = Request::get(format!("{}://{}{path}", self.scheme, self.address));
+        self.send(Method::GET, path, headers, Bytes::new()).await
+    }
+
+    /// The body of the response to a POST.
+    pub(super) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+        let answer = self.send(Method::POST, path, &[], body).await?;
+        Ok(answer.map(|answer| answer.bytes).unwrap_or_default())
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Option<Body>, Failure> {
+        let request = Request::builder().method(method);
+        let request = request.uri(format!("{}://{}{path}", self.scheme, self.address));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
-            .body(Empty::new())
+            .body(Full::new(body))
             .map_err(|error| Failure::Usage(format!("invalid request: {error}")))?;
         let response = self.client.request(request).await.map_err(|error| self.unreachable(&error))?;
         let code = response.status();

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, milliseconds) in [
             ("20s", 20_000),
             ("1m30s", 90_000),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         let long = "999999999999999h".repeat(400);
         for text in [
             &*long,

@@ -25,11 +25,15 @@ pub(super) fn answer<T: Serialize>(
 
 /// Prints to standard output. A closed pipe is not an error.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
+    write(text.as_bytes()).map(|_| ())
+}
+
+/// As [`print`], for bytes. `false`: the pipe is closed.
+pub(super) fn write(bytes: &[u8]) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::unable("standard output", error))
-        }
-        _ => Ok(()),
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::unable("standard output", error)),
     }
 }

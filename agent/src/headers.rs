@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_element_of_every_header_is_read_with_its_parameters() {
+    fn every_element_of_every_header_is_parsed_with_its_parameters() {
         let mut headers = HeaderMap::new();
         headers.append(ACCEPT, "a;q=0.5 ; As=x, b".parse().unwrap());
         headers.append(ACCEPT, "c;q=0,d;q=x".parse().unwrap());

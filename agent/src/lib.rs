@@ -57,6 +57,7 @@ mod systemd;
 mod table;
 mod tls;
 mod top;
+mod whois;
 mod writer_thread;
 
 use std::process::ExitCode;

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clients_lines_are_for_debug_and_whole_answers_for_trace() {
+    fn the_clients_lines_are_at_debug_and_whole_responses_at_trace() {
         let levels = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
         let shown = |target: &str, severity: Level| {
             levels.into_iter().filter(|level| filter(*level).would_enable(target, &severity)).count()

@@ -10,7 +10,7 @@ use super::api_types::Translation;
 use super::cli::{ClientArgs, Output, Query, ServerArgs};
 use super::client::Server;
 use super::exit::Failure;
-use super::{format, settings, table, top};
+use super::{format, settings, table, top, whois};
 
 /// Timeout of the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,6 +38,7 @@ pub(super) fn ask(
             let answer = fetch::<Translation>(&server, &format!("/translate/{}", escaped(uid)))?;
             format::answer(output, &answer, translation_table)
         }
+        Query::Whois(asked) => whois::ask::ask(&server, asked, output),
         Query::Top { interval } => top::run(server, interval.0),
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Readiness {
 struct Line {
     source: Source,
     status: watch::Receiver<SourceStatus>,
-    /// Its pods that the merge passed over.
+    /// Its pods that the merge rejected.
     passed_over: Vec<Problem>,
     /// Its mirror pods from which no static pod is derived.
     refused_claims: Vec<Problem>,
@@ -33,12 +33,12 @@ struct Line {
 }
 
 impl Readiness {
-    /// No source that will [`join`](Self::join) is in the index yet.
+    /// Without sources; [`join`](Self::join) adds them.
     pub(super) fn new() -> Self {
         Self { lines: Mutex::default(), ready: watch::Sender::new(false), merged: AtomicBool::new(false) }
     }
 
-    /// Adds a source that the agent waits for before it is ready. A restarted source takes its old place.
+    /// Adds a source. The agent is not ready before it has reported. A restarted source replaces its old entry.
     pub(super) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
         let mut lines = self.lock();
         match lines.iter_mut().find(|line| line.source == source) {
@@ -61,7 +61,7 @@ impl Readiness {
         self.judge(&lines);
     }
 
-    /// Records why the merge passed over pods of this source. The problems of a whole set replace the earlier ones.
+    /// Records why the merge rejected pods of this source. With `whole`, they replace the earlier problems.
     /// Returns the new ones.
     pub(super) fn passed_over(&self, source: Source, whole: bool, problems: Vec<Problem>) -> Vec<Problem> {
         let mut lines = self.lock();
@@ -164,7 +164,7 @@ mod tests {
     use pod_index_kubelet::sources::{NodeName, file::FileSource};
 
     #[test]
-    fn pods_that_were_passed_over_are_problems_of_their_source_and_said_once() {
+    fn rejected_pods_are_problems_of_their_source_and_reported_once() {
         let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
         let readiness = Readiness::new();
         readiness.join(Source::Http, FileSource::new("/nonexistent", NodeName::new("n")).status());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_was_started_again_is_still_in_the_index() {
+    fn a_restarted_source_is_still_in_the_index() {
         let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
         let readiness = Readiness::new();
         readiness.join(Source::File, status());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_configured_later_is_waited_for_again_until_it_is_read_or_configured_no_more() {
+    fn the_agent_waits_for_an_added_source_until_it_is_read_or_removed() {
         let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
         let readiness = Readiness::new();
         let seen = readiness.seen();

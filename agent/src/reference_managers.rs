@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_watch_ends_because_nobody_asks() {
+    fn no_watch_ends_for_lack_of_requests() {
         assert_eq!(options().idle_after(), Duration::MAX);
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::access::Access;
 use super::api_requests::ApiRequests;
 use super::cli::Output;
+use super::events::Events;
 use super::exit::Failure;
 use super::log::Log;
 use super::metrics::Metrics;
@@ -27,6 +28,7 @@ use super::settings::{Given, Settings};
 use super::shutdown::Leaving;
 use super::signals::{Hangups, Signals};
 use super::source_tasks::SourceTasks;
+use super::whois::{Lookups, Processes, Whois};
 use super::writer_thread::WriterThread;
 use super::{checkpoints, format, source_tasks, systemd, table};
 use pod_index::{PodMeta, Reader, Snapshot};
@@ -90,6 +92,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     )
     .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
+    let events = tokio::spawn(Events::register(metrics.ours()).follow(reader.changes()));
     let api_requests = ApiRequests::register(metrics.ours());
     let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
     let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
@@ -108,6 +111,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let pods = PodApi::start(&reader, &readiness, &settings.pod_api)
         .map_err(|error| Failure::unable("cannot start the thread of the pod API", error))?;
     metrics.watches(&pods);
+    let lookups = Lookups::default();
+    metrics.lookups(&lookups);
+    let whois = Whois::new(&reader, &readiness, Processes::new(settings.proc.clone()), lookups);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, client.as_ref(), settings.node.as_str());
     metrics.log(&log);
@@ -120,6 +126,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         metrics,
         tags: Tags::new(),
         pods,
+        whois,
         debug,
         connections,
         requests,
@@ -138,6 +145,8 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     };
     leaving.begin();
     writer_thread.stop();
+    // The log has every change. Not to be waited for longer than the shutdown may take.
+    let _ = timeout(leaving.left(), events).await;
     if let Some(checkpoints) = checkpoints {
         checkpoints::finish(checkpoints, leaving.left());
     }

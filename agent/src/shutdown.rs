@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_has_left_before_systemd_or_a_kubelet_kills_it() {
+    fn the_agent_exits_before_systemd_or_a_kubelet_kills_it() {
         // The last log lines take at most a second. The other second is for a slow machine.
         let needed = BUDGET + Duration::from_secs(2);
         for grace in [seconds(UNIT, "TimeoutStopSec="), seconds(DAEMONSET, "terminationGracePeriodSeconds:")]

@@ -254,7 +254,7 @@ mod tests {
 
     /// Blocking needs another worker thread. This runtime has none, so it would panic.
     #[tokio::test]
-    async fn a_report_for_which_there_is_room_takes_no_other_thread() {
+    async fn a_report_that_fits_into_the_channel_uses_no_other_thread() {
         let (reports, received) = bounded(1);
         let report = || Report { source: Source::File, update: None, sound: true };
         assert_eq!(say(&reports, report()), Ok(()));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_source_that_panics_is_started_again() {
+    async fn a_source_that_panics_is_restarted() {
         let (reports, received) = bounded(1);
         let opened = AtomicUsize::new(0);
         let open = move || {

@@ -46,9 +46,15 @@ pub(super) fn table<'a, const N: usize>(
     headings: [&'a str; N],
     rows: impl IntoIterator<Item = [&'a str; N]>,
 ) -> String {
-    let rows: Vec<[String; N]> =
-        std::iter::once(headings).chain(rows).map(|row| row.map(printable)).collect();
-    let mut widths = [0; N];
+    lines(&mut [0; N], std::iter::once(headings).chain(rows))
+}
+
+/// The same for some of the lines of a table. Widens `widths` where these lines need it.
+pub(super) fn lines<'a, const N: usize>(
+    widths: &mut [usize; N],
+    rows: impl IntoIterator<Item = [&'a str; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(printable)).collect();
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
@@ -57,7 +63,7 @@ pub(super) fn table<'a, const N: usize>(
     let mut text = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
+        for (cell, width) in row.iter().zip(*widths) {
             // Writing to a string does not fail.
             let _ = write!(line, "{cell:width$}  ");
         }
@@ -89,13 +95,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_lines_do_not_end_in_spaces() {
+    fn columns_are_aligned_and_lines_have_no_trailing_spaces() {
         let text = table(["A", "LONG HEADING"], [["longer", "x"], ["ä", ""]]);
         assert_eq!(text, "A       LONG HEADING\nlonger  x\nä       -\n");
     }
 
     #[test]
-    fn a_name_cannot_drive_the_terminal() {
+    fn a_name_cannot_control_the_terminal() {
         assert_eq!(table(["A"], [["\x1b[2Jx\ny\0"]]), "A\n\u{fffd}[2Jx\u{fffd}y\u{fffd}\n");
         assert_eq!(
             harmless("a\u{202e}b\u{9b}31m\u{200b}\u{2028}ä日"),
@@ -104,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_sorted_and_told_apart() {
+    fn pods_are_sorted_and_distinguished() {
         let pod = |namespace: &str, name: &str, annotations: &[(&str, &str)]| {
             let mut pod = Pod::default();
             pod.metadata.namespace = Some(namespace.to_owned());

@@ -13,7 +13,6 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::checkpoints::Unclaimed;
-use super::events::Events;
 use super::metrics::Writing;
 use super::readiness::Readiness;
 use pod_index::{Operation, Writer};
@@ -112,15 +111,13 @@ impl Work {
         }
     }
 
-    /// Publishes the reports and expired entries together, then notifies.
+    /// Publishes the reports and expired entries together.
     fn publish(&mut self, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
         let mut batch = Vec::new();
         let mut sources = Vec::new();
         let mut sound = Vec::new();
-        let mut events = Events::default();
         let expired = self.merge.expire(started);
-        events.note(Source::Api, &expired);
         let mut claims_changed = expired.claims_changed;
         batch.extend(expired.into_operations());
         for Report { source, update, sound: is_sound } in reports {
@@ -132,7 +129,6 @@ impl Work {
             let mut merged = self.merge.update(source, update);
             // Only a checkpoint may set the checkpoint mark.
             merged.pods_mut().for_each(checkpoint::unmark);
-            events.note(source, &merged);
             claims_changed |= merged.claims_changed;
             for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
                 let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
@@ -167,7 +163,6 @@ impl Work {
         if self.merge.all_sources_seen() {
             self.readiness.all_indexed();
         }
-        events.tell(applied.generation);
     }
 
     /// Publishes the restored pods before any source has reported.

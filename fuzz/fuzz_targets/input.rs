@@ -1,6 +1,7 @@
 //! Converts bytes to the steps of a history. By hand, so that a changed byte is a changed step, and the
 //! corpus survives changes of a derive.
 
+use crate::support::keys::COMBINATIONS;
 use crate::support::history::{Kind, NAMES, NAMESPACES, Spec, Step, UIDS};
 
 pub struct Bytes<'a> {
@@ -60,13 +61,15 @@ impl<'a> Bytes<'a> {
             Kind::Mirror,
         ];
         // Name and namespace from one byte; mostly the first of them.
-        let (uid, place, kind) = (self.below(UIDS.len()), self.below(256), self.below(24));
+        let (uid, place, kind) = (self.below(UIDS.len()), self.below(256), self.below(256));
         Spec {
             uid,
             name: if place < 192 { place % 3 } else { place % NAMES.len() },
             namespace: if place < 224 { place / 3 % 2 } else { place / 3 % NAMESPACES.len() },
             kind: KINDS[kind % 8],
-            ephemeral: kind / 8,
+            ephemeral: kind % 24 / 8,
+            // From what is left of two bytes.
+            keys: (kind / 24 * 24 + place % 24) % COMBINATIONS,
         }
     }
 }

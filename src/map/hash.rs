@@ -1,6 +1,6 @@
 //! How keys are hashed: seeded, so that nobody who chooses names or UIDs can choose collisions.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use ahash::RandomState;
 
@@ -29,13 +29,31 @@ impl Hashing {
         folded
     }
 
+    /// The hash of a key of 32 bytes. The first half seeds the second, so that nobody can choose halves that cancel out.
+    #[inline]
+    pub(crate) fn four_words(&self, key: [u64; 4]) -> u64 {
+        let first = self.words((key[0], key[1]));
+        self.words((key[2] ^ first, key[3] ^ first.rotate_left(32)))
+    }
+
     /// The hash of a pair of strings.
     #[inline]
     pub(crate) fn pair(&self, first: &str, second: &str) -> u64 {
+        self.bytes(first.as_bytes(), second.as_bytes())
+    }
+
+    /// The hash of a pair of byte strings.
+    #[inline]
+    pub(crate) fn bytes(&self, first: &[u8], second: &[u8]) -> u64 {
         let mut hasher = self.text.build_hasher();
-        hasher.write(first.as_bytes());
-        hasher.write(second.as_bytes());
+        hasher.write(first);
+        hasher.write(second);
         hasher.finish()
+    }
+
+    /// The hash of anything else.
+    pub(crate) fn of(&self, value: &impl Hash) -> u64 {
+        self.text.hash_one(value)
     }
 
     /// Sixteen bytes that stand for a string which has no sixteen-byte form of its own. Equal strings agree; unequal
@@ -62,6 +80,23 @@ mod tests {
         for key in alike {
             let hashing = Hashing::new();
             let hashes = || (0..1 << 16).map(|n| hashing.words(key(n)));
+            let ends = [
+                hashes().map(|hash| hash >> 48).collect::<HashSet<_>>().len(),
+                hashes().map(|hash| hash & 0xffff).collect::<HashSet<_>>().len(),
+            ];
+            assert!(ends.iter().all(|different| *different > 20_000), "{ends:?}");
+        }
+    }
+
+    /// Halves that agree, or that only differ from each other in a few bits, are what somebody would choose.
+    #[test]
+    fn keys_of_four_words_spread_over_both_ends_of_the_hash() {
+        let alike: [&dyn Fn(u64) -> [u64; 4]; 4] =
+            [&|n| [n, 7, n, 7], &|n| [n, n, n, n], &|n| [n, 0, 0, 0], &|n| [0, 0, 0, n]];
+        for key in alike {
+            let hashing = Hashing::new();
+            let hashes =
+                || (1..=1 << 16).map(|n: u64| hashing.four_words(key(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))));
             let ends = [
                 hashes().map(|hash| hash >> 48).collect::<HashSet<_>>().len(),
                 hashes().map(|hash| hash & 0xffff).collect::<HashSet<_>>().len(),

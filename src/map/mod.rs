@@ -1,14 +1,18 @@
 //! The persistent structures the index is made of: a new version costs O(1), and writing to it leaves the one before as
 //! it was.
 //!
-//! - [`Table`] finds an entry by hash, whatever its key is: sixteen bytes ([`Words`]), or a text of any length ([`Text`]).
+//! - [`Table`] finds an entry by hash, whatever its key is: sixteen bytes ([`Words`]), 32 bytes with a label ([`Labelled`]),
+//!   or a text of any length ([`Text`]).
+//! - [`Ordered`] finds the next larger item without allocating, which `im`'s set does not.
 //! - `im`'s ordered map and set hold what is rare, where the constant factor does not matter.
 //!
 //! The only module that names the map crate and the hasher. It must not know what a pod is.
 
 mod hash;
+mod labels;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 mod node;
+mod ordered;
 mod pool;
 #[expect(unsafe_code, reason = "a thin pointer to text; see the file's own account of it")]
 mod record;
@@ -21,6 +25,7 @@ use std::sync::Arc;
 pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
 pub(crate) use node::{DeadList, Memory};
+pub(crate) use ordered::Ordered;
 pub(crate) use record::Record;
 pub(crate) use table::{Iter, Place, Side, Table, TableMut};
 
@@ -56,6 +61,22 @@ pub(crate) struct Words(pub(crate) u64, pub(crate) u64);
 pub(crate) struct Text {
     pub(crate) hash: u64,
     pub(crate) record: Record,
+}
+
+/// A key of 32 bytes, and a short text that belongs to it without being looked up.
+pub(crate) struct Labelled {
+    pub(crate) words: [u64; 4],
+    pub(crate) label: Record,
+}
+
+impl Key for Labelled {
+    fn hash(&self, hashing: &Hashing) -> u64 {
+        hashing.four_words(self.words)
+    }
+
+    fn into_record(self) -> Option<Record> {
+        Some(self.label)
+    }
 }
 
 impl Key for Words {
@@ -113,7 +134,13 @@ pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
 impl<V> Table<Text, V> {
     /// The entry filed under this text, whose hash is given.
     #[inline]
-    pub(crate) fn find_text(&self, hash: u64, first: &str, second: &str) -> Option<&Entry<Text, V>> {
+    pub(crate) fn find_text(
+        &self,
+        hash: u64,
+        first: impl AsRef<[u8]>,
+        second: impl AsRef<[u8]>,
+    ) -> Option<&Entry<Text, V>> {
+        let (first, second) = (first.as_ref(), second.as_ref());
         self.find(hash, any_tag(hash), |entry| entry.key.hash == hash && entry.key.record.is(first, second))
     }
 
@@ -121,9 +148,10 @@ impl<V> Table<Text, V> {
     pub(crate) fn locate_text(
         &self,
         hash: u64,
-        first: &str,
-        second: &str,
+        first: impl AsRef<[u8]>,
+        second: impl AsRef<[u8]>,
     ) -> Option<(Place, &Entry<Text, V>)> {
+        let (first, second) = (first.as_ref(), second.as_ref());
         self.locate(hash, any_tag(hash), |entry| entry.key.hash == hash && entry.key.record.is(first, second))
     }
 }

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use wide::u8x16;
 
+use super::labels::Labels;
 use super::pool::{Line, NodePool};
 use super::record::Record;
 use super::{Entry, Key, Value};
@@ -600,6 +601,7 @@ pub(crate) struct Memory<P> {
     unpublished: Vec<Arc<P>>,
     /// Older records of which the draft took another count.
     shared: Vec<Record>,
+    labels: Labels,
     /// Empty lists to use again.
     spare: Vec<DeadList<P>>,
 }
@@ -662,6 +664,7 @@ impl<P> Default for Memory<P> {
             dead: DeadList::default(),
             unpublished: Vec::new(),
             shared: Vec::new(),
+            labels: Labels::default(),
             spare: Vec::new(),
         }
     }
@@ -766,12 +769,35 @@ impl<P> Memory<P> {
     }
 
     /// A record with these strings: another count of the one that is `shared`, or a new one.
-    pub(crate) fn record(&mut self, shared: Option<Record>, first: &str, second: &str) -> Record {
-        let Some(record) = shared else { return Record::new(self.generation, first, second) };
+    pub(crate) fn record(
+        &mut self,
+        shared: Option<Record>,
+        first: impl AsRef<[u8]>,
+        second: impl AsRef<[u8]>,
+    ) -> Record {
+        let Some(record) = shared else {
+            return Record::new(self.generation, first.as_ref(), second.as_ref());
+        };
         if record.born() != self.generation {
             self.shared.push(record.copy());
         }
         record
+    }
+
+    /// A record of a short text that many entries repeat.
+    pub(crate) fn label(&mut self, text: &str) -> Record {
+        if let Some(known) = self.labels.get(text) {
+            return self.record(Some(known), "", "");
+        }
+        let record = self.record(None, text, "");
+        self.labels.keep(text, &record);
+        record
+    }
+
+    /// Gives back what is kept of labels. Records are counted by one thread at a time: call this before readers can be the
+    /// ones who free.
+    pub(crate) fn forget_labels(&mut self) {
+        self.labels.clear();
     }
 
     fn allocate(&mut self, lines: usize) -> NonNull<Line> {

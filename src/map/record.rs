@@ -1,4 +1,4 @@
-//! The text of a key that is longer than two words, in one piece of memory behind a thin pointer.
+//! The text of a key that is longer than two words, in one piece of memory behind a thin pointer. Text is any bytes here.
 //!
 //! A record is counted, because several tables may file something under the same text. Only the writer counts, and readers
 //! only read the text: so the count is no shared write on their path.
@@ -49,12 +49,12 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 
 impl Record {
     /// A new record, born in `generation`.
-    pub(crate) fn new(generation: u64, first: &str, second: &str) -> Self {
+    pub(crate) fn new(generation: u64, first: &[u8], second: &[u8]) -> Self {
         // A text of 4 GiB is treated as one for which there is no memory.
         fn too_long() -> ! {
             alloc::handle_alloc_error(Layout::new::<Head>())
         }
-        let length = |text: &str| u32::try_from(text.len()).unwrap_or_else(|_| too_long());
+        let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or_else(|_| too_long());
         let head =
             Head { born: generation, first: length(first), second: length(second), count: AtomicU32::new(1) };
         let layout = layout(head.first, head.second).unwrap_or_else(|| too_long());
@@ -98,17 +98,23 @@ impl Record {
 
     /// Whether these are its strings.
     #[inline]
-    pub(crate) fn is(&self, first: &str, second: &str) -> bool {
+    pub(crate) fn is(&self, first: &[u8], second: &[u8]) -> bool {
         if self.lengths() != (first.len(), second.len()) {
             return false;
         }
         let (one, other) = self.text().split_at(first.len());
-        same(one, first.as_bytes()) && same(other, second.as_bytes())
+        same(one, first) && same(other, second)
     }
 
     /// The two strings.
+    #[inline]
+    pub(crate) fn bytes(&self) -> (&[u8], &[u8]) {
+        self.text().split_at(self.lengths().0)
+    }
+
+    /// The two strings, if they were made from text; otherwise empty.
     pub(crate) fn parts(&self) -> (&str, &str) {
-        let (first, second) = self.text().split_at(self.lengths().0);
+        let (first, second) = self.bytes();
         (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
     }
 
@@ -157,11 +163,11 @@ mod tests {
     fn a_record_is_its_two_strings_and_no_others() {
         let long = "x".repeat(1000);
         for (first, second) in [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&long, "ä")] {
-            let record = Record::new(7, first, second);
+            let record = Record::new(7, first.as_bytes(), second.as_bytes());
             assert_eq!((record.parts(), record.born()), ((first, second), 7));
-            assert!(record.is(first, second));
+            assert!(record.is(first.as_bytes(), second.as_bytes()));
             for (other, another) in [("web", "0default"), ("web-", "0default"), ("webb", ""), ("a", "b")] {
-                assert!(!record.is(other, another));
+                assert!(!record.is(other.as_bytes(), another.as_bytes()));
             }
             record.release();
         }
@@ -183,10 +189,10 @@ mod tests {
     #[test]
     fn a_record_is_freed_with_its_last_count() {
         let before = audit::LIVE.get();
-        let one = Record::new(1, "web", "default");
+        let one = Record::new(1, b"web", b"default");
         let other = one.share();
         one.release();
-        assert!(other.is("web", "default"));
+        assert!(other.is(b"web", b"default"));
         assert_eq!(audit::LIVE.get(), before + 1);
         other.release();
         assert_eq!(audit::LIVE.get(), before);

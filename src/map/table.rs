@@ -104,11 +104,20 @@ impl<K, V> Table<K, V> {
 
     /// The flags of an entry that was just found.
     pub(crate) fn flags(&self, place: Place) -> u8 {
+        self.page_of(place).flags(place.index % MAX_LEN)
+    }
+
+    /// An entry that was just found.
+    pub(crate) fn at(&self, place: Place) -> Option<&Entry<K, V>> {
+        self.page_of(place).entries().get(place.index % MAX_LEN)
+    }
+
+    fn page_of(&self, place: Place) -> Page<'_, Entry<K, V>> {
         let mut page = self.page(place.hash);
         for _ in 0..place.index / MAX_LEN {
             page = page.next().unwrap_or(page);
         }
-        page.flags(place.index % MAX_LEN)
+        page
     }
 
     /// All entries, in no order that means anything.

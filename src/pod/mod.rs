@@ -4,8 +4,12 @@
 
 use std::sync::Arc;
 
+mod keys;
 #[cfg(feature = "k8s-openapi")]
 mod openapi;
+
+pub(crate) use keys::{Claims, KeyRef, NamedKey, Strength, ip_number};
+pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 
 /// Names the source a pod came from: `file`, `http` or `api`. Present and not `api`: a static pod.
 ///
@@ -35,14 +39,15 @@ pub const API_SERVER_SOURCE: &str = "api";
 /// The metadata by which the index files a pod.
 ///
 /// Implement it for whatever your agent stores: the full Kubernetes object, its metadata alone, or a slim
-/// struct of your own. The index asks for nothing else.
+/// struct of your own. The index asks for nothing else. To find pods by container ID, by IP or by keys of your own,
+/// implement [`keys`](Self::keys), too.
 ///
 /// Of the annotations, the index asks for [`CONFIG_SOURCE_ANNOTATION`] and [`CONFIG_MIRROR_ANNOTATION`], and
 /// [`is_mirror_pod_of`] for [`CONFIG_HASH_ANNOTATION`] as well: a type that answers `None` to all has neither static nor
 /// mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
 ///
 /// The answers must not change while the pod is in the index. If they do, look-ups may miss that pod, and those that
-/// share its name; nothing panics and nobody else is affected, as with a key that changes inside a
+/// share its name or a key; nothing panics and nobody else is affected, as with a key that changes inside a
 /// [`HashMap`](std::collections::HashMap).
 ///
 /// # Examples
@@ -69,6 +74,49 @@ pub trait PodMeta {
     fn ephemeral_container_count(&self) -> usize {
         0
     }
+    /// Names the further keys by which the pod is to be found, and how strong its claim to them is. By default it has
+    /// none.
+    ///
+    /// Called when the pod comes, when it is replaced and when it goes. Mirror pods are not asked.
+    ///
+    /// # Consistency
+    /// Several pods may name one key: a finished pod keeps its IP in its status while another pod uses it already. Which of
+    /// them a look-up answers depends on the set of pods alone, not on the order in which they came: first those that have
+    /// not [finished](PodKeys::finished), then those [created](PodKeys::created) later, then those with the smaller UID.
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::{KeyKind, PodKeys};
+    ///
+    /// const OWNER: KeyKind = KeyKind(1);
+    ///
+    /// struct Slim { uid: String, ip: std::net::IpAddr, owner: String, created: i64 }
+    ///
+    /// impl pod_index::PodMeta for Slim {
+    ///     fn uid(&self) -> &str { &self.uid }
+    ///     fn name(&self) -> &str { &self.uid }
+    ///     fn namespace(&self) -> &str { "default" }
+    ///     fn annotation(&self, _key: &str) -> Option<&str> { None }
+    ///     fn keys(&self, keys: &mut PodKeys<'_>) {
+    ///         keys.ip(self.ip);
+    ///         keys.key(OWNER, &self.owner);
+    ///         keys.created(self.created);
+    ///     }
+    /// }
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// for (uid, created) in [("u1", 100), ("u2", 200)] {
+    ///     let (ip, owner) = ([10, 0, 0, 7].into(), "Job/backup".into());
+    ///     writer.add_pod(Slim { uid: uid.into(), ip, owner, created })?;
+    /// }
+    /// let pods = reader.load();
+    /// assert_eq!(pods.pod_by_ip([10, 0, 0, 7].into()).unwrap().uid, "u2");
+    /// assert_eq!(pods.pods_by_key(OWNER, b"Job/backup").count(), 2);
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        let _ = keys;
+    }
 }
 
 impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
@@ -86,6 +134,9 @@ impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
     }
     fn ephemeral_container_count(&self) -> usize {
         (**self).ephemeral_container_count()
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        (**self).keys(keys);
     }
 }
 

@@ -1,8 +1,8 @@
 //! [`PodMeta`] for the full Kubernetes object. The Kubernetes version is chosen by the embedder, never here.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::PodMeta;
+use super::{PodKeys, PodMeta};
 
 impl PodMeta for Pod {
     fn uid(&self) -> &str {
@@ -19,5 +19,37 @@ impl PodMeta for Pod {
     }
     fn ephemeral_container_count(&self) -> usize {
         self.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_ref()).map_or(0, Vec::len)
+    }
+    /// The IDs of all containers, those that ended last included, and the IPs, unless the pod uses its node's.
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        if let Some(created) = &self.metadata.creation_timestamp {
+            keys.created(created.0.as_second());
+        }
+        let Some(status) = &self.status else { return };
+        keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
+        if keys.wants_container_ids() {
+            let lists = [
+                &status.container_statuses,
+                &status.init_container_statuses,
+                &status.ephemeral_container_statuses,
+            ];
+            lists.into_iter().flatten().flatten().for_each(|container| name_ids(container, keys));
+        }
+        let uses_nodes_network = self.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+        if keys.wants_ips() && !uses_nodes_network {
+            let ips = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
+            // `podIP` is the first of `podIPs`, where a server knows those.
+            let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));
+            ips.chain(ip).for_each(|ip| keys.ip_text(ip));
+        }
+    }
+}
+
+/// Names the ID of a container, and that of the one that ran before it.
+fn name_ids(container: &ContainerStatus, keys: &mut PodKeys<'_>) {
+    let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    let last = last.and_then(|terminated| terminated.container_id.as_deref());
+    for id in [container.container_id.as_deref(), last].into_iter().flatten() {
+        keys.container_id(&container.name, id);
     }
 }

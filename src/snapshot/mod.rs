@@ -6,9 +6,11 @@
 //! | pods by full name · mirrors by full name | two tables; the texts of the names are shared |
 //! | mirror UID → static UID | beside each mirror |
 //!
-//! A third table by UID repeats the static pods, for the reads that are about them alone. A snapshot is read-only data; how
+//! A third table by UID repeats the static pods, for the reads that are about them alone. Three more tables are by further
+//! keys; see `by_key`. A snapshot is read-only data; how
 //! one comes out of another is `update`'s, and this module must not know of threads.
 
+mod by_key;
 mod changes;
 mod key;
 mod views;
@@ -16,6 +18,8 @@ mod views;
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use by_key::{ByKey, Contender, OwnedKey, container_key, ip_key, own_key};
+pub use by_key::{ContainerMatch, KeyCounts, PodsByKey};
 pub use changes::Change;
 pub(crate) use key::{EPHEMERAL, Mirror, PodKind, STATIC, Translation, UidKey};
 use key::{MirrorTable, NameTable, UidTable};
@@ -26,6 +30,7 @@ pub use views::{
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::map::{Entry, Hashing, OrdMap, OrdSet, Table, Text, Value, Words};
+use crate::options::Options;
 use crate::pod::{PodMeta, is_mirror_pod};
 
 /// One state of the index, whole and immutable.
@@ -69,6 +74,7 @@ pub struct Snapshot<P> {
     pub(crate) mirrors: MirrorTable<P>,
     pub(crate) names: NameTable<P>,
     pub(crate) mirror_names: NameTable<P>,
+    pub(crate) by_key: ByKey<P>,
     pub(crate) history: History,
 }
 
@@ -81,6 +87,8 @@ pub(crate) struct History {
     pub(crate) tombstones: OrdMap<PodUid, FullName>,
     /// How many ephemeral containers all pods have.
     pub(crate) ephemeral_containers: usize,
+    /// How many keys of all pods were ignored.
+    pub(crate) ignored_keys: usize,
 }
 
 /// A pod that has a full name without holding it. Ordered by name, so that a successor is found in O(log n).
@@ -103,7 +111,7 @@ pub struct PodAndMirror<'a, P> {
 }
 
 impl<P> Snapshot<P> {
-    pub(crate) fn empty() -> Self {
+    pub(crate) fn empty(kept: Options) -> Self {
         Self {
             generation: 0,
             hashing: Hashing::new(),
@@ -112,6 +120,7 @@ impl<P> Snapshot<P> {
             mirrors: Table::new(),
             names: Table::new(),
             mirror_names: Table::new(),
+            by_key: ByKey::new(kept),
             history: History::default(),
         }
     }

@@ -31,8 +31,16 @@ mod real {
 
         /// Never waits. One system call if the thread sleeps, none otherwise.
         pub(crate) fn unpark(&self) {
+            #[cfg(test)]
+            UNPARKED.set(UNPARKED.get() + 1);
             self.0.unpark();
         }
+    }
+
+    #[cfg(test)]
+    thread_local! {
+        /// How often this thread has unparked another.
+        pub(crate) static UNPARKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
     pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
@@ -116,5 +124,7 @@ mod modelled {
 
 #[cfg(any(loom, shuttle))]
 pub(crate) use self::modelled::{AtomicBool, AtomicUsize, Parker, has_failed, planted, spawn};
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) use self::real::UNPARKED;
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use self::real::{AtomicBool, AtomicUsize, Parker, has_failed, planted, spawn};

@@ -214,3 +214,58 @@ impl Drop for Publication<'_> {
         self.0.published();
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sync::park::UNPARKED;
+
+    const SLEEPERS: usize = 20;
+
+    struct Told(Sender<()>);
+
+    impl std::task::Wake for Told {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(());
+        }
+    }
+
+    /// Puts all to sleep. Each sends when it is woken.
+    fn put_to_sleep(followers: &mut [Follower]) -> Receiver<()> {
+        let (told, woken) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Told(told)));
+        for follower in followers {
+            assert!(follower.poll(&Context::from_waker(&waker), || None::<()>).is_pending());
+        }
+        woken
+    }
+
+    /// Unparking is the only thing that the writer does here that may be a system call.
+    #[test]
+    fn a_publication_unparks_one_thread_however_many_sleep_and_none_if_nobody_sleeps() {
+        let wake = Arc::new(Wake::new());
+        let herald = Herald::new(Arc::clone(&wake));
+        let publish = || {
+            let before = UNPARKED.get();
+            drop(herald.publication());
+            UNPARKED.get() - before
+        };
+        assert_eq!(publish(), 0, "there is no follower");
+        let mut followers: Vec<_> = (0..SLEEPERS).map(|_| Follower::new(&wake)).collect();
+        assert_eq!(publish(), 0, "nobody has slept yet");
+        for round in 0..100 {
+            let woken = put_to_sleep(&mut followers);
+            let unparked = publish();
+            // In the first round the relay may still be starting. It looks by itself then.
+            assert!(unparked == 1 || round == 0 && unparked == 0, "{unparked} in round {round}");
+            for _ in 0..SLEEPERS {
+                woken.recv_timeout(Duration::from_secs(20)).expect("a wake-up is lost");
+            }
+            assert_eq!(publish(), 0, "all are awake");
+        }
+    }
+}

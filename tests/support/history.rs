@@ -10,6 +10,7 @@ use pod_index::{
 
 use super::TestPod;
 use super::invariants;
+use super::keys::{self, KeyAnswers};
 use super::model::{Model, Upsert};
 use super::observation::{Observation, Universe, id};
 
@@ -51,6 +52,8 @@ pub struct Spec {
     pub namespace: usize,
     pub kind: Kind,
     pub ephemeral: usize,
+    /// See [`keys`].
+    pub keys: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,7 +263,18 @@ impl Run {
         invariants::check(&snapshot);
         let observation = Observation::of(&snapshot, &self.universe);
         assert_eq!(observation, self.model.observe(&self.universe));
+        self.compare_keys(&observation);
         observation
+    }
+
+    /// Panics unless all keys are those of a fresh index of the same pods, in whatever order they come.
+    fn compare_keys(&self, observation: &Observation) {
+        let mut pods: Vec<_> = self.model.live().cloned().collect();
+        let at = self.versions.checked_rem(pods.len() as u64).unwrap_or_default();
+        pods.rotate_left(usize::try_from(at).unwrap_or_default());
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let _ = writer.set_pods(pods);
+        assert_eq!(KeyAnswers::of(&reader.load()), observation.by_key, "a fresh index");
     }
 
     /// Panics unless the reported changes equal the difference of `after` and `before`. Returns their number.
@@ -326,5 +340,6 @@ pub fn pod(spec: Spec, version: u64) -> TestPod {
             .collect(),
         ephemeral: spec.ephemeral,
         version,
+        keys: keys::keys(spec.keys),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pod_index::{is_mirror_pod, is_static_pod};
 
 use super::TestPod;
+use super::keys::KeyAnswers;
 use super::observation::{FullNameAnswers, Observation, UidAnswers, Universe, id};
 
 #[derive(Clone, Debug, Default)]
@@ -108,6 +109,8 @@ impl Kubelet {
                 .iter()
                 .map(|full_name| (full_name.clone(), self.by_full_name(full_name)))
                 .collect(),
+            // Not the kubelet's: it finds no pod by further keys.
+            by_key: KeyAnswers::expected(self.pod_by_uid.values()),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod history;
 pub mod invariants;
+pub mod keys;
 pub mod kubelet;
 pub mod model;
 pub mod observation;
@@ -11,7 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pod_index::{
-    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta, Snapshot,
+    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, KeyKind, PodKeys, PodMeta,
+    Snapshot,
 };
 
 /// A pod with only what the index reads, and a number that identifies its version.
@@ -23,6 +25,18 @@ pub struct TestPod {
     pub annotations: BTreeMap<String, String>,
     pub ephemeral: usize,
     pub version: u64,
+    pub keys: TestKeys,
+}
+
+/// What a [`TestPod`] names besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestKeys {
+    /// Names of containers, and their IDs as statuses have them.
+    pub containers: Vec<(String, String)>,
+    pub ips: Vec<String>,
+    pub own: Vec<(u16, Vec<u8>)>,
+    pub finished: bool,
+    pub created: Option<i64>,
 }
 
 impl PodMeta for TestPod {
@@ -40,6 +54,14 @@ impl PodMeta for TestPod {
     }
     fn ephemeral_container_count(&self) -> usize {
         self.ephemeral
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        let TestKeys { containers, ips, own, finished, created } = &self.keys;
+        containers.iter().for_each(|(name, id)| keys.container_id(name, id));
+        ips.iter().for_each(|ip| keys.ip_text(ip));
+        own.iter().for_each(|(kind, key)| keys.key(KeyKind(*kind), key));
+        keys.finished(*finished);
+        created.iter().for_each(|created| keys.created(*created));
     }
 }
 
@@ -72,6 +94,10 @@ impl TestPod {
     /// A mirror of the static pod whose config hash is `hash`.
     pub fn mirror(uid: &str, full_name: &str, hash: &str) -> Arc<Self> {
         Self::new(uid, full_name, Some((CONFIG_MIRROR_ANNOTATION, hash)))
+    }
+
+    pub fn with_keys(self: Arc<Self>, keys: TestKeys) -> Arc<Self> {
+        Arc::new(Self { keys, ..Arc::unwrap_or_clone(self) })
     }
 
     pub fn with_ephemeral(self: Arc<Self>, ephemeral: usize) -> Arc<Self> {

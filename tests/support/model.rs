@@ -6,6 +6,7 @@
 //!    holder is removed or renamed: the existing one of that name with the smallest UID.
 //! 3. What the mirrors of a full name translate to: the pod that holds the name. If none does: the last
 //!    holder, as long as the name always has a mirror and that UID is not added again as something else.
+//! 4. Which pods a key finds: see `keys`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use pod_index::{is_mirror_pod, is_static_pod};
 
 use super::TestPod;
+use super::keys::KeyAnswers;
 use super::observation::{FullNameAnswers, Id, Observation, UidAnswers, Universe, id};
 
 #[derive(Clone, Debug, Default)]
@@ -158,6 +160,7 @@ impl Model {
                 .iter()
                 .map(|full_name| (full_name.clone(), by_full_name(full_name)))
                 .collect(),
+            by_key: KeyAnswers::expected(self.live()),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pod_index::{MirrorPodUid, PodUid, Snapshot};
 
 use super::TestPod;
+use super::keys::KeyAnswers;
 
 /// The UIDs and full names to query: all that a history may use, and some that it never uses.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,7 @@ pub struct Observation {
     pub mirror_to_pod: BTreeMap<MirrorPodUid, PodUid>,
     pub by_uid: Vec<Asked<UidAnswers>>,
     pub by_full_name: Vec<Asked<FullNameAnswers>>,
+    pub by_key: KeyAnswers,
 }
 
 /// The queried keys, and the results.
@@ -89,6 +91,7 @@ impl Observation {
                 .iter()
                 .map(|full_name| (full_name.clone(), by_full_name(snapshot, full_name)))
                 .collect(),
+            by_key: KeyAnswers::of(snapshot),
         };
         assert_eq!(snapshot.pods().len(), observation.pods.len(), "len agrees");
         assert_eq!(snapshot.static_pods().len(), observation.static_pods.len(), "len agrees");

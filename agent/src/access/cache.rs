@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_good_for_as_long_as_was_said_and_no_longer() {
+    async fn a_cached_answer_expires_after_its_time() {
         let cache = Cache::new();
         cache.put("short", 1, Duration::from_secs(30));
         cache.put("long", 2, Duration::from_secs(300));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_are_asked_about_it_stays_small_and_the_last_is_there() {
+    async fn the_cache_stays_small_and_keeps_the_last_answer() {
         let cache = Cache::new();
         for number in 0..10_000 {
             cache.put(number, (), Duration::from_secs(30));

@@ -40,7 +40,7 @@ impl Identity {
     }
 
     /// The name and the alternative names, without empty ones.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let names = std::iter::once(&self.name).chain(&self.alternative_names);
         names.map(String::as_str).filter(|name| !name.is_empty())
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_tells_its_common_name_its_organizations_and_its_alternative_names() {
+    fn a_certificate_gives_its_common_name_organizations_and_alternative_names() {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["a.example".to_owned(), "10.0.0.7".to_owned()]).unwrap();
         params.subject_alt_names.push(SanType::URI("spiffe://example/x".try_into().unwrap()));

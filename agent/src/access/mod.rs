@@ -61,7 +61,7 @@ pub(crate) struct Access {
     webhook: Option<Webhook>,
 }
 
-/// The peer of a connection, identified by its certificate.
+/// The client, identified by the certificate of its connection or by the token of its request.
 #[derive(Clone, Debug)]
 pub(crate) struct Certified(pub(crate) Option<Arc<Identity>>);
 
@@ -73,8 +73,8 @@ impl Access {
         settings.is_limited().then(|| Arc::new(Self { settings: settings.clone(), webhook }))
     }
 
-    /// Whether the request is allowed.
-    async fn admit(&self, request: &Asked<'_>) -> Result<(), (StatusCode, &'static str, String)> {
+    /// The client, if the request is allowed.
+    async fn admit(&self, request: &Asked<'_>) -> Result<Identity, (StatusCode, &'static str, String)> {
         let known = match (request.certified, request.token()) {
             (Some(identity), _) => Some(identity.clone()),
             (None, Some(token)) if self.settings.tokens => match &self.webhook {
@@ -90,13 +90,13 @@ impl Access {
         let is_listed = identity.names().any(|name| names.contains(name))
             || identity.groups.iter().any(|group| groups.contains(group));
         if is_listed || !(self.settings.lists_clients() || *rights) {
-            return Ok(());
+            return Ok(identity);
         }
         let (verb, subresources) = (request.verb(), request.subresources());
         if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
             for subresource in subresources {
                 if webhook.may(&identity, verb, subresource).await {
-                    return Ok(());
+                    return Ok(identity);
                 }
             }
         }
@@ -128,6 +128,8 @@ impl Asked<'_> {
     /// Kubelet: `getAPIVerb` (`pkg/kubelet/server/auth.go`).
     fn verb(&self) -> &'static str {
         match *self.method {
+            // A query with a body.
+            Method::POST if self.path == "/whois" => "get",
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
@@ -147,7 +149,7 @@ impl Asked<'_> {
             &["metrics"]
         } else if ["/healthz", "/livez", "/readyz"].into_iter().any(is_below) {
             &["healthz", "proxy"]
-        } else if is_below("/pods") {
+        } else if is_below("/pods") || is_below("/whois") {
             &["pods", "proxy"]
         } else {
             &["proxy"]
@@ -156,7 +158,7 @@ impl Asked<'_> {
 }
 
 /// Middleware that rejects requests without access.
-pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guarded(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     let certified = request.extensions().get::<Certified>().and_then(|Certified(identity)| identity.clone());
     let asked = Asked {
         certified: certified.as_deref(),
@@ -165,7 +167,10 @@ pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request,
         path: request.uri().path(),
     };
     match access.admit(&asked).await {
-        Ok(()) => next.run(request).await,
+        Ok(identity) => {
+            request.extensions_mut().insert(Certified(Some(Arc::new(identity))));
+            next.run(request).await
+        }
         Err((code, reason, message)) => refused(code, reason, message),
     }
 }
@@ -179,13 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_needs_the_right_that_a_kubelet_asks_for() {
+    fn a_path_needs_the_same_right_as_on_a_kubelet() {
         let headers = HeaderMap::new();
         for (path, expected) in [
             ("/metrics", &["metrics"][..]),
             ("/metricsx", &["proxy"]),
             ("/pods", &["pods", "proxy"]),
             ("/pods/default/web", &["pods", "proxy"]),
+            ("/whois", &["pods", "proxy"]),
             ("/livez", &["healthz", "proxy"]),
             ("/mirrors/pods", &["proxy"]),
             ("/log-level", &["proxy"]),
@@ -196,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_what_follows_the_word_bearer() {
+    fn a_token_follows_the_word_bearer() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_an_alternative_name_or_a_group_is_enough_and_nothing_else_is() {
+    async fn only_an_allowed_name_alternative_name_or_group_is_accepted() {
         let set = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect();
         let settings = AccessSettings {
             names: set(&["prometheus", "a.example"]),

@@ -8,6 +8,7 @@
 mod checkpoints;
 mod index;
 mod log;
+mod lookups;
 mod mirrors;
 mod process;
 mod references;
@@ -30,6 +31,7 @@ use prometheus_client::registry::Registry;
 use self::checkpoints::Checkpoints;
 use self::index::{Index, KubeletsOwn};
 use self::log::LogLines;
+use self::lookups::ByClients;
 use self::mirrors::Mirrors;
 use self::process::Process;
 use self::references::References;
@@ -42,6 +44,7 @@ use super::mirrors::MirrorKeeper;
 use super::pod_api::PodApi;
 use super::readiness::Readiness;
 use super::tls::Tls;
+use super::whois::Lookups;
 use pod_index::Reader;
 use pod_index_kubelet::checkpoint::Checkpointing;
 
@@ -95,6 +98,11 @@ impl Metrics {
     /// Metrics of pod watches.
     pub(super) fn watches(&mut self, pods: &PodApi) {
         self.ours().register_collector(Box::new(Watches(pods.clone())));
+    }
+
+    /// Lookups by clients.
+    pub(super) fn lookups(&mut self, lookups: &Lookups) {
+        self.ours().register_collector(Box::new(ByClients(lookups.clone())));
     }
 
     /// The number of dropped log lines.

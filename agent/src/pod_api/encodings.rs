@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_encoded_once_for_each_form_and_forgotten_when_there_are_too_many() {
+    fn an_event_is_encoded_once_per_form_and_dropped_from_a_full_cache() {
         let encodings = Encodings::new(600);
         let object = |version| Object::new(Arc::new(Pod::default()), version);
         let first = object(1);

@@ -26,6 +26,8 @@ enum Field {
     HostNetwork,
     Phase,
     PodIp,
+    /// A field that the API server knows and that no pod has a value of.
+    PodIps,
     NominatedNodeName,
 }
 
@@ -41,6 +43,7 @@ impl Field {
             "spec.hostNetwork" => Self::HostNetwork,
             "status.phase" => Self::Phase,
             "status.podIP" => Self::PodIp,
+            "status.podIPs" => Self::PodIps,
             "status.nominatedNodeName" => Self::NominatedNodeName,
             _ => return None,
         })
@@ -67,6 +70,7 @@ impl Field {
                 let first = status.pod_ips.as_ref().and_then(|ips| ips.first());
                 first.map_or(status.pod_ip.as_deref(), |ip| Some(&ip.ip))
             }),
+            Self::PodIps => None,
             Self::NominatedNodeName => status.and_then(|status| status.nominated_node_name.as_deref()),
         };
         value.unwrap_or_default()
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_the_api_server_has_selects() {
+    fn every_field_of_the_api_server_is_selectable() {
         for (selector, selected) in [
             ("", true),
             ("metadata.name=web", true),
@@ -192,6 +196,8 @@ mod tests {
             ("status.phase!=Failed,", true),
             ("status.podIP=10.0.0.1", true),
             ("status.podIP=fd00::1", false),
+            ("status.podIPs=10.0.0.1", false),
+            ("status.podIPs!=10.0.0.1", true),
             ("status.nominatedNodeName=node-2", true),
             ("metadata.name=w\\,eb", false),
         ] {
@@ -204,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_or_no_field_is_refused() {
+    fn invalid_field_selectors_and_unknown_fields_are_refused() {
         for selector in [
             "spec.image=x",
             "metadata.name",

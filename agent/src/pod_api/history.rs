@@ -378,16 +378,15 @@ impl Drop for Watcher {
     }
 }
 
-/// The pods of a namespace, or of all namespaces, after a key.
+/// The pods of a namespace, or of all namespaces, from a key on.
 pub(super) fn range<'a>(
     state: &'a State,
     namespace: Option<&str>,
-    after: Option<&str>,
+    start: Option<&str>,
 ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + use<'a> {
     let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let start = match after {
-        Some(after) if after >= &*prefix => Bound::Excluded(Arc::from(after)),
-        _ => Bound::Included(Arc::from(&*prefix)),
-    };
-    state.range::<_, Arc<str>>((start, Bound::Unbounded)).take_while(move |(key, _)| key.starts_with(&prefix))
+    let start: Arc<str> = start.filter(|start| *start >= &*prefix).unwrap_or(&prefix).into();
+    state
+        .range::<_, Arc<str>>((Bound::Included(start), Bound::Unbounded))
+        .take_while(move |(key, _)| key.starts_with(&prefix))
 }

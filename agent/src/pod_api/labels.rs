@@ -193,10 +193,6 @@ impl<'a> Parser<'a> {
             other => return Err(format!("found {other}, expected: in, notin, =, ==, !=, gt, lt")),
         };
         let (Operator::In(values) | Operator::NotIn(values)) = &operator else { return Ok(operator) };
-        if values.is_empty() {
-            return Err("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
-                .to_owned());
-        }
         let wrong = values.iter().find_map(|value| Some((value, names::label_value(value)?)));
         match wrong {
             Some((value, why)) => Err(format!("values[{key}]: Invalid value: {value:?}: {why}")),
@@ -225,17 +221,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a, b)`. An empty item is the empty value.
+    /// `(a, b)`. An empty item is the empty value, and so is the item of `()`.
     fn values(&mut self) -> Result<Vec<String>, String> {
         match self.next() {
             Token::Open => {}
             other => return Err(format!("found {other}, expected: '('")),
         }
         let mut values = Vec::new();
-        if self.peek() == Token::Close {
-            self.at += 1;
-            return Ok(values);
-        }
         loop {
             let value = match self.peek() {
                 Token::Word(value) => {
@@ -266,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_selects_what_it_selects_in_the_api_server() {
+    fn each_operator_selects_as_in_the_api_server() {
         let web = [("app", "web"), ("tier", "front"), ("weight", "7"), ("empty", "")];
         for (selector, selected) in [
             ("", true),
@@ -292,6 +284,10 @@ mod tests {
             ("empty=,app", true),
             ("empty in (,x)", true),
             ("app in (,)", false),
+            ("app in ()", false),
+            ("empty in ()", true),
+            ("app notin ()", true),
+            ("empty notin ()", false),
             ("weight>6", true),
             ("weight > 7", false),
             ("weight<8", true),
@@ -307,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_label_selectors_are_refused() {
         for selector in [
             ",",
             "a,",
@@ -318,8 +314,6 @@ mod tests {
             "a in b",
             "a in (",
             "a in (b",
-            "a in ()",
-            "a notin ()",
             "!",
             "!!a",
             "!a=b",
@@ -346,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_necessary_is_what_a_single_value_asks_for() {
+    fn a_requirement_with_a_single_value_is_necessary() {
         let labels = Labels::parse("a=1, b in (2), c in (3,4), d!=5, e").unwrap();
         assert_eq!(labels.necessary().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
     }

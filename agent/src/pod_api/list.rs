@@ -25,13 +25,13 @@ pub(super) struct Page {
 impl Page {
     /// The requested page.
     pub(super) fn of(history: &History, options: &Options) -> Result<Self, Refusal> {
-        let after = options.continuation.as_ref().map(|continuation| &*continuation.after);
+        let start = options.continuation.as_ref().map(|continuation| &*continuation.start);
         // The API server does not page at version 0.
-        let limit = options.limit.filter(|_| options.version != Version::Any || after.is_some());
+        let limit = options.limit.filter(|_| options.version != Version::Any || start.is_some());
         let (state, version) = shown(history, options, limit.is_some())?;
         let namespace = options.selection.namespace.as_deref();
         let selected = |object: &Arc<Object>| options.selection.matches(&object.pod);
-        let mut pods = range(&state, namespace, after).filter(|(_, object)| selected(object));
+        let mut pods = range(&state, namespace, start).filter(|(_, object)| selected(object));
         let mut objects = Vec::new();
         let mut last = None;
         for (key, object) in pods.by_ref().take(limit.unwrap_or(usize::MAX)) {
@@ -44,7 +44,7 @@ impl Page {
                 .continuation
                 .as_ref()
                 .map_or(Some(version), |before| before.version.or(Some(version)));
-            Continuation { version, after: (**key).to_owned() }.write()
+            Continuation::after(version, key).write()
         });
         let remaining = Some(behind).filter(|behind| *behind > 0 && options.selection.has_no_selector());
         Ok(Self { objects, version, continuation, remaining })

@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::mirrors::{Management, MirrorKeeper};
 use crate::readiness::Readiness;
 use crate::serve::{App, Requests, Tags, serve};
+use crate::whois::{Lookups, Processes, Whois};
 
 const PODS: usize = 10_000;
 /// Each watch selects one of this many groups: 1 of 100 pods.
@@ -223,6 +224,7 @@ fn a_thousand_watches_of_ten_thousand_pods() {
     let mut metrics = Metrics::new(&reader, &readiness);
     let app = App {
         reader: reader.clone(),
+        whois: Whois::new(&reader, &readiness, Processes::new("/proc".into()), Lookups::default()),
         readiness,
         mirrors: Arc::new(MirrorKeeper::new(NodeName::new("node-1"), Management::Off)),
         references: None,

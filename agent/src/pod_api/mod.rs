@@ -8,6 +8,7 @@
 //! `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
+mod client;
 mod continuation;
 mod discovery;
 mod encodings;
@@ -31,7 +32,7 @@ mod write;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -40,6 +41,7 @@ use pod_index::{Reader, Snapshot, WaitError};
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
+pub(crate) use self::client::{Client, Peer};
 pub(crate) use self::follow::StaticPods;
 use self::history::{History, Limits};
 pub(crate) use self::query::is_meant;
@@ -66,21 +68,6 @@ pub(crate) struct Settings {
     pub(crate) watches: usize,
     /// Maximum number of watches per client.
     pub(crate) watches_per_client: usize,
-}
-
-/// The peer of a connection.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    /// The key for counting its watches.
-    pub(crate) client: Arc<str>,
-    /// Whether the connection currently serves a watch.
-    pub(crate) is_watching: AtomicBool,
-}
-
-impl Peer {
-    pub(crate) fn new(client: impl Into<Arc<str>>) -> Arc<Self> {
-        Arc::new(Self { client: client.into(), is_watching: AtomicBool::new(false) })
-    }
 }
 
 /// Statistics of the pod API.

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_written_as_kubectl_writes_them() {
+    fn ages_are_formatted_as_in_kubectl() {
         for (seconds, text) in [
             (-2, "<invalid>"),
             (-1, "0s"),
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::too_many_lines, reason = "a table of cases")]
-    fn each_state_of_a_pod_is_shown_as_the_api_server_shows_it() {
+    fn each_state_of_a_pod_is_printed_as_by_the_api_server() {
         let pod = |spec: Value, status: Value| json!({ "metadata": { "name": "web", "creationTimestamp": "2026-01-01T23:00:00Z" }, "spec": spec, "status": status });
         let two = json!({ "containers": [{ "name": "a" }, { "name": "b" }], "nodeName": "node-1" });
         let with_init = json!({

@@ -4,7 +4,6 @@ use super::continuation::Continuation;
 use super::fields::Fields;
 use super::labels::Labels;
 use super::selection::Selection;
-use super::shape::Include;
 use super::status::Refusal;
 
 /// The requested version.
@@ -38,7 +37,8 @@ pub(super) struct Options {
     pub(super) bookmarks: bool,
     /// In seconds. Zero counts as absent; a negative value ends at once.
     pub(super) timeout: Option<i64>,
-    pub(super) include: Include,
+    /// `includeObject`, which matters only for a `Table`.
+    pub(super) include: String,
 }
 
 /// The parameters that mark a request for the pod API.
@@ -91,7 +91,7 @@ impl Options {
             send_initial_events: initial.map(|text| truth(&text)),
             bookmarks: bookmarks.is_some_and(|text| truth(&text)),
             timeout: integer("timeoutSeconds", timeout)?,
-            include: include_of(include.as_deref())?,
+            include: include.unwrap_or_default(),
         };
         options.check()?;
         Ok(options)
@@ -101,6 +101,15 @@ impl Options {
     fn check(&self) -> Result<(), Refusal> {
         let forbidden = |field, why| Err(Refusal::invalid(field, why, true));
         if self.watch {
+            // Without a version, the API server sets the match itself.
+            let has_match = self.matching.is_some()
+                || self.send_initial_events.is_none() && !matches!(self.version, Version::At(_));
+            if has_match && self.continuation.is_some() {
+                return forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden when continue is provided",
+                );
+            }
             return match (self.send_initial_events, self.matching) {
                 (None, None) | (Some(_), Some(Matching::NotOlderThan)) => Ok(()),
                 (None, Some(_)) => forbidden(
@@ -153,7 +162,7 @@ fn truth(text: &str) -> bool {
 }
 
 fn integer(name: &str, text: Option<String>) -> Result<Option<i64>, Refusal> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = text else { return Ok(None) };
     let number =
         text.parse().map_err(|_| Refusal::bad_request(format!("{name}: {text:?} is not an integer")))?;
     Ok(Some(number))
@@ -184,18 +193,6 @@ fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
     }
 }
 
-/// Parses `includeObject`: the object in each row of a `Table`.
-pub(super) fn include_of(text: Option<&str>) -> Result<Include, Refusal> {
-    match text.unwrap_or_default() {
-        "" | "Metadata" => Ok(Include::Metadata),
-        "None" => Ok(Include::Nothing),
-        "Object" => Ok(Include::Object),
-        other => Err(Refusal::bad_request(format!(
-            "includeObject: {other:?} is unknown; supported values: \"None\", \"Metadata\", \"Object\""
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_as_clients_write_them() {
+    fn parameters_are_parsed_as_clients_write_them() {
         let options =
             read("watch=True&labelSelector=app%3Dweb&timeoutSeconds=5&allowWatchBookmarks=true&a=b").unwrap();
         assert!(options.watch && options.bookmarks);
@@ -225,6 +222,7 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_invalid() {
+        let token = format!("continue={}", Continuation::after(None, "shop/web").write());
         for (query, code) in [
             ("limit=x", 400),
             ("limit=99999999999999999999", 400),
@@ -236,7 +234,8 @@ mod tests {
             ("labelSelector=a%20b", 400),
             ("fieldSelector=spec.image%3Dx", 400),
             ("continue=x", 400),
-            ("includeObject=Everything", 400),
+            ("limit=", 400),
+            ("timeoutSeconds=&watch=1", 400),
             ("resourceVersionMatch=Exact", 422),
             ("resourceVersionMatch=Exact&resourceVersion=0", 422),
             ("resourceVersionMatch=Newest&resourceVersion=5", 422),
@@ -246,6 +245,8 @@ mod tests {
             ("watch=1&sendInitialEvents=true", 422),
             ("watch=1&sendInitialEvents=false", 422),
             ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", 422),
+            (&format!("watch=1&{token}"), 422),
+            (&format!("watch=1&resourceVersion=0&{token}"), 422),
         ] {
             assert_eq!(read(query), Err(code), "{query}");
         }
@@ -254,6 +255,7 @@ mod tests {
             "resourceVersionMatch=Exact&resourceVersion=5",
             "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
             "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=5",
+            &format!("watch=1&resourceVersion=5&{token}"),
         ] {
             assert!(read(query).is_ok(), "{query}");
         }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 
 use super::accept::{Asked, Verb, negotiate};
 use super::list::Page;
-use super::query::{Options, Version, include_of, version_of};
+use super::query::{Options, Version, version_of};
 use super::shape::{Form, Include};
 use super::status::Refusal;
-use super::{Peer, PodApi, discovery, watch};
+use super::{Client, PodApi, discovery, watch};
 use crate::serve::gzip::{self, Gzip};
 use crate::serve::pod_list::Parts;
 
@@ -23,14 +23,20 @@ const LARGE: usize = 64;
 
 /// All paths below `/api`, `/apis` and `/version`.
 pub(crate) fn router(api: PodApi) -> Router {
-    Router::new()
-        .route("/version", get(discovery::version))
-        .route("/api", get(discovery::versions))
-        .route("/apis", get(discovery::groups))
-        .route("/api/v1", get(discovery::resources))
-        .route("/api/v1/pods", get(all))
-        .route("/api/v1/namespaces/{namespace}/pods", get(of_namespace))
-        .route("/api/v1/namespaces/{namespace}/pods/{name}", get(one))
+    let routes = [
+        ("/version", get(discovery::version)),
+        ("/api", get(discovery::versions)),
+        ("/apis", get(discovery::groups)),
+        ("/api/v1", get(discovery::resources)),
+        ("/api/v1/pods", get(all)),
+        ("/api/v1/namespaces/{namespace}/pods", get(of_namespace)),
+        ("/api/v1/namespaces/{namespace}/pods/{name}", get(one)),
+    ];
+    // Clients generated from the OpenAPI description request some of these paths with a slash at the end.
+    let routes = routes.into_iter().fold(Router::new(), |router, (path, handler)| {
+        router.route(path, handler.clone()).route(&format!("{path}/"), handler)
+    });
+    routes
         .route("/api/{*path}", any(nothing))
         .route("/apis/{*path}", any(nothing))
         .method_not_allowed_fallback(async || Refusal::method_not_allowed())
@@ -43,37 +49,37 @@ async fn nothing() -> Refusal {
 
 async fn all(
     State(api): State<PodApi>,
-    Extension(peer): Extension<Arc<Peer>>,
+    client: Client,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    collection(&api, &peer, None, query.as_deref(), &headers, Form::Table).await
+    collection(&api, &client, None, query.as_deref(), &headers, Form::Table).await
 }
 
 async fn of_namespace(
     State(api): State<PodApi>,
-    Extension(peer): Extension<Arc<Peer>>,
+    client: Client,
     Path(namespace): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    collection(&api, &peer, Some(&namespace), query.as_deref(), &headers, Form::Table).await
+    collection(&api, &client, Some(&namespace), query.as_deref(), &headers, Form::Table).await
 }
 
 /// The same for `/pods`, whose tables have the agent's own columns.
 pub(crate) async fn collection_of_rows(
     api: &PodApi,
-    peer: &Arc<Peer>,
+    client: &Client,
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Response {
-    collection(api, peer, None, query, headers, |_| Form::Rows).await.into_response()
+    collection(api, client, None, query, headers, |_| Form::Rows).await.into_response()
 }
 
 /// A list or a watch.
 async fn collection(
     api: &PodApi,
-    peer: &Arc<Peer>,
+    client: &Client,
     namespace: Option<&str>,
     query: Option<&str>,
     headers: &HeaderMap,
@@ -81,10 +87,10 @@ async fn collection(
 ) -> Result<Response, Refusal> {
     let options = Options::read(query, namespace)?;
     let asked = negotiate(headers, if options.watch { Verb::Watch } else { Verb::List })?;
-    let form = form(asked, options.include, table);
+    let form = form(asked, &options.include, table)?;
     api.current().await?;
     if options.watch {
-        let body = watch::body(&api.history, peer, options, form)?;
+        let body = watch::body(&api.history, client, options, form)?;
         return Ok((head(), body).into_response());
     }
     let page = Page::of(&api.history, &options)?;
@@ -106,8 +112,8 @@ async fn one(
         form_urlencoded::parse(query).find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };
     let version = version_of(parameter("resourceVersion").as_deref())?;
-    let include = include_of(parameter("includeObject").as_deref())?;
-    let form = form(negotiate(&headers, Verb::Get)?, include, Form::Table);
+    let include = parameter("includeObject").unwrap_or_default();
+    let form = form(negotiate(&headers, Verb::Get)?, &include, Form::Table)?;
     api.current().await?;
     if let Version::At(version) = version {
         api.history.check(version)?;
@@ -120,12 +126,21 @@ async fn one(
     Ok((head(), body).into_response())
 }
 
-fn form(asked: Asked, include: Include, table: fn(Include) -> Form) -> Form {
-    match asked {
-        Asked::Object => Form::Object,
-        Asked::Metadata => Form::Metadata,
-        Asked::Table => table(include),
-    }
+/// The form of the response. `include` is the parameter `includeObject`: the object in each row of a `Table`.
+fn form(asked: Asked, include: &str, table: fn(Include) -> Form) -> Result<Form, Refusal> {
+    let include = match (asked, include) {
+        (Asked::Object, _) => return Ok(Form::Object),
+        (Asked::Metadata, _) => return Ok(Form::Metadata),
+        (Asked::Table, "" | "Metadata") => Include::Metadata,
+        (Asked::Table, "None") => Include::Nothing,
+        (Asked::Table, "Object") => Include::Object,
+        (Asked::Table, other) => {
+            return Err(Refusal::bad_request(format!(
+                "includeObject: {other:?} is unknown; supported values: \"None\", \"Metadata\", \"Object\""
+            )));
+        }
+    };
+    Ok(table(include))
 }
 
 fn head() -> [(header::HeaderName, &'static str); 3] {

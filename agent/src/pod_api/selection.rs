@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_selected_has_the_marks_of_the_selection(
+        fn every_selected_pod_has_the_marks_of_the_selection(
             namespace in "[a-c]", name in "[a-c]",
             labels in proptest::collection::vec(("[a-c]", "[a-c]"), 0..4),
             wanted in (proptest::option::of("[a-c]"), "([a-c]=[a-c]|[a-c]|[a-c] in \\([a-c]\\)|)", "(metadata\\.name=[a-c]|metadata\\.namespace=[a-c]|)"),

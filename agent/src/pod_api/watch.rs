@@ -12,13 +12,13 @@ use hyper::body::Bytes;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::Peer;
 use super::encodings;
 use super::history::{Begun, History, Next, Start, Watcher, range};
 use super::object::Object;
 use super::query::{Options, Version};
 use super::shape::{Form, Kind};
 use super::status::Refusal;
+use super::{Client, Peer};
 
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const CHUNK: usize = 32 * 1024;
 /// Starts a watch.
 pub(super) fn body(
     history: &Arc<History>,
-    peer: &Arc<Peer>,
+    client: &Client,
     options: Options,
     form: Form,
 ) -> Result<Body, Refusal> {
@@ -46,7 +46,7 @@ pub(super) fn body(
         Version::Latest | Version::Any => Start::Now,
     };
     let selection = options.selection.clone();
-    let Begun { watcher, state, version } = match history.watch(options.selection, &peer.client, start)? {
+    let Begun { watcher, state, version } = match history.watch(options.selection, &client.name, start)? {
         Ok(begun) => begun,
         Err(refusal) => return Ok(refused(&refusal)),
     };
@@ -58,11 +58,11 @@ pub(super) fn body(
         objects.into_iter()
     });
     let now = Instant::now();
-    peer.is_watching.store(true, Ordering::Relaxed);
+    client.peer.is_watching.store(true, Ordering::Relaxed);
     let watch = Watch {
         watcher,
         history: Arc::clone(history),
-        peer: Watching(Arc::clone(peer)),
+        peer: Watching(Arc::clone(&client.peer)),
         form,
         initial,
         says_end: options.bookmarks,

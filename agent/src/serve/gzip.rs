@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_squeezed_is_read_back_whole_however_long_it_is() {
+    fn compressed_data_of_any_length_is_decompressed_unchanged() {
         for parts in [0, 1, 5_000] {
             let parts: Vec<Vec<u8>> = (0..parts)
                 .map(|i: u32| format!("{}-{:x};", i, i.wrapping_mul(2_654_435_761)).repeat(20).into_bytes())
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_for_those_who_ask() {
+    fn gzip_is_used_only_on_request() {
         for (header, accepted) in [
             ("gzip", true),
             ("deflate, gzip;q=0.5, br", true),

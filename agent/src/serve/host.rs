@@ -49,7 +49,7 @@ mod tests {
     use super::is_local;
 
     #[test]
-    fn addresses_localhost_and_names_without_a_dot_are_local_and_nothing_else_is() {
+    fn only_addresses_localhost_and_names_without_a_dot_are_local() {
         for host in [
             "127.0.0.1",
             "127.0.0.1:10270",

@@ -58,6 +58,7 @@ use super::readiness::Readiness;
 use super::reference_managers::ReferenceManagers;
 use super::shutdown::DRAIN;
 use super::tls::{self, Tls};
+use super::whois::Whois;
 use pod_index::Reader;
 
 /// Maximum number of open connections.
@@ -95,6 +96,7 @@ pub(super) struct App {
     pub(super) references: Option<ReferenceManagers>,
     pub(super) tags: Tags,
     pub(super) pods: PodApi,
+    pub(super) whois: Whois,
     /// What clients may change, if enabled.
     pub(super) debug: Option<Log>,
     /// The number of open connections.

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_list_of_any_length_is_read_back_whole() {
+    fn a_pod_list_of_any_length_is_parsed_completely() {
         for pods in [0, 1, 2, 5_000] {
             let list: List<Pod> = written(Form::Whole, pods);
             let mut uids: Vec<_> = list.items.iter().map(PodMeta::uid).collect();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_for_those_who_ask_for_one_by_all_of_its_name() {
+    fn a_table_is_sent_only_if_requested_by_its_full_type() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         for (header, form) in [
             (table, Form::Table),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -15,8 +15,9 @@ use super::pod_list::{Form, Parts, PodList};
 use super::{App, Tags, debug, page, tag};
 use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
-use crate::pod_api::{self, Peer};
+use crate::pod_api::{self, Client};
 use crate::refusal::not_found;
+use crate::whois;
 
 /// Minimum number of pods in a compressed list.
 const LARGE: usize = 64;
@@ -24,6 +25,7 @@ const LARGE: usize = 64;
 pub(super) fn router(app: App) -> Router {
     let debug = app.debug.clone().map(debug::router).unwrap_or_default();
     let pods_of_the_api = pod_api::router(app.pods.clone());
+    let whois = whois::router(app.whois.clone());
     Router::new()
         .route("/pods", get(pods))
         .route("/pods/{key}", get(pod_by_key))
@@ -40,6 +42,7 @@ pub(super) fn router(app: App) -> Router {
         .fallback(nothing_here)
         .with_state(app)
         .merge(pods_of_the_api)
+        .merge(whois)
         .merge(debug)
         .merge(page::router())
 }
@@ -47,12 +50,12 @@ pub(super) fn router(app: App) -> Router {
 /// All pods except mirrors, like the kubelet's `/pods`. With a parameter of the pod API, a pod API request.
 async fn pods(
     State(app): State<App>,
-    Extension(peer): Extension<Arc<Peer>>,
+    client: Client,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     if pod_api::is_meant(query.as_deref()) {
-        return pod_api::collection_of_rows(&app.pods, &peer, query.as_deref(), &headers).await;
+        return pod_api::collection_of_rows(&app.pods, &client, query.as_deref(), &headers).await;
     }
     let snapshot = app.reader.load();
     list(&app.tags, snapshot.generation(), &headers, snapshot.pods())
@@ -91,10 +94,10 @@ fn list<'a>(
     (common, json, Body::new(Parts::new(list))).into_response()
 }
 
-/// A pod by its UID or full name.
+/// A pod by its UID or full name, or by anything else that identifies it.
 async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
     let snapshot = app.reader.load();
-    if let Some(pod) = snapshot.pod_by_uid(&*key).or_else(|| snapshot.pod_by_full_name(&key)) {
+    if let Some(pod) = app.whois.pod(&snapshot, &key) {
         return Json(&**pod).into_response();
     }
     let hint = match snapshot.mirror_pod_by_uid(&*key) {

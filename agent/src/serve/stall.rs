@@ -138,20 +138,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_nothing_is_given_up() {
+    async fn a_peer_that_reads_nothing_is_disconnected() {
         let (mut guarded, _theirs) = guarded(16);
         assert_eq!(given_up(&mut guarded, 17).await, 10);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_a_byte_now_and_then_is_given_up() {
+    async fn a_peer_that_reads_a_byte_now_and_then_is_disconnected() {
         let (mut guarded, theirs) = guarded(16);
         tokio::spawn(take(theirs, 1, Duration::from_secs(9)));
         assert_eq!(given_up(&mut guarded, 1000).await, 30);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_half_of_what_it_should_is_given_up_once_its_credit_is_used_up() {
+    async fn a_peer_that_reads_at_half_the_minimum_rate_is_disconnected_after_its_credit() {
         let (mut guarded, theirs) = guarded(RATE);
         tokio::spawn(take(theirs, RATE, Duration::from_secs(2)));
         // The first half of each second is idle.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_peer_that_takes_as_much_as_it_should_is_served_to_the_end() {
+    async fn a_slow_peer_at_the_minimum_rate_is_served_completely() {
         let (mut guarded, theirs) = guarded(9 * RATE);
         let taking = tokio::spawn(take(theirs, 9 * RATE, Duration::from_secs(9)));
         guarded.write_all(&vec![7; 1000 * RATE]).await.unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_in_which_there_is_nothing_to_write_does_not_count() {
+    async fn idle_time_does_not_count() {
         let (mut guarded, mut theirs) = guarded(16);
         for _ in 0..100 {
             guarded.write_all(&[0; 16]).await.unwrap();

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_known_by_its_generation_and_its_run() {
+    fn a_tag_identifies_a_generation_and_a_run() {
         let (tags, before) = (Tags(7), Tags(6));
         for (header, known) in [
             (tags.tag(3, Form::Whole), true),

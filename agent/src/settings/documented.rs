@@ -104,20 +104,20 @@ fn the_operators_table_has_every_flag_with_its_variable_and_its_default() {
         let default = told.or(default).filter(|_| takes_value);
         assert_eq!(code(row[3]).first().copied(), default.as_deref(), "the default of {flag}");
     }
-    assert_eq!(rows.len(), arguments.len(), "docs/operators.md has a row for a flag that there is not");
+    assert_eq!(rows.len(), arguments.len(), "docs/operators.md has a row for an unknown flag");
 }
 
 #[test]
 fn the_operators_table_has_every_key_of_the_configuration_file() {
     let documented: Vec<_> = rows().into_iter().flat_map(|row| code(row[2])).collect();
     let set: BTreeSet<_> = documented.iter().copied().collect();
-    assert_eq!(documented.len(), set.len(), "a key is there twice");
+    assert_eq!(documented.len(), set.len(), "a key is listed twice");
     assert_eq!(set, keys());
 }
 
 #[test]
 fn a_flag_and_its_key_are_in_one_row() {
-    // Cases in which the file has the kubelet's key and the command line the kubelet's flag, and the two names differ.
+    // Names that the kubelet spells differently as a flag and as a key.
     let kubelets = [
         ("--client-ca-file FILE", "authentication"),
         ("--authorization-mode MODE", "authorization"),
@@ -145,7 +145,7 @@ fn a_flag_and_its_key_are_in_one_row() {
 }
 
 #[test]
-fn operators_are_told_of_every_command_and_its_flags() {
+fn the_operators_document_has_every_command_and_its_flags() {
     for command in Cli::command().get_subcommands() {
         let name = format!("| `pod-index {}", command.get_name());
         let row = OPERATORS.lines().find(|line| line.starts_with(&name));

@@ -38,6 +38,9 @@ const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
 /// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
+/// Default folder of the host's processes.
+const PROC: &str = "/proc";
+
 /// Default address.
 pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Default port: near those of other node components, but unused by them.
@@ -57,6 +60,8 @@ pub(super) struct Settings {
     pub(super) kubelet: Option<KubeletConfig>,
     pub(super) api: Option<ApiSettings>,
     pub(super) mirrors: Management,
+    /// Where the host's processes are.
+    pub(super) proc: PathBuf,
     /// Whether to omit literal values of environment variables.
     pub(super) redact_env: bool,
     /// Where to keep pods on disk, and which.
@@ -251,6 +256,7 @@ impl Settings {
             summary.push(["kubelet".to_owned(), format!("{url} every {kubelet_period:?}")]);
         }
         summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
+        let proc = args.proc.or(config.proc).filter(|path| !path.as_os_str().is_empty());
         let redact_env = args.redact_env || config.redact_env;
         if redact_env {
             summary.push(["environment".to_owned(), "values are redacted".to_owned()]);
@@ -276,6 +282,7 @@ impl Settings {
             kubelet,
             api,
             mirrors,
+            proc: proc.unwrap_or_else(|| PROC.into()),
             redact_env,
             // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
@@ -319,6 +326,7 @@ impl Settings {
             ("healthAddress", self.health_address != new.health_address),
             ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls_files() != new.tls_files()),
             ("manageMirrorPods", self.mirrors != new.mirrors),
+            ("proc", self.proc != new.proc),
             ("redactEnv", self.redact_env != new.redact_env),
             // Mirror pods and references keep the client that they started with.
             (

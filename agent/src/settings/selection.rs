@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_understands_is_taken() {
+    fn valid_selectors_are_accepted() {
         for labels in [
             "",
             "app",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_is_refused_by_the_flags_name() {
+    fn invalid_selectors_are_refused_with_the_flags_name() {
         for labels in [
             ",",
             "a,",

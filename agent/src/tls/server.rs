@@ -221,7 +221,7 @@ mod tests {
     /// The first reader has read the old certificate and waits for its key. The second finds the new files.
     #[cfg(unix)]
     #[test]
-    fn who_began_to_read_before_the_files_were_renewed_does_not_bring_the_old_certificate_back() {
+    fn a_read_started_before_a_renewal_does_not_restore_the_old_certificate() {
         use std::fs;
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_told_be_it_over_far_away_or_before_its_beginning_is_there() {
+    fn the_expiry_of_any_certificate_is_reported() {
         // Certificates encode years from 2050 on differently.
         for (from, to, end) in [
             (1980, 2000, 946_684_800),

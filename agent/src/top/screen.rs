@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_the_terminal_back_before_it_is_told_of() {
+    fn a_panic_restores_the_terminal_before_it_is_printed() {
         let pair = native_pty_system().openpty(PtySize::default()).unwrap();
         let before = pair.master.get_termios().unwrap();
         let mut command = CommandBuilder::new(std::env::current_exe().unwrap());

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_span_holds_what_could_drive_a_terminal() {
+    fn no_span_contains_terminal_control_characters() {
         let line = Line::default().and("a\x1b]0;title\x07\u{9b}31m\r\n\u{202e}b", Tone::Plain);
         assert_eq!(line.plain(), "a\u{fffd}]0;title\u{fffd}\u{fffd}31m\u{fffd}\u{fffd}\u{fffd}b");
     }

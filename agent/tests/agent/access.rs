@@ -1,8 +1,10 @@
 //! Who may ask: names and groups of certificates, tokens of the API server and what it allows.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::json;
 
 use crate::api::kubeconfig;
@@ -35,7 +37,7 @@ fn answer(pki: &Pki, agent: &Agent, is: Option<(String, String)>, token: Option<
 }
 
 #[test]
-fn of_those_with_a_certificate_the_named_are_served_and_their_groups() {
+fn only_allowed_names_and_groups_of_certificates_are_served() {
     let (pki, clients) = (Pki::new(), Authority::new());
     pki.directory.write("clients.pem", &clients.pem);
     let ca = pki.at("clients.pem");
@@ -65,7 +67,7 @@ fn of_those_with_a_certificate_the_named_are_served_and_their_groups() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are_remembered() {
+async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     let server = ApiServer::start().await;
     let granted = shipped("pod-index", &["read-only.yaml", "client-reviews.yaml"]);
     server.grant(granted.clone());
@@ -141,7 +143,7 @@ async fn tokens_are_reviewed_and_rights_asked_for_as_a_kubelet_does_and_both_are
 }
 
 #[test]
-fn who_may_ask_is_refused_at_the_start_where_nobody_could_be_known() {
+fn access_rules_without_client_authentication_are_refused_at_the_start() {
     let pki = Pki::new();
     let (cert, key, ca) = (pki.at("node.crt"), pki.at("node.key"), pki.at("ca.pem"));
     let tls = ["--pod-manifest-path", "x", "--tls-cert-file", &cert, "--tls-private-key-file", &key];
@@ -159,4 +161,53 @@ fn who_may_ask_is_refused_at_the_start_where_nobody_could_be_known() {
     let output = run(&["--pod-manifest-path", "x", "--authentication-token-webhook", "--check"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("needs TLS"), "{}", stderr(&output));
+}
+
+/// Starts a watch. Returns the code of the response and the connection, which keeps the watch open.
+fn watch(
+    pki: &Pki,
+    agent: &Agent,
+    is: Option<(String, String)>,
+    token: Option<&str>,
+) -> (String, StreamOwned<ClientConnection, TcpStream>) {
+    let mut stream = Client { trusts: pki.authority.pem.clone(), is }.connect(agent.address);
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    write!(stream, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n{token}\r\n").unwrap();
+    let mut code = [0; "HTTP/1.1 200".len()];
+    stream.read_exact(&mut code).unwrap();
+    (str::from_utf8(&code).unwrap().rsplit(' ').next().unwrap().to_owned(), stream)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_are_counted_by_the_name_of_the_client_and_not_by_the_address_that_clients_share() {
+    let server = ApiServer::start().await;
+    server.know_token("of-shop", "shop", &[]);
+    server.know_token("of-bank", "bank", &[]);
+    let (pki, clients) = (Pki::new(), Authority::new());
+    pki.directory.write("clients.pem", &clients.pem);
+    let directory = Directory::new();
+    let (kubeconfig, ca) = (kubeconfig(&directory, &server), pki.at("clients.pem"));
+    let token = ["--kubeconfig", &kubeconfig, "--authentication-token-webhook"];
+    for args in [&[][..], &token] {
+        let one = ["--client-ca-file", &ca, "--max-watches-per-client", "1"];
+        let agent = pki.start(&[&one[..], args].concat());
+        let tokens = if args.is_empty() { &[][..] } else { &["shop", "bank"] };
+        tokio::task::block_in_place(|| {
+            let certificate = |name: &str| Some(clients.sign_for(name, "", &[]));
+            let mut open = Vec::new();
+            for name in ["prometheus", "tracer"] {
+                let (first, stream) = watch(&pki, &agent, certificate(name), None);
+                assert_eq!(first, "200", "{name}");
+                open.push(stream);
+                assert_eq!(watch(&pki, &agent, certificate(name), None).0, "429", "{name} has one already");
+            }
+            for name in tokens {
+                let token = format!("of-{name}");
+                let (first, stream) = watch(&pki, &agent, None, Some(&token));
+                assert_eq!(first, "200", "{name}");
+                open.push(stream);
+                assert_eq!(watch(&pki, &agent, None, Some(&token)).0, "429", "{name} has one already");
+            }
+        });
+    }
 }

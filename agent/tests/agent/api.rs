@@ -41,7 +41,7 @@ pub fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mirrors_uid_translates_to_its_static_pods_and_follows_both() {
+async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either() {
     let server = ApiServer::start().await;
     server.grant(shipped("pod-index", &["read-only.yaml"]));
     let directory = Directory::new();
@@ -98,7 +98,7 @@ fn selectable(namespace: &str, name: &str, app: &str, phase: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_the_api_servers_pods_those_are_followed_that_are_selected() {
+async fn only_selected_pods_of_the_api_server_are_followed() {
     let server = ApiServer::start().await;
     for (namespace, name, app, phase) in [
         ("a", "meant", "web", "Running"),
@@ -148,7 +148,7 @@ async fn of_the_api_servers_pods_those_are_followed_that_are_selected() {
 }
 
 #[test]
-fn a_selection_that_cannot_be_meant_is_exit_code_2() {
+fn an_invalid_selection_is_exit_code_2() {
     for (args, why) in [
         (
             &["--api-server", "--pod-selector", "app=a b"][..],
@@ -179,7 +179,7 @@ fn a_selection_that_cannot_be_meant_is_exit_code_2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_server_that_goes_away_takes_nothing_along() {
+async fn an_api_server_outage_removes_nothing() {
     let server = ApiServer::start().await;
     server.grant(shipped("pod-index", &["read-only.yaml"]));
     let directory = Directory::new();

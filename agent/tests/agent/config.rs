@@ -13,7 +13,7 @@ use crate::api_server::{ApiServer, Fault, Verb};
 use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, run_within, stderr, stdout};
 
 #[test]
-fn the_command_line_counts_over_the_environment_and_that_over_the_file() {
+fn the_command_line_overrides_the_environment_which_overrides_the_file() {
     let directory = Directory::new();
     let path = directory.0.join("config.yaml");
     std::fs::write(&path, "staticPodPath: manifests\nhostnameOverride: by-file\nfileCheckFrequency: 1m\n")
@@ -63,7 +63,7 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
 }
 
 #[test]
-fn a_check_says_whether_what_is_named_is_there() {
+fn a_check_reports_whether_the_named_files_exist() {
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
     let nowhere = directory.0.join("nowhere");
@@ -108,7 +108,7 @@ fn checked(args: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn the_authorities_of_the_url_are_read_or_the_configuration_is_wrong() {
+fn unreadable_authorities_of_the_url_are_a_configuration_error() {
     let directory = Directory::new();
     let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     directory.write("ca.pem", &key.cert.pem());
@@ -126,7 +126,7 @@ fn the_authorities_of_the_url_are_read_or_the_configuration_is_wrong() {
 }
 
 #[test]
-fn once_does_not_wait_for_ever_for_a_url_that_says_nothing() {
+fn once_does_not_wait_for_ever_for_a_silent_url() {
     // Accepts connections through its backlog, but never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", silent.local_addr().unwrap());
@@ -173,7 +173,7 @@ pub(crate) fn serve_manifests(body: Arc<Mutex<String>>, asked: Arc<Mutex<String>
 }
 
 #[test]
-fn files_and_a_url_meet_in_one_index_and_the_agent_is_ready_when_both_were_read() {
+fn files_and_a_url_fill_one_index_and_the_agent_is_ready_once_both_were_read() {
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("from-file"));
     let (body, asked) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
@@ -223,7 +223,7 @@ fn files_and_a_url_meet_in_one_index_and_the_agent_is_ready_when_both_were_read(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_online_check_asks_and_names_what_is_missing_and_the_other_says_that_it_does_not_ask() {
+async fn an_online_check_names_missing_rights_and_the_offline_check_says_what_it_skips() {
     let server = ApiServer::start().await;
     server.put("pods", &crate::api::pod("web", "node-1", &serde_json::json!({})));
     let directory = Directory::new();

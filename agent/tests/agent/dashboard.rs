@@ -136,7 +136,7 @@ fn every_alert_says_how_grave_it_is_and_what_to_do() {
 }
 
 #[test]
-fn operators_are_told_of_every_alert_as_it_is() {
+fn the_operators_document_describes_every_alert() {
     let rules = alerts().into_iter().map(|alert| {
         let said = |value: &Value, otherwise: &str| value.as_str().unwrap_or(otherwise).to_owned();
         let expression = said(&alert["expr"], "").split_whitespace().collect::<Vec<_>>().join(" ");

@@ -252,8 +252,15 @@ async fn with_the_patch_for_checkpoints_the_daemonset_keeps_them_in_a_directory_
     assert!(stdout(&output).contains(directory.0.to_str().unwrap()), "{}", stdout(&output));
 }
 
+#[test]
+fn with_the_patch_for_process_ids_the_daemonset_sees_processes_and_gains_nothing_else() {
+    let mut pod = pod(patched("host-pids.yaml"));
+    assert_eq!(pod.host_pid.take(), Some(true));
+    assert_eq!(pod, self::pod(daemonset()));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_example_of_another_agent_follows_pods_by_the_kubeconfig_that_it_has() {
+async fn the_example_agent_follows_pods_with_its_kubeconfig() {
     let objects = objects(&deploy("examples/otel-collector.yaml"));
     let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
     for (known, object) in [

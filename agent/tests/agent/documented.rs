@@ -56,7 +56,7 @@ fn transcript(directory: &Path, commands: &[&str]) -> String {
 }
 
 #[test]
-fn what_the_consoles_of_the_operators_document_show_is_what_is_printed() {
+fn the_operators_documents_consoles_show_the_real_output() {
     let directory = Directory::new();
     let shipped = shipped();
     std::os::unix::fs::symlink(shipped.parent().unwrap(), directory.0.join("examples")).unwrap();

@@ -16,7 +16,7 @@ pub fn health_address(agent: &Agent) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_no_certificate_learns_whether_the_agent_is_ready_and_nothing_else() {
+async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready() {
     let server = ApiServer::start().await;
     server.put("pods", &pod("web", "node-1", &json!({})));
     server.fail_always(Verb::List, Fault::Status(500));
@@ -51,7 +51,7 @@ async fn who_has_no_certificate_learns_whether_the_agent_is_ready_and_nothing_el
 }
 
 #[test]
-fn an_address_for_health_that_is_taken_is_exit_code_3_and_named() {
+fn a_health_address_in_use_is_exit_code_3_and_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = run(&["--pod-manifest-path", "x", "--port", "0", "--health-address", &address]);

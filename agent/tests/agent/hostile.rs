@@ -26,7 +26,7 @@ fn is_well(agent: &Agent) {
 }
 
 #[test]
-fn nonsense_and_excess_are_refused_and_others_are_served() {
+fn malformed_and_excessive_requests_are_refused_and_others_are_served() {
     let agent = Agent::on(&shipped());
     let long = "x".repeat(10 << 20);
     let many = "h: x\r\n".repeat(1_000);
@@ -55,7 +55,7 @@ fn nonsense_and_excess_are_refused_and_others_are_served() {
 
 /// DNS rebinding: a page in a browser on this machine, whose name points to 127.0.0.1, must not read responses.
 #[test]
-fn who_comes_by_a_public_name_is_turned_away() {
+fn requests_with_a_public_host_name_are_rejected() {
     let agent = Agent::on(&shipped());
     for (host, code) in
         [("evil.example", 421), ("evil.example:80", 421), ("localhost:10270", 200), ("[::1]", 200)]
@@ -91,7 +91,7 @@ fn allow_open_files(wanted: u64) -> u64 {
 }
 
 #[test]
-fn clients_that_open_and_hold_ten_thousand_connections_keep_nobody_out() {
+fn clients_that_hold_ten_thousand_connections_block_no_others() {
     /// Descriptors for the tests that run in parallel.
     const OTHERS: u64 = 2_000;
     let agent = Agent::on(&shipped());
@@ -127,7 +127,7 @@ fn is_open(mut stream: TcpStream) -> Option<TcpStream> {
 }
 
 #[test]
-fn a_body_that_does_not_come_or_does_not_end_ends_the_request() {
+fn a_missing_or_endless_body_ends_the_request() {
     let path = shipped();
     let agent = Agent::start(&[
         "--pod-manifest-path",
@@ -156,7 +156,7 @@ fn a_body_that_does_not_come_or_does_not_end_ends_the_request() {
 }
 
 #[test]
-fn requests_by_the_thousand_on_one_connection_are_answered_in_order_or_given_up() {
+fn thousands_of_requests_on_one_connection_are_answered_in_order_or_dropped() {
     let agent = Agent::on(&shipped());
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -178,7 +178,7 @@ fn requests_by_the_thousand_on_one_connection_are_answered_in_order_or_given_up(
 }
 
 #[test]
-fn a_head_that_does_not_end_ends_the_connection() {
+fn an_endless_request_header_ends_the_connection() {
     let agent = Agent::on(&shipped());
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -200,7 +200,7 @@ fn a_head_that_does_not_end_ends_the_connection() {
 }
 
 #[test]
-fn clients_that_ask_for_everything_and_read_nothing_are_given_up() {
+fn clients_that_request_everything_and_read_nothing_are_disconnected() {
     let directory = Directory::new();
     fill(&directory);
     let path = directory.0.to_str().unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{Agent, Directory, manifest, run, shipped, stderr};
 
 #[test]
-fn who_has_the_current_generation_is_not_sent_it_again() {
+fn a_client_with_the_current_generation_gets_not_modified() {
     let directory = Directory::new();
     directory.write("a.yaml", &manifest("a"));
     let agent = Agent::on(&directory.0);
@@ -59,7 +59,7 @@ fn a_table_has_a_row_for_each_pod_and_a_tag_of_its_own() {
 }
 
 #[test]
-fn large_lists_are_squeezed_for_those_who_ask_and_read_back_the_same() {
+fn large_lists_are_compressed_on_request_without_changes() {
     let directory = Directory::new();
     for i in 0..100 {
         directory.write(&format!("p{i}.yaml"), &manifest(&format!("p{i}")));
@@ -76,7 +76,7 @@ fn large_lists_are_squeezed_for_those_who_ask_and_read_back_the_same() {
 }
 
 #[test]
-fn the_log_level_is_changed_by_those_who_may_and_by_nobody_else() {
+fn only_authorized_clients_change_the_log_level() {
     let path = shipped();
     let args = ["--pod-manifest-path", path.to_str().unwrap()];
     let agent = Agent::start(&args);
@@ -115,7 +115,7 @@ fn the_probes_answer_and_readiness_names_what_is_missing() {
 }
 
 #[test]
-fn serving_beyond_loopback_takes_a_word_of_its_own() {
+fn serving_beyond_loopback_needs_an_explicit_flag() {
     let path = shipped();
     let args = ["--check", "--pod-manifest-path", path.to_str().unwrap(), "--address", "0.0.0.0"];
     let output = run(&args);

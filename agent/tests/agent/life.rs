@@ -15,7 +15,7 @@ fn the_first_signal_ends_the_agent_with_0() {
 }
 
 #[test]
-fn the_first_signal_lets_a_request_end_and_the_second_does_not_wait() {
+fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
     let directory = Directory::new();
     fill(&directory);
     let mut agent = Agent::on(&directory.0);

@@ -150,7 +150,7 @@ fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_lives_under_load_leave_nothing_behind_and_lose_no_pod() {
+async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
     let lives: usize = std::env::var("POD_INDEX_LIVES").map_or(10, |lives| lives.parse().unwrap());
     let server = ApiServer::start().await;
     for number in 0..OF_THE_SERVER {

@@ -1,4 +1,4 @@
-//! What the agent reports by itself: a log line for each event, and each problem wherever it is shown.
+//! The agent's log: a line for each pod event, and each problem, which /sources and /metrics show too.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::config::serve_manifests;
 use crate::support::{Agent, Directory, manifest};
 
 #[test]
-fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
+fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
     let directory = Directory::new();
     let path = directory.0.to_str().unwrap();
     let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-format", "json"];
@@ -44,7 +44,7 @@ fn each_pod_that_comes_changes_or_goes_is_one_log_line_with_its_fields() {
 }
 
 #[test]
-fn a_pod_that_another_of_its_source_passes_over_is_a_problem_wherever_one_looks() {
+fn a_duplicate_pod_is_reported_in_the_log_sources_and_metrics() {
     let list = |images: [&str; 2]| {
         let pods = images.map(|image| {
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web" },

@@ -31,6 +31,7 @@ mod terminal;
 mod tls;
 mod top;
 mod watched;
+mod whois;
 
 use std::path::Path;
 
@@ -84,7 +85,7 @@ fn once_prints_a_pod_list_for_programs() {
 }
 
 #[test]
-fn once_serves_the_good_manifests_and_says_no_because_of_the_bad_one() {
+fn once_prints_the_valid_manifests_and_fails_because_of_the_invalid_one() {
     let directory = Directory::new();
     directory.write("good.yaml", &manifest("good"));
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
@@ -98,7 +99,7 @@ fn once_serves_the_good_manifests_and_says_no_because_of_the_bad_one() {
 }
 
 #[test]
-fn what_the_agent_serves_is_read_back_as_a_pod_list() {
+fn the_agents_answer_is_parsed_as_a_pod_list() {
     let agent = Agent::on(&shipped());
     let list: List<Pod> = agent.get("/pods").json();
     let mut names: Vec<_> = list.items.iter().map(|pod| (pod.namespace(), pod.name())).collect();
@@ -144,7 +145,7 @@ fn a_uid_translates_and_an_unknown_one_stays() {
 }
 
 #[test]
-fn what_is_not_there_is_a_status_and_exit_code_1() {
+fn a_missing_pod_is_a_status_and_exit_code_1() {
     let agent = Agent::on(&shipped());
     for path in ["/pods/nothing", "/pods/default/nothing", "/nowhere", "/pods/%F0%9F%A6%80"] {
         let answer = agent.get(path);
@@ -157,7 +158,7 @@ fn what_is_not_there_is_a_status_and_exit_code_1() {
 }
 
 #[test]
-fn pods_come_change_and_go_with_their_manifests() {
+fn pods_are_added_changed_and_removed_with_their_manifests() {
     let directory = Directory::new();
     directory.write("stays.yaml", &manifest("stays"));
     let agent = Agent::on(&directory.0);
@@ -180,7 +181,7 @@ fn pods_come_change_and_go_with_their_manifests() {
 }
 
 #[test]
-fn sources_say_what_they_could_not_use_and_where() {
+fn sources_report_unusable_manifests_with_their_position() {
     let directory = Directory::new();
     directory.write("good.yaml", &manifest("good"));
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
@@ -200,7 +201,7 @@ fn sources_say_what_they_could_not_use_and_where() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_yet_keeps_nobody_waiting() {
+fn a_missing_directory_delays_nothing() {
     let directory = Directory::new();
     let later = directory.0.join("later");
     let agent = Agent::on(&later);
@@ -212,7 +213,7 @@ fn a_directory_that_is_not_there_yet_keeps_nobody_waiting() {
 
 /// The public format of `/pods`: every field of the shipped manifests' pods, as served.
 #[test]
-fn what_is_served_of_the_shipped_manifests_is_what_was_agreed_upon() {
+fn the_shipped_manifests_are_served_as_recorded() {
     // Path and node name are fixed, because UIDs are hashes of both.
     let mut command = binary(&["--pod-manifest-path", "examples/manifests", "--hostname-override", "node-1"]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));

@@ -59,7 +59,7 @@ async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_names_are_those_that_were_agreed_upon() {
+async fn the_metric_names_are_the_recorded_ones() {
     let directory = Directory::new();
     let checkpoints = Directory::new();
     let args =
@@ -102,10 +102,17 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
     let metrics = agent.get("/metrics").body;
     assert_eq!(value(&metrics, r#"pod_index_desired_pods{static=""}"#), 2);
     assert_eq!(value(&metrics, "pod_index_publications_total"), published + 1);
+    let added = |metrics: &str| value(metrics, r#"pod_index_pod_events_total{event="added"}"#);
+    let metrics = agent.until("/metrics", |answer| added(&answer.body) == 5).body;
+    assert_eq!(value(&metrics, r#"pod_index_pod_events_total{event="removed"}"#), 0);
+    server.remove("pods", "default", "other");
+    agent.until("/metrics", |answer| {
+        value(&answer.body, r#"pod_index_pod_events_total{event="removed"}"#) == 1
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_are_counted_by_what_was_asked_and_what_came_of_it() {
+async fn requests_are_counted_by_path_and_status_code() {
     let directory = Directory::new();
     let (agent, server) = agent(&directory, &[]).await;
     for path in
@@ -136,7 +143,7 @@ async fn requests_are_counted_by_what_was_asked_and_what_came_of_it() {
 }
 
 #[test]
-fn the_connections_are_counted_and_so_are_the_descriptors_that_there_may_be() {
+fn connections_and_the_descriptor_limit_are_metrics() {
     let manifests = shipped();
     let agent = binary(&["--pod-manifest-path", manifests.to_str().unwrap()]);
     let mut limited = Command::new("bash");

@@ -213,7 +213,7 @@ async fn a_kubelet_that_comes_later_ends_the_agent_too_and_a_lease_that_cannot_b
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_cannot_be_read_keeps_the_agent_from_nothing_but_writing() {
+async fn an_unreadable_lease_prevents_only_writes() {
     let site = Site::new().await;
     site.write("web", 1);
     site.server.fail(Verb::Get, Fault::Status(403));
@@ -224,7 +224,7 @@ async fn a_lease_that_cannot_be_read_keeps_the_agent_from_nothing_but_writing() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_in_sync_says_why() {
+async fn pairs_out_of_sync_show_the_reason() {
     let site = Site::new().await;
     site.write("web", 1);
     site.server.put("pods", &pod("web-node-1", "node-2", &json!({})));
@@ -317,7 +317,7 @@ async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_was_not_asked_to_shows_pairs_and_writes_nothing() {
+async fn an_agent_without_the_flag_shows_pairs_and_writes_nothing() {
     let site = Site::new().await;
     site.write("web", 1);
     site.server.put("pods", &pod("gone-node-1", NODE, &json!({ CONFIG_MIRROR_ANNOTATION: "hash" })));

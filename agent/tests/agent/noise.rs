@@ -20,7 +20,7 @@ fn with_password(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_does_not_decode_is_named_and_no_pod_of_its_list_is_logged() {
+async fn an_undecodable_pod_is_named_and_its_list_is_not_logged() {
     let server = ApiServer::start().await;
     for number in 0..50 {
         server.put("pods", &with_password(&format!("web-{number}")));
@@ -69,7 +69,7 @@ async fn a_server_that_is_away_is_one_line_and_its_return_another() {
 }
 
 #[test]
-fn the_table_is_printed_on_a_terminal_and_nowhere_else_unless_it_is_asked_for() {
+fn the_table_is_printed_only_on_a_terminal_or_on_request() {
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
     let path = directory.0.to_str().unwrap();
@@ -95,7 +95,7 @@ fn the_table_is_printed_on_a_terminal_and_nowhere_else_unless_it_is_asked_for() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_nobody_reads_holds_no_publication_up_and_its_lost_lines_are_counted() {
+async fn a_blocked_log_delays_no_publication_and_dropped_lines_are_counted() {
     let server = ApiServer::start().await;
     server.put_all("pods", (0..12_000).map(|number| with_password(&format!("web-{number}"))));
     let directory = Directory::new();
@@ -106,15 +106,14 @@ async fn a_log_that_nobody_reads_holds_no_publication_up_and_its_lost_lines_are_
     agent.until("/readyz", |answer| answer.code == 200);
     server.put("pods", &pod("late", "node-1", &json!({})));
     agent.until("/pods/default/late", |answer| answer.code == 200);
-    let metrics = agent.get("/metrics").body;
-    assert!(value(&metrics, "pod_index_dropped_log_lines_total") > 0);
+    agent.until("/metrics", |answer| value(&answer.body, "pod_index_dropped_log_lines_total") > 0);
     // The shutdown does not wait for the log either.
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
 }
 
 #[test]
-fn a_log_that_is_read_is_whole_to_the_last_line() {
+fn a_log_that_is_read_is_complete_to_the_last_line() {
     let directory = Directory::new();
     for number in 0..2_000 {
         directory.write(&format!("{number}.yaml"), &manifest(&format!("web-{number}")));

@@ -16,7 +16,7 @@ const FORBIDDEN: [&str; 9] = [
 ];
 
 #[test]
-fn the_page_is_html_that_may_run_nothing_but_its_own_scripts() {
+fn the_page_may_run_only_its_own_scripts() {
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
     let agent = Agent::on(&directory.0);
@@ -44,7 +44,7 @@ fn the_page_is_html_that_may_run_nothing_but_its_own_scripts() {
 }
 
 #[test]
-fn what_the_page_names_is_served_with_its_type_and_makes_no_markup_of_text() {
+fn the_pages_files_are_served_with_their_types_and_do_not_parse_text_as_markup() {
     let directory = Directory::new();
     let agent = Agent::on(&directory.0);
     let page = agent.get("/").body;

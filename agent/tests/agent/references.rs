@@ -80,7 +80,7 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
 }
 
 #[test]
-fn references_are_refused_without_an_api_server_for_all_nodes_and_by_strategies_that_wait_to_be_asked() {
+fn references_are_refused_without_an_api_server_for_all_nodes_and_with_other_strategies() {
     let directory = Directory::new();
     directory.write("config.yaml", "kubeconfig: x\nconfigMapAndSecretChangeDetectionStrategy: Cache\n");
     let config = directory.0.join("config.yaml").display().to_string();

@@ -29,7 +29,7 @@ fn started(directory: &Directory, config: &str) -> (Agent, impl Fn(&str) + use<>
 }
 
 #[test]
-fn the_sources_follow_the_configuration_when_it_is_read_anew() {
+fn a_reload_updates_the_sources() {
     let (one, other) = (Directory::new(), Directory::new());
     one.write("both.yaml", &manifest("both").replace("{name: both}", "{name: both, uid: u-both}"));
     one.write("one.yaml", &manifest("one"));
@@ -67,7 +67,7 @@ fn the_sources_follow_the_configuration_when_it_is_read_anew() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_or_asks_for_too_much_changes_nothing() {
+fn an_invalid_configuration_or_unsupported_change_is_rejected() {
     let directory = Directory::new();
     directory.write("a.yaml", &manifest("a"));
     let path = directory.0.display().to_string();
@@ -89,7 +89,7 @@ fn a_configuration_that_is_wrong_or_asks_for_too_much_changes_nothing() {
 }
 
 #[test]
-fn no_pod_is_missing_for_a_moment_while_the_configuration_is_read_anew() {
+fn no_pod_disappears_during_a_reload() {
     let directory = Directory::new();
     for i in 0..50 {
         directory.write(&format!("p{i}.yaml"), &manifest(&format!("p{i}")));
@@ -115,7 +115,7 @@ fn no_pod_is_missing_for_a_moment_while_the_configuration_is_read_anew() {
 }
 
 #[test]
-fn systemd_is_told_when_the_agent_serves_reads_anew_and_leaves() {
+fn systemd_is_notified_of_start_reload_and_shutdown() {
     let directory = Directory::new();
     directory.write("a.yaml", &manifest("a"));
     let socket = directory.0.join(".notify");

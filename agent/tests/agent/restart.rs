@@ -16,7 +16,7 @@ use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
 const RESTORED: &str = "pod-index/restored";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_that_ask_for_it_are_known_after_a_kill_without_their_api_server_and_until_it_says_otherwise() {
+async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
     let kept = json!({ "node.kubernetes.io/bootstrap-checkpoint": "true" });
@@ -80,7 +80,7 @@ fn is_restored(agent: &Agent, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restored_pod_goes_with_its_own_source_while_another_says_nothing() {
+async fn a_restored_pod_is_removed_by_its_own_source_while_another_is_silent() {
     let server = ApiServer::start().await;
     server.put("pods", &pod("a", "node-1", &json!({})));
     let directory = Directory::new();
@@ -119,7 +119,7 @@ async fn a_restored_pod_goes_with_its_own_source_while_another_says_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restored_pods_stay_while_their_directory_is_missing_or_holds_what_cannot_be_read() {
+async fn restored_pods_stay_while_their_directory_is_missing_or_has_unreadable_files() {
     let place = Directory::new();
     let (manifests, unmounted) = (place.0.join("manifests"), place.0.join("unmounted"));
     let checkpoints = Directory::new();
@@ -184,7 +184,7 @@ fn without_file_events(args: &[&str]) -> Option<Command> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restored_pods_go_and_nothing_is_grave_where_files_cannot_be_watched() {
+async fn without_file_events_restored_pods_are_removed_and_nothing_is_an_error() {
     let (manifests, checkpoints) = (Directory::new(), Directory::new());
     for name in ["web", "gone"] {
         manifests.write(&format!("{name}.yaml"), &crate::support::manifest(name));
@@ -223,7 +223,7 @@ async fn restored_pods_go_and_nothing_is_grave_where_files_cannot_be_watched() {
 }
 
 #[test]
-fn a_manifest_that_calls_its_pod_restored_is_not_believed() {
+fn a_manifest_cannot_mark_its_pod_as_restored() {
     let directory = Directory::new();
     let marked = crate::support::manifest("web")
         .replace("name: web", "name: web, annotations: {pod-index/restored: \"true\", other: x}");
@@ -234,7 +234,7 @@ fn a_manifest_that_calls_its_pod_restored_is_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_in_the_index_when_the_agent_is_told_to_leave_is_on_disk_when_it_has() {
+async fn after_shutdown_the_index_is_on_disk() {
     let directory = Directory::new();
     directory.write("web.yaml", &crate::support::manifest("web"));
     let checkpoints = directory.0.join("checkpoints");
@@ -256,7 +256,7 @@ async fn what_is_in_the_index_when_the_agent_is_told_to_leave_is_on_disk_when_it
 }
 
 #[test]
-fn a_place_for_checkpoints_that_cannot_be_used_is_exit_code_3_and_named() {
+fn an_unusable_checkpoint_directory_is_exit_code_3_and_named() {
     let directory = Directory::new();
     directory.write("file", "");
     let file = directory.0.join("file");

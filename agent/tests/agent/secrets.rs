@@ -33,7 +33,7 @@ fn config(user: &str, me: &Value) -> String {
 }
 
 #[test]
-fn a_kubeconfig_that_is_no_yaml_is_named_with_the_line_and_quoted_nowhere() {
+fn a_kubeconfig_that_is_not_yaml_is_named_with_the_line_and_never_quoted() {
     let directory = Directory::new();
     let head = "apiVersion: v1\nkind: Config\nusers:\n- name: me\n  user:\n";
     for (rest, line) in [
@@ -55,7 +55,7 @@ fn a_kubeconfig_that_is_no_yaml_is_named_with_the_line_and_quoted_nowhere() {
 }
 
 #[test]
-fn a_context_whose_user_is_not_there_is_refused() {
+fn a_context_with_an_unknown_user_is_refused() {
     let directory = Directory::new();
     let (code, said) = checked(&directory, &config("you", &json!({ "token": CANARY })));
     assert_eq!(code, Some(2), "{said}");
@@ -65,7 +65,7 @@ fn a_context_whose_user_is_not_there_is_refused() {
 }
 
 #[test]
-fn a_credential_plugin_that_fails_is_told_by_its_exit_code_and_its_own_words() {
+fn a_failing_credential_plugin_is_reported_with_its_exit_code_and_message() {
     let directory = Directory::new();
     for (script, words) in [
         (
@@ -90,7 +90,7 @@ fn a_credential_plugin_that_fails_is_told_by_its_exit_code_and_its_own_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_certificate_that_has_expired_is_told_with_its_date() {
+async fn an_expired_client_certificate_is_reported_with_its_date() {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, "system:node:node-1");

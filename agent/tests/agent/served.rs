@@ -37,7 +37,7 @@ fn values(pod: &Value) -> Vec<&Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redacted_values_of_the_environment_are_served_nowhere_and_all_else_of_it_is() {
+async fn redacted_environment_values_are_never_served_and_everything_else_is() {
     let server = ApiServer::start().await;
     let mut applied = pod_with_passwords("applied");
     let last = pod_with_passwords("applied").to_string();
@@ -87,7 +87,7 @@ async fn redacted_values_of_the_environment_are_served_nowhere_and_all_else_of_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn managed_fields_are_kept_where_they_are_asked_for_and_the_agents_annotations_are_added() {
+async fn managed_fields_are_kept_on_request_and_the_agents_annotations_are_added() {
     let server = ApiServer::start().await;
     let mut web = pod("web", "node-1", &json!({}));
     web["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update", "fieldsV1": { "f:status": { "f:phase": {} } } }]);

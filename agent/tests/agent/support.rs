@@ -284,7 +284,7 @@ impl Drop for AtTheEnd<'_> {
 }
 
 #[test]
-fn those_who_work_beside_a_test_stop_when_it_fails() {
+fn background_threads_stop_when_a_test_fails() {
     let (ended, end) = mpsc::channel();
     // Not waited for, in case it never ends.
     std::thread::spawn(move || {

@@ -164,7 +164,7 @@ impl Client {
 }
 
 #[test]
-fn who_trusts_the_agents_authority_is_served_and_who_does_not_knows_why() {
+fn clients_that_trust_the_agents_authority_are_served_and_others_see_why_not() {
     let pki = Pki::new();
     let agent = pki.start(&[]);
     let (answer, _) = pki.client().get(agent.address, "/pods").unwrap();
@@ -198,7 +198,7 @@ fn who_trusts_the_agents_authority_is_served_and_who_does_not_knows_why() {
 }
 
 #[test]
-fn plain_http_is_told_that_the_port_speaks_tls() {
+fn plain_http_gets_an_answer_that_the_port_speaks_tls() {
     let pki = Pki::new();
     let agent = pki.start(&[]);
     for path in ["/pods", &format!("/{}", "x".repeat(100_000))] {
@@ -212,7 +212,7 @@ fn plain_http_is_told_that_the_port_speaks_tls() {
 
 /// A resumed session does not present the client's certificate again, which may have expired.
 #[test]
-fn who_must_show_a_certificate_must_show_it_each_time() {
+fn a_required_certificate_is_checked_on_each_connection() {
     let pki = Pki::new();
     let is = Some(pki.authority.sign("somebody"));
     for (more, expected) in [(vec!["--client-ca-file".to_owned(), pki.at("ca.pem")], false), (vec![], true)] {
@@ -231,7 +231,7 @@ fn who_must_show_a_certificate_must_show_it_each_time() {
 }
 
 #[test]
-fn clients_that_connect_and_do_not_shake_hands_keep_nobody_out_and_are_given_up() {
+fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
     let pki = Pki::new();
     let mut agent = pki.start(&[]);
     let mut greeted = pki.client().connect(agent.address);
@@ -270,7 +270,7 @@ fn clients_that_connect_and_do_not_shake_hands_keep_nobody_out_and_are_given_up(
 }
 
 #[test]
-fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
+fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     let pki = Pki::new();
     let agent = pki.start(&[]);
     let client = pki.client();
@@ -319,7 +319,7 @@ fn a_new_certificate_is_met_by_new_connections_and_a_bad_one_by_none() {
 }
 
 #[test]
-fn with_an_authority_for_clients_only_those_it_vouches_for_are_served() {
+fn with_a_client_authority_only_its_clients_are_served() {
     let (pki, clients) = (Pki::new(), Authority::new());
     pki.directory.write("clients.pem", &clients.pem);
     let agent = pki.start(&["--client-ca-file", &pki.at("clients.pem")]);
@@ -354,7 +354,7 @@ fn with_an_authority_for_clients_only_those_it_vouches_for_are_served() {
 }
 
 #[test]
-fn files_that_are_no_good_end_the_agent_before_it_begins_and_are_named() {
+fn invalid_tls_files_prevent_the_start_and_are_named() {
     let pki = Pki::new();
     pki.renew("other", "127.0.0.1");
     pki.directory.write("junk.pem", "junk");

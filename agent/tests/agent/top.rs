@@ -36,7 +36,7 @@ fn untouched() -> String {
 }
 
 #[test]
-fn a_pod_that_comes_is_seen_and_found_and_q_leaves_the_terminal_as_it_was() {
+fn a_new_pod_appears_and_is_found_and_q_restores_the_terminal() {
     let directory = Directory::new();
     directory.write("first.yaml", &manifest("first"));
     let agent = Agent::on(&directory.0);
@@ -66,7 +66,7 @@ fn a_pod_that_comes_is_seen_and_found_and_q_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn what_is_wrong_with_a_manifest_is_seen_and_a_smaller_terminal_does_no_harm() {
+fn a_manifest_problem_is_shown_and_a_smaller_terminal_works() {
     let directory = Directory::new();
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
     let agent = Agent::on(&directory.0);
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_manifest_is_seen_and_a_smaller_terminal_does_no_harm() {
 }
 
 #[test]
-fn control_c_and_signals_leave_the_terminal_as_it_was() {
+fn control_c_and_signals_restore_the_terminal() {
     let agent = Agent::on(&shipped());
     let untouched = untouched();
     for how in ["Ctrl-C", "TERM", "INT", "HUP"] {
@@ -128,7 +128,7 @@ impl Drop for At {
 }
 
 #[test]
-fn an_agent_may_go_away_and_come_back() {
+fn top_survives_a_restart_of_the_agent() {
     let port = crate::support::port_to_keep();
     let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--port", &port.to_string()], SIZE);
     terminal.until(|seen| seen.contains("no answer") && seen.contains("trying again"));
@@ -174,7 +174,7 @@ async fn no_name_reaches_the_terminal_as_anything_but_text() {
 }
 
 #[test]
-fn without_a_terminal_it_says_so() {
+fn without_a_terminal_top_reports_it() {
     let output = run(&["top"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
     assert!(stderr(&output).contains("top draws on a terminal"), "{}", stderr(&output));

@@ -57,7 +57,7 @@ impl Watch {
 }
 
 #[test]
-fn a_manifest_comes_changes_moves_and_goes_and_no_other_pod_is_missing_for_a_moment() {
+fn a_manifest_is_added_changed_moved_and_removed_without_affecting_other_pods() {
     let directory = Directory::new();
     for number in 0..20 {
         directory.write(&format!("other-{number}.yaml"), &manifest(&format!("other-{number}")));

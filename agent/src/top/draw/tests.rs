@@ -101,7 +101,7 @@ fn assert_golden(name: &str, text: &str) {
 }
 
 #[test]
-fn pods_are_shown_with_all_that_is_to_be_told() {
+fn pods_are_shown_with_all_their_columns() {
     assert_golden("pods.txt", &plain(&mut model(), at(5), 132, 14));
 }
 
@@ -111,7 +111,7 @@ fn a_narrow_terminal_shows_what_matters_most() {
 }
 
 #[test]
-fn mirrors_and_sources_have_views_of_their_own() {
+fn mirrors_and_sources_have_their_own_views() {
     let mut model = model();
     key(&mut model, KeyCode::Tab);
     assert_golden("mirrors.txt", &plain(&mut model, at(5), 132, 12));
@@ -120,7 +120,7 @@ fn mirrors_and_sources_have_views_of_their_own() {
 }
 
 #[test]
-fn an_agent_that_is_away_is_said_to_be_and_what_it_said_stays() {
+fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     let mut model = model();
     model.hear(Err("connection refused".to_owned()), at(16));
     assert_golden("away.txt", &plain(&mut model, at(16), 100, 12));
@@ -134,7 +134,7 @@ fn an_agent_that_is_away_is_said_to_be_and_what_it_said_stays() {
 }
 
 #[test]
-fn rates_are_of_the_last_seconds_and_begin_anew_with_another_run() {
+fn rates_cover_the_last_seconds_and_restart_with_another_run() {
     let mut model = model();
     assert_eq!(model.rates(), Some((0.5, 20.0)));
     let counts = |publications, changes| Some(Counts { publications, changes });
@@ -147,7 +147,7 @@ fn rates_are_of_the_last_seconds_and_begin_anew_with_another_run() {
 }
 
 #[test]
-fn a_clock_that_is_set_changes_no_rate_and_no_time_that_has_passed() {
+fn setting_the_clock_changes_no_rate_and_no_elapsed_time() {
     for by in [3_600, -3_600] {
         let set = |moment: Moment| {
             let by_that = Duration::from_secs(3_600);
@@ -165,7 +165,7 @@ fn a_clock_that_is_set_changes_no_rate_and_no_time_that_has_passed() {
 }
 
 #[test]
-fn a_row_with_a_cell_that_is_not_known_here_is_shown_and_one_that_lacks_some_is_none() {
+fn a_row_with_an_unknown_cell_is_shown_and_an_incomplete_row_is_not() {
     let table = |cells: serde_json::Value| {
         serde_json::from_value(
             json!({ "metadata": { "resourceVersion": "1" }, "rows": [{ "cells": cells }] }),
@@ -233,7 +233,7 @@ fn rows_are_sorted_by_any_column_and_backwards() {
 }
 
 #[test]
-fn scrolling_ends_where_the_rows_end() {
+fn scrolling_ends_at_the_last_row() {
     let mut model = model();
     let rows: Vec<_> = (0..1_000)
         .map(
@@ -269,7 +269,7 @@ fn scrolling_ends_where_the_rows_end() {
 }
 
 #[test]
-fn no_size_and_no_name_breaks_a_frame() {
+fn no_size_or_name_breaks_a_frame() {
     let mut model = model();
     let long = "日".repeat(5_000);
     let row = json!({ "cells": [long, long, long, long, long, long, long] });

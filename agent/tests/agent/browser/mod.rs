@@ -44,7 +44,7 @@ fn assert_quiet(browser: &Browser) {
 
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
-fn the_page_follows_the_agent_and_says_when_it_is_gone() {
+fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     let directory = copied();
     let agent = Agent::on(&directory.0);
     let browser = open(&agent);
@@ -107,7 +107,7 @@ fn the_page_follows_the_agent_and_says_when_it_is_gone() {
 
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
-fn an_agent_that_comes_back_is_followed_again() {
+fn a_restarted_agent_is_followed_again() {
     let port = crate::support::port_to_keep();
     let first = crate::top::At::port(port);
     let browser = Browser::open(&format!("http://127.0.0.1:{port}/"), WINDOW);
@@ -214,7 +214,7 @@ async fn a_hundred_thousand_pods_are_scrolled_and_filtered() {
 
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
-fn light_and_dark_are_as_the_reader_prefers_and_legible_in_both() {
+fn the_page_follows_the_preferred_colour_scheme_and_is_legible_in_both() {
     let agent = Agent::on(&shipped());
     let browser = open(&agent);
     browser.until(&format!("{ROWS}.length === 5"));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
+async fn invalid_parameters_are_refused_as_by_the_api_server() {
     let world = World::new().await;
     world.server.put("pods", &pod("shop", "web", &json!({})));
     world.until("", 1);
@@ -20,6 +20,26 @@ async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
         ("GET /api/v1/pods?resourceVersion=abc", 400, "BadRequest", "resourceVersion"),
         ("GET /api/v1/pods?watch=1&resourceVersion=-1", 400, "BadRequest", "resourceVersion"),
         ("GET /api/v1/pods?limit=many", 400, "BadRequest", "limit"),
+        ("GET /api/v1/pods?limit=", 400, "BadRequest", "limit"),
+        // A token for `../../secrets`, and a token with padding.
+        (
+            "GET /api/v1/pods?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiLi4vLi4vc2VjcmV0c1x1MDAwMCJ9",
+            400,
+            "BadRequest",
+            "continue",
+        ),
+        (
+            "GET /api/v1/pods?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYSJ9%3D",
+            400,
+            "BadRequest",
+            "continue",
+        ),
+        (
+            "GET /api/v1/pods?watch=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYSJ9",
+            422,
+            "Invalid",
+            "continue",
+        ),
         ("GET /api/v1/pods?watch=1&timeoutSeconds=soon", 400, "BadRequest", "timeoutSeconds"),
         ("GET /api/v1/pods?sendInitialEvents=true", 422, "Invalid", "sendInitialEvents"),
         ("GET /api/v1/pods?watch=1&sendInitialEvents=true", 422, "Invalid", "resourceVersionMatch"),
@@ -49,7 +69,13 @@ async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
         (&*many, 200),
         (&*long_selector, 200),
         ("watch=false", 200),
-        ("labelSelector=&fieldSelector=&continue=&limit=&resourceVersion=", 200),
+        ("labelSelector=&fieldSelector=&continue=&resourceVersion=", 200),
+        ("labelSelector=app%20in%20()", 200),
+        ("fieldSelector=status.podIPs%3D10.0.0.1", 200),
+        // For a table alone.
+        ("includeObject=Everything", 200),
+        // The latest version, from this key on.
+        ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTIsInN0YXJ0Ijoic2hvcCJ9", 200),
         // A well-formed token of another run: its version is not stored.
         ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIzLCJzdGFydCI6InNob3AvYVx1MDAwMCJ9", 410),
     ] {
@@ -75,6 +101,8 @@ async fn what_cannot_be_meant_is_refused_as_the_api_server_refuses_it() {
             );
         }
     }
+    let answer = world.agent.send("GET /api/v1/pods?includeObject=Everything", TABLE, "");
+    assert_eq!((answer.code, &answer.json::<Value>()["reason"]), (400, &json!("BadRequest")));
     let both = "Accept: application/vnd.kubernetes.protobuf, application/json\r\n";
     assert_eq!(world.agent.send("GET /api/v1/pods", both, "").json::<Value>()["kind"], "PodList");
 }

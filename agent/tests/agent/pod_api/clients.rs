@@ -164,7 +164,7 @@ fn is_web(object: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reflectors_know_in_the_end_what_the_index_has() {
+async fn reflectors_end_with_the_pods_of_the_index() {
     let mut world = World::new().await;
     let proxy = Proxy::to(world.agent.address).await;
     let lists = watcher::Config::default();
@@ -230,7 +230,7 @@ async fn the_python_client_knows_in_the_end_what_the_index_has() {
 
 /// What an agent spares the API server, if others on its node follow it. The documents have the numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_followers_of_the_agent_cost_the_api_server_what_one_costs() {
+async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {
     const FOLLOWERS: usize = 10;
     let world = World::new().await;
     world.server.put_all("pods", (0..100).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
@@ -258,7 +258,7 @@ async fn ten_followers_of_the_agent_cost_the_api_server_what_one_costs() {
 
 /// A hundred come back at once, each from where it was; some from too long ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_watches_that_come_back_at_once_neither_lose_nor_double_an_event() {
+async fn a_hundred_watches_that_resume_at_once_neither_lose_nor_repeat_an_event() {
     let world = World::new().await;
     let start = version(&world.list(""));
     world.server.put_all("pods", (0..1000).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));

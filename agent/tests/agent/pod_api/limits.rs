@@ -67,7 +67,7 @@ async fn a_watch_that_is_not_read_is_given_up_and_the_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_socket_serves_what_the_port_serves_to_those_who_may_write_to_it() {
+async fn the_socket_serves_the_same_as_the_port_to_users_with_write_permission() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("pods", &pod("shop", "web", &json!({})));
     let socket = directory.0.join("agent.sock");

@@ -20,6 +20,9 @@ async fn discovery_says_that_there_are_pods_to_get_to_list_and_to_watch() {
     // The requests that kubectl makes first.
     let aggregated =
         "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json\r\n";
+    for path in ["/api", "/apis", "/api/v1", "/version"] {
+        assert_eq!(get(&format!("{path}/")), get(path), "clients generated from OpenAPI write a slash");
+    }
     let answer = world.agent.send("GET /api", aggregated, "");
     assert_eq!(answer.header("content-type"), Some("application/json"));
 }
@@ -143,7 +146,7 @@ async fn every_page_of_a_list_is_of_the_version_of_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_is_compressed_for_those_who_ask() {
+async fn a_list_is_compressed_on_request() {
     let world = World::new().await;
     world.server.put_all("pods", (0..100).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
     let all = world.until("", 100);

@@ -86,7 +86,7 @@ async fn a_watch_that_is_cut_in_the_middle_of_a_publication_goes_on_with_the_nex
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_into_a_selection_is_added_and_what_leaves_it_is_deleted_as_it_was() {
+async fn a_pod_entering_a_selection_is_added_and_one_leaving_it_is_deleted_as_last_seen() {
     let world = World::new().await;
     let start = version(&world.list(""));
     let mut watch = world.watch(&format!("labelSelector=app%3Dweb&resourceVersion={start}"));
@@ -265,7 +265,7 @@ async fn a_watch_tells_in_the_form_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_end_when_the_agent_leaves() {
+async fn watches_end_when_the_agent_shuts_down() {
     let mut world = World::new().await;
     let mut watch = world.watch("");
     world.agent.signal("TERM");

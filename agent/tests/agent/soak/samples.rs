@@ -118,14 +118,14 @@ fn made(memory: impl Fn(u64) -> u64, descriptors: impl Fn(u64) -> u64) -> Vec<Sa
 }
 
 #[test]
-fn what_is_flat_is_no_growth_whatever_it_does_while_it_warms_up_and_in_single_seconds() {
+fn a_flat_curve_with_warm_up_and_spikes_is_not_growth() {
     let memory =
         |second: u64| 30_000 + 20 * second.min(190) + if second.is_multiple_of(7) { 50_000 } else { 0 };
     assert_eq!(growth(&made(memory, |second| 20 + second % 3)), [""; 0]);
 }
 
 #[test]
-fn what_grows_slowly_and_for_ever_is_growth() {
+fn slow_endless_growth_is_detected() {
     let [resident, anonymous] = &growth(&made(|second| 30_000 + 15 * second, |_| 20))[..] else {
         panic!("two")
     };

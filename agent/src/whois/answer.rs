@@ -1,0 +1,142 @@
+//! The answer to one query: one line of JSON, written by the server and read by the client.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The line begins with this if the pod was not found. The client relies on it, so as not to parse each line.
+pub(super) const NOT_FOUND: &[u8] = br#"{"found":false"#;
+
+/// One answer.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer<'a> {
+    /// The first field; see [`NOT_FOUND`].
+    pub(super) found: bool,
+    #[serde(borrow)]
+    pub(super) query: Cow<'a, str>,
+    /// What kind of identity the query is. `None` if it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<Kind>,
+    /// Why no pod was found.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Cow<'a, str>>,
+    #[serde(borrow, flatten)]
+    pub(super) pod: Option<PodAnswer<'a>>,
+}
+
+/// The pod of a successful answer.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PodAnswer<'a> {
+    /// The key that led to the pod: of a cgroup for example the pod's UID or the container's ID.
+    pub(super) found_by: Key,
+    #[serde(borrow)]
+    pub(super) namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) name: Cow<'a, str>,
+    /// The UID under which the node knows the pod. `None` for a mirror pod without a static pod.
+    #[serde(borrow, default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    pub(super) pod_uid: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "mirrorUID", skip_serializing_if = "Option::is_none")]
+    pub(super) mirror_uid: Option<Cow<'a, str>>,
+    /// The container, if the query tells.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) container: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<Owner<'a>>,
+    #[serde(default)]
+    pub(super) labels: Cow<'a, BTreeMap<String, String>>,
+}
+
+/// The controller that created the pod.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Owner<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) name: Cow<'a, str>,
+}
+
+/// The kinds of identities that a query can be.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Kind {
+    Uid,
+    ContainerId,
+    Cgroup,
+    LogPath,
+    LogLink,
+    Ip,
+    Pid,
+    Name,
+}
+
+impl Kind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Uid,
+        Self::ContainerId,
+        Self::Cgroup,
+        Self::LogPath,
+        Self::LogLink,
+        Self::Ip,
+        Self::Pid,
+        Self::Name,
+    ];
+
+    /// The value of the metrics' label.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Uid => "uid",
+            Self::ContainerId => "container_id",
+            Self::Cgroup => "cgroup",
+            Self::LogPath => "log_path",
+            Self::LogLink => "log_link",
+            Self::Ip => "ip",
+            Self::Pid => "pid",
+            Self::Name => "name",
+        }
+    }
+
+    /// For people.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Uid => "UID",
+            Self::ContainerId => "container ID",
+            Self::Cgroup => "cgroup",
+            Self::LogPath => "log path",
+            Self::LogLink => "log link",
+            Self::Ip => "IP",
+            Self::Pid => "PID",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// The keys of the index.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Key {
+    Uid,
+    MirrorUid,
+    ContainerId,
+    Ip,
+    Name,
+}
+
+impl Key {
+    /// For people.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Uid => "UID",
+            Self::MirrorUid => "mirror UID",
+            Self::ContainerId => "container ID",
+            Self::Ip => "IP",
+            Self::Name => "name",
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Splits standard input into batches of whole lines.
+
+use std::io::{self, Read};
+
+/// Longer than any identity. The start of a longer line is enough for the agent to reject it.
+const LONGEST_LINE: usize = 64 * 1024 + 1;
+/// Maximum size of a batch.
+const BATCH: usize = 256 * 1024;
+
+/// Passes whole lines to `send` as soon as they are read, at most `lines` at once, until the input ends or `send` returns
+/// `false`.
+pub(super) fn batches(
+    mut input: impl Read,
+    lines: usize,
+    mut send: impl FnMut(Vec<u8>) -> bool,
+) -> io::Result<()> {
+    // The start of a line whose end has not been read.
+    let mut rest = Vec::new();
+    loop {
+        let mut batch = rest;
+        let old = batch.len();
+        batch.resize(BATCH, 0);
+        let read = match input.read(&mut batch[old..]) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        batch.truncate(old + read);
+        if read == 0 {
+            send_all(batch, lines, &mut send);
+            return Ok(());
+        }
+        let end = batch[old..].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| old + at + 1);
+        rest = batch.split_off(end);
+        if rest.len() == BATCH {
+            rest.truncate(LONGEST_LINE);
+        }
+        if !send_all(batch, lines, &mut send) {
+            return Ok(());
+        }
+    }
+}
+
+/// Sends the batch in parts of at most this many lines.
+fn send_all(mut batch: Vec<u8>, lines: usize, send: &mut impl FnMut(Vec<u8>) -> bool) -> bool {
+    while let Some((end, _)) = batch.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(lines - 1) {
+        let rest = batch.split_off(end + 1);
+        if !send(batch) {
+            return false;
+        }
+        batch = rest;
+    }
+    batch.is_empty() || send(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a few bytes at a time.
+    struct Drops<'a>(&'a [u8], usize);
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let (now, later) = self.0.split_at(self.1.min(self.0.len()).min(to.len()));
+            to[..now.len()].copy_from_slice(now);
+            self.0 = later;
+            Ok(now.len())
+        }
+    }
+
+    fn read(input: &[u8], at_once: usize, lines: usize) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let send = |batch| {
+            all.push(batch);
+            true
+        };
+        batches(Drops(input, at_once), lines, send).unwrap();
+        all
+    }
+
+    #[test]
+    fn batches_are_whole_lines_however_the_input_arrives() {
+        let input = b"one\n\ntwo\r\n\xff\nthree";
+        for at_once in 1..20 {
+            for lines in [1, 2, 1000] {
+                let all = read(input, at_once, lines);
+                assert_eq!(all.concat(), input, "{at_once}, {lines}");
+                let (last, whole) = all.split_last().unwrap();
+                assert_eq!(last, b"three");
+                for batch in whole {
+                    assert!(batch.ends_with(b"\n"), "{batch:?}");
+                    assert!(batch.iter().filter(|byte| **byte == b'\n').count() <= lines);
+                }
+            }
+        }
+        assert_eq!(read(b"one\ntwo\n", 100, 1000), [b"one\ntwo\n"], "in one batch");
+        assert_eq!(read(b"", 1, 1), [b""; 0]);
+    }
+
+    #[test]
+    fn of_a_line_that_is_too_long_only_the_start_is_kept() {
+        let input = [&[b'x'; 3 * BATCH + 7][..], b"\nafter\n"].concat();
+        for at_once in [1000, BATCH, usize::MAX] {
+            let sent = read(&input, at_once, 1000).concat();
+            let lines: Vec<_> = sent.split(|byte| *byte == b'\n').collect();
+            assert_eq!(lines[1..], [&b"after"[..], b""]);
+            assert!((LONGEST_LINE..=BATCH).contains(&lines[0].len()), "{}", lines[0].len());
+        }
+    }
+}

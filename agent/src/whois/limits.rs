@@ -1,0 +1,18 @@
+//! The limits of `/whois`. `docs/operators.md` lists them.
+
+use std::time::Duration;
+
+/// Maximum number of queries in a GET, and in any request that waits. A waiting query costs a lookup for each
+/// publication.
+pub(super) const QUERIES: usize = 100;
+/// Maximum size of a POST's body, in bytes.
+pub(super) const BODY: usize = 1 << 20;
+/// Timeout for the body.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time to wait for a pod.
+pub(super) const WAIT: Duration = Duration::from_secs(5 * 60);
+/// Maximum size of the answers to one request, in bytes. The queries after that get an error, so that a client can hold the
+/// whole response in memory.
+pub(super) const ANSWERS: usize = 64 << 20;
+/// Maximum length of a query in its answer, in bytes. It covers every path of a cgroup or a log.
+pub(super) const ECHO: usize = 4096;

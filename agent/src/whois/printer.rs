@@ -1,0 +1,148 @@
+//! Prints answers: a table for people, the agent's own lines for programs.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::answer::{Answer, Key, Kind, NOT_FOUND, PodAnswer};
+use crate::cli::Output;
+use crate::exit::Failure;
+use crate::format;
+use crate::table::{self, harmless};
+
+const HEADINGS: [&str; 10] =
+    ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
+/// Maximum length of a query in the table. The end of a path tells more than its start.
+const QUERY: usize = 40;
+/// Maximum length of a query in an error message.
+const QUOTED: usize = 200;
+
+/// Prints batches of answers.
+pub(super) struct Printer {
+    output: Output,
+    /// The widths of the columns so far. They only grow.
+    widths: [usize; HEADINGS.len()],
+    is_headed: bool,
+    pub(super) all_found: bool,
+}
+
+impl Printer {
+    pub(super) fn new(output: Output) -> Self {
+        Self { output, widths: [0; HEADINGS.len()], is_headed: false, all_found: true }
+    }
+
+    /// Prints these lines. `false`: nobody reads the output any more.
+    pub(super) fn print(&mut self, answers: &[u8]) -> Result<bool, Failure> {
+        let lines = || answers.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        self.all_found = self.all_found && !lines().any(|line| line.starts_with(NOT_FOUND));
+        if self.output == Output::Json {
+            return format::write(answers);
+        }
+        let parse = |line| {
+            serde_json::from_slice::<Answer<'_>>(line)
+                .map_err(|error| Failure::unable("cannot read what the agent answers", error))
+        };
+        let answers: Vec<_> = lines().map(parse).collect::<Result<_, _>>()?;
+        if self.output == Output::Yaml {
+            let mut text = String::new();
+            for answer in &answers {
+                let yaml = serde_saphyr::to_string(answer).map_err(|error| Failure::unable("YAML", error))?;
+                text.extend(["---\n", &yaml]);
+            }
+            return format::write(text.as_bytes());
+        }
+        let text = self.table(&answers);
+        let goes_on = format::write(text.as_bytes())?;
+        let mut errors = String::new();
+        for answer in &answers {
+            if let Some(error) = &answer.error {
+                let query: Cow<'_, str> = match answer.query.char_indices().nth(QUOTED) {
+                    Some((end, _)) => format!("{}…", &answer.query[..end]).into(),
+                    None => Cow::Borrowed(&*answer.query),
+                };
+                // Writing to a string does not fail.
+                let _ = writeln!(errors, "pod-index: {:?}: {}", harmless(&query), harmless(error));
+            }
+        }
+        eprint!("{errors}");
+        Ok(goes_on)
+    }
+
+    /// A line for each pod that was found, after the headings if they are missing.
+    fn table(&mut self, answers: &[Answer<'_>]) -> String {
+        let found = answers.iter().filter_map(|answer| Some(row(answer, answer.pod.as_ref()?)));
+        let rows: Vec<_> = found.collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let headings = if self.is_headed { None } else { Some(HEADINGS) };
+        self.is_headed = true;
+        let rows = rows.iter().map(|row| std::array::from_fn(|at| &*row[at]));
+        table::lines(&mut self.widths, headings.into_iter().chain(rows))
+    }
+}
+
+fn row<'a>(answer: &'a Answer<'_>, pod: &'a PodAnswer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
+    let text = |text: &'a Option<Cow<'_, str>>| Cow::from(text.as_deref().unwrap_or_default());
+    let mut labels = String::new();
+    for (key, value) in &*pod.labels {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let _ = write!(labels, "{comma}{key}={value}");
+    }
+    [
+        end_of(&answer.query),
+        found_by(answer.kind, pod.found_by),
+        Cow::from(&*pod.namespace),
+        Cow::from(&*pod.name),
+        text(&pod.container),
+        text(&pod.node),
+        pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)).unwrap_or_default().into(),
+        text(&pod.pod_uid),
+        text(&pod.mirror_uid),
+        labels.into(),
+    ]
+}
+
+fn end_of(query: &str) -> Cow<'_, str> {
+    let surplus = query.chars().count().saturating_sub(QUERY);
+    match query.char_indices().nth(surplus + 1) {
+        Some((start, _)) if surplus > 0 => format!("…{}", &query[start..]).into(),
+        _ => query.into(),
+    }
+}
+
+/// The query's kind, and the key, if it is another one.
+fn found_by(kind: Option<Kind>, by: Key) -> Cow<'static, str> {
+    match kind {
+        Some(kind) if kind.words() != by.words() && by != Key::MirrorUid => {
+            format!("{}: {}", kind.words(), by.words()).into()
+        }
+        _ => by.words().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_query_the_end_is_shown() {
+        for (query, shown) in [
+            ("", String::new()),
+            (&*"é".repeat(QUERY), "é".repeat(QUERY)),
+            (&*("x".to_owned() + &"é".repeat(QUERY)), "…".to_owned() + &"é".repeat(QUERY - 1)),
+        ] {
+            assert_eq!(end_of(query), shown);
+        }
+    }
+
+    #[test]
+    fn columns_keep_their_place_from_one_batch_to_the_next() {
+        let mut printer = Printer::new(Output::Table);
+        let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
+        let answer: Answer<'_> = serde_json::from_str(line).unwrap();
+        let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));
+        assert_eq!(first.lines().count(), 2, "with the headings");
+        assert_eq!(first.lines().last(), second.lines().last());
+        assert_eq!(printer.table(&[]), "");
+    }
+}

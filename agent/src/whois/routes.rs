@@ -1,0 +1,236 @@
+//! `/whois`: queries in the URL or, one a line, in the body; one line of JSON for each.
+
+use std::iter;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::Snapshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::answer::Answer;
+use super::find::{Found, Sought, Unknown};
+use super::{Outcome, Whois, limits};
+use crate::duration::GoDuration;
+use crate::refusal::refused;
+use crate::serve::pod_list::Parts;
+
+/// Bytes to write before sending.
+const CHUNK: usize = 32 * 1024;
+
+pub(crate) fn router(whois: Whois) -> Router {
+    Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
+}
+
+/// `GET /whois?q=…&q=…&wait=5s`.
+async fn of_url(State(whois): State<Whois>, RawQuery(query): RawQuery) -> Result<Response, Response> {
+    let Parameters { queries, wait } = Parameters::read(query.as_deref())?;
+    if queries.is_empty() {
+        return Err(bad("q is missing: /whois?q=WHATEVER"));
+    }
+    if queries.len() > limits::QUERIES {
+        return Err(bad(format!("q: at most {} in one request; POST takes more", limits::QUERIES)));
+    }
+    whois.respond(queries.into_iter(), wait).await
+}
+
+/// `POST /whois?wait=5s`, with a query in each line of the body.
+async fn of_body(
+    State(whois): State<Whois>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Result<Response, Response> {
+    let Parameters { queries, wait } = Parameters::read(query.as_deref())?;
+    if !queries.is_empty() {
+        return Err(bad("q: a POST has its queries in the body, one a line"));
+    }
+    let body = Limited::new(request.into_body(), limits::BODY).collect();
+    let body = match timeout(limits::BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("the body must not exceed {} bytes", limits::BODY);
+            return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+        }
+        Ok(Err(error)) => return Err(bad(format!("the body cannot be read: {error}"))),
+        Err(_) => {
+            let message = "the body is incomplete".to_owned();
+            return Err(refused(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
+        }
+    };
+    whois.respond(lines(body), wait).await
+}
+
+/// The lines of the body.
+fn lines(mut body: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin {
+    iter::from_fn(move || {
+        if body.is_empty() {
+            return None;
+        }
+        let end = body.iter().position(|byte| *byte == b'\n');
+        let line = body.split_to(end.map_or(body.len(), |end| end + 1));
+        Some(end.map_or(line.clone(), |end| line.slice(..end)))
+    })
+}
+
+/// The parameters of the URL.
+struct Parameters {
+    queries: Vec<Bytes>,
+    wait: Option<GoDuration>,
+}
+
+impl Parameters {
+    fn read(query: Option<&str>) -> Result<Self, Response> {
+        let (mut queries, mut wait) = (Vec::new(), None);
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            match &*name {
+                "q" => queries.push(value.into_owned().into()),
+                "wait" => wait = Some(value.parse().map_err(|error| bad(format!("wait: {error}")))?),
+                _ => return Err(bad(format!("unknown parameter {name:?}: there are q and wait"))),
+            }
+        }
+        if wait.is_some_and(|GoDuration(wait)| wait > limits::WAIT) {
+            return Err(bad(format!("wait: at most {} s", limits::WAIT.as_secs())));
+        }
+        Ok(Self { queries, wait })
+    }
+}
+
+fn bad(message: impl Into<String>) -> Response {
+    refused(StatusCode::BAD_REQUEST, "BadRequest", message.into())
+}
+
+impl Whois {
+    async fn respond(
+        self,
+        queries: impl Iterator<Item = Bytes> + Send + Unpin + 'static,
+        wait: Option<GoDuration>,
+    ) -> Result<Response, Response> {
+        let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
+        let Some(GoDuration(wait)) = wait else {
+            let answers = Answers { whois: self, queries, sent: 0 };
+            return Ok((head, Body::new(Parts::new(answers))).into_response());
+        };
+        let queries: Vec<_> = queries.take(limits::QUERIES + 1).collect();
+        if queries.len() > limits::QUERIES {
+            return Err(bad(format!("wait: at most {} queries in one request", limits::QUERIES)));
+        }
+        Ok((head, self.wait(&queries, Instant::now() + wait).await).into_response())
+    }
+
+    /// The answers, once every pod was found or the deadline has passed. A publication wakes this; between two, nothing is
+    /// looked up.
+    async fn wait(&self, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
+        let mut answers = vec![Vec::new(); queries.len()];
+        let mut waiting = Vec::new();
+        for (query, answer) in queries.iter().zip(&mut answers) {
+            match self.parse(query) {
+                Ok((text, sought)) => waiting.push((text, sought, answer)),
+                Err(unknown) => self.write(query, Err(unknown), answer),
+            }
+        }
+        let mut changes = self.reader.changes();
+        while !waiting.is_empty() {
+            let Ok(Some(step)) = timeout_at(deadline, changes.next()).await else { break };
+            waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after()) {
+                Ok(found) => {
+                    self.write(text.as_bytes(), Ok((sought, found)), answer);
+                    false
+                }
+                Err(_) => true,
+            });
+        }
+        let snapshot = self.reader.load();
+        for (text, sought, answer) in waiting {
+            let found = sought.find(&snapshot).map(|found| (&sought, found));
+            self.write(text.as_bytes(), found, answer);
+        }
+        answers.concat()
+    }
+
+    fn parse<'a>(&self, query: &'a [u8]) -> Result<(&'a str, Sought<'a>), Unknown> {
+        let text = str::from_utf8(query).map_err(|_| Unknown::NotUtf8)?;
+        Ok((text, self.seek(text)?))
+    }
+
+    /// Looks one query up and appends the answer.
+    fn look_up(&self, query: &[u8], snapshot: &Snapshot<Pod>, to: &mut Vec<u8>) {
+        match self.parse(query) {
+            Ok((_, sought)) => {
+                let found = sought.find(snapshot).map(|found| (&sought, found));
+                self.write(query, found, to);
+            }
+            Err(unknown) => self.write(query, Err(unknown), to),
+        }
+    }
+
+    /// Appends the answer to a query, and counts it.
+    fn write<'a>(&self, query: &'a [u8], found: Result<(&Sought<'_>, Found<'a>), Unknown>, to: &mut Vec<u8>) {
+        let query = String::from_utf8_lossy(query);
+        let query = shortened(&query);
+        let answer = match found {
+            Ok((sought, found)) => {
+                self.lookups.count(Some(sought.kind()), Outcome::Found);
+                found.answer(query, sought.kind())
+            }
+            Err(unknown) => {
+                self.lookups.count(unknown.kind(), unknown.outcome());
+                let mut error = unknown.words();
+                if matches!(unknown, Unknown::NoPod(_)) && !self.readiness.is_ready() {
+                    error.to_mut().push_str("; not every source has been read");
+                }
+                Answer {
+                    found: false,
+                    query: query.into(),
+                    kind: unknown.kind(),
+                    error: Some(error),
+                    pod: None,
+                }
+            }
+        };
+        // Writing to memory does not fail, and every field is text.
+        let _ = serde_json::to_writer(&mut *to, &answer);
+        to.push(b'\n');
+    }
+}
+
+/// As much of the query as its answer repeats.
+fn shortened(query: &str) -> &str {
+    let mut end = query.len().min(limits::ECHO);
+    while !query.is_char_boundary(end) {
+        end -= 1;
+    }
+    &query[..end]
+}
+
+/// The answers in parts. Each part comes from one snapshot, which is not held between two.
+struct Answers<I> {
+    whois: Whois,
+    queries: I,
+    /// Bytes written so far.
+    sent: usize,
+}
+
+impl<I: Iterator<Item = Bytes>> Iterator for Answers<I> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
+        let snapshot = self.whois.reader.load();
+        while chunk.len() < CHUNK {
+            let Some(query) = self.queries.next() else { break };
+            if self.sent + chunk.len() < limits::ANSWERS {
+                self.whois.look_up(&query, &snapshot, &mut chunk);
+            } else {
+                self.whois.write(&query, Err(Unknown::NoRoom), &mut chunk);
+            }
+        }
+        self.sent += chunk.len();
+        (!chunk.is_empty()).then_some(chunk)
+    }
+}

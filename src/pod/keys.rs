@@ -1,0 +1,260 @@
+//! The further keys of a pod: what it names, within bounds.
+//!
+//! This module knows what one pod claims. Who of several pods gets a key is `update`'s.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+use std::ops::Range;
+
+use crate::identity::ContainerId;
+use crate::options::Options;
+
+/// How many keys of one pod are kept. The excess is ignored, and counted by
+/// [`Snapshot::ignored_key_count`](crate::Snapshot::ignored_key_count).
+///
+/// The API server stores no pod of more than 1.5 MiB, which leaves room for a few hundred containers.
+pub const MAX_KEYS_PER_POD: usize = 1024;
+
+/// How many bytes a key of the embedder's own may have, or the name of a container. A longer one is ignored and counted
+/// likewise.
+pub const MAX_KEY_LENGTH: usize = 1024;
+
+/// A kind of keys of the embedder's own, such as "owner" or "label". The number means nothing to the index.
+///
+/// # Examples
+/// ```
+/// use pod_index::KeyKind;
+///
+/// const OWNER: KeyKind = KeyKind(1);
+/// const VOLUME: KeyKind = KeyKind(2);
+/// assert_ne!(OWNER, VOLUME);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyKind(pub u16);
+
+/// Takes the keys that a pod names in [`PodMeta::keys`](crate::PodMeta::keys), and how strong its claim to them is.
+///
+/// The order of the calls does not matter, except that of too many keys the first ones count. A key that is named twice
+/// counts once.
+pub struct PodKeys<'a> {
+    kept: Options,
+    claims: &'a mut Claims,
+}
+
+/// How strong a pod's claim to its keys is; the strongest is the smallest. Of two that are equally strong the smaller UID
+/// wins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Strength {
+    finished: bool,
+    created: Reverse<i64>,
+}
+
+/// A key, whoever has the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum KeyRef<'a> {
+    ContainerId(ContainerId),
+    Ip(u128),
+    Own(KeyKind, &'a [u8]),
+}
+
+/// A key as a pod names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NamedKey<'a> {
+    pub(crate) key: KeyRef<'a>,
+    /// The name of the container, if the key is a container's ID; otherwise empty.
+    pub(crate) container: &'a str,
+}
+
+/// What one pod claims. To be used for one pod after the other: it keeps its memory.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Claims {
+    pub(crate) strength: Strength,
+    items: Vec<Item>,
+    /// Texts that items refer to, one after the other.
+    bytes: Vec<u8>,
+    /// How many keys were ignored.
+    pub(crate) ignored: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Item {
+    ContainerId(ContainerId, Range<u32>),
+    Ip(u128),
+    Own(KeyKind, Range<u32>),
+}
+
+/// More memory than this is not kept for the next pod.
+const MAX_KEPT_BYTES: usize = 1 << 14;
+
+/// An IP address as a number, IPv4 mapped to IPv6.
+#[inline]
+pub(crate) fn ip_number(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    }
+}
+
+impl PodKeys<'_> {
+    /// A container of the pod, by its name and its ID: the 64 digits, alone or behind `runtime://` as statuses have them.
+    ///
+    /// Name the containers of all kinds, and those that ended last. An empty ID, of a container that has not started, is
+    /// passed over. What is no ID, such as its first 12 digits, is ignored and counted.
+    pub fn container_id(&mut self, container: &str, id: &str) {
+        if !self.kept.keeps_container_ids() || id.is_empty() {
+            return;
+        }
+        match ContainerId::try_from(id) {
+            Ok(id) if container.len() <= MAX_KEY_LENGTH && self.has_room() => {
+                let name = self.claims.store(container.as_bytes());
+                self.claims.items.push(Item::ContainerId(id, name));
+            }
+            _ => self.claims.ignored += 1,
+        }
+    }
+
+    /// An IP address of the pod. One of IPv4 that is mapped to IPv6 is the same as that of IPv4.
+    ///
+    /// A pod in the network of its node has none.
+    pub fn ip(&mut self, ip: IpAddr) {
+        if !self.kept.keeps_ips() {
+            return;
+        }
+        if self.has_room() {
+            self.claims.items.push(Item::Ip(ip_number(ip)));
+        } else {
+            self.claims.ignored += 1;
+        }
+    }
+
+    /// As [`ip`](Self::ip), from text. An empty one is passed over; what is no address is ignored and counted.
+    pub fn ip_text(&mut self, ip: &str) {
+        if !self.kept.keeps_ips() || ip.is_empty() {
+            return;
+        }
+        match ip.parse() {
+            Ok(ip) => self.ip(ip),
+            Err(_) => self.claims.ignored += 1,
+        }
+    }
+
+    /// A key of your own, which several pods may have. An empty one, and one of more than [`MAX_KEY_LENGTH`] bytes, is ignored
+    /// and counted.
+    pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
+        if !self.kept.keeps_keys() {
+            return;
+        }
+        let key = key.as_ref();
+        if (1..=MAX_KEY_LENGTH).contains(&key.len()) && self.has_room() {
+            let bytes = self.claims.store(key);
+            self.claims.items.push(Item::Own(kind, bytes));
+        } else {
+            self.claims.ignored += 1;
+        }
+    }
+
+    /// When the pod was created, in whole seconds since 1970. Of several pods that name one key, the one created later has the
+    /// stronger claim; a pod that does not say has the weakest.
+    pub fn created(&mut self, seconds: i64) {
+        self.claims.strength.created = Reverse(seconds);
+    }
+
+    /// Whether the pod has finished (`Succeeded` or `Failed`), by default not. Its claims yield to those of every pod that has
+    /// not.
+    pub fn finished(&mut self, finished: bool) {
+        self.claims.strength.finished = finished;
+    }
+
+    /// Whether the index keeps container IDs. Otherwise there is no need to name them; so with the other kinds.
+    #[must_use]
+    pub fn wants_container_ids(&self) -> bool {
+        self.kept.keeps_container_ids()
+    }
+
+    /// Whether the index keeps IPs.
+    #[must_use]
+    pub fn wants_ips(&self) -> bool {
+        self.kept.keeps_ips()
+    }
+
+    /// Whether the index keeps keys of the embedder's own.
+    #[must_use]
+    pub fn wants_keys(&self) -> bool {
+        self.kept.keeps_keys()
+    }
+
+    fn has_room(&self) -> bool {
+        self.claims.items.len() < MAX_KEYS_PER_POD
+    }
+}
+
+impl std::fmt::Debug for PodKeys<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodKeys").field("keys", &self.claims.items.len()).finish_non_exhaustive()
+    }
+}
+
+impl Claims {
+    pub(crate) const fn new() -> Self {
+        let strength = Strength { finished: false, created: Reverse(i64::MIN) };
+        Self { strength, items: Vec::new(), bytes: Vec::new(), ignored: 0 }
+    }
+
+    /// Forgets what is in it, and takes what `name` names instead.
+    #[inline]
+    pub(crate) fn collect(&mut self, kept: Options, name: impl FnOnce(&mut PodKeys<'_>)) {
+        self.items.clear();
+        self.bytes.clear();
+        self.ignored = 0;
+        self.strength = Self::new().strength;
+        name(&mut PodKeys { kept, claims: self });
+    }
+
+    fn store(&mut self, text: &[u8]) -> Range<u32> {
+        let at = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let begin = at(self.bytes.len());
+        self.bytes.extend_from_slice(text);
+        begin..at(self.bytes.len())
+    }
+
+    /// Sorts the keys, and leaves each once: the one that was named first.
+    pub(crate) fn sort(&mut self) {
+        let Self { items, bytes, .. } = self;
+        // Stable, so that what is named first stays first.
+        items.sort_by(|one, other| one.named(bytes).key.cmp(&other.named(bytes).key));
+        items.dedup_by(|one, other| one.named(bytes).key == other.named(bytes).key);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NamedKey<'_>> {
+        self.items.iter().map(|item| item.named(&self.bytes))
+    }
+
+    /// Gives back the memory that a pod with unusually many keys took.
+    pub(crate) fn trim(&mut self) {
+        if self.bytes.capacity() + self.items.capacity() * size_of::<Item>() > MAX_KEPT_BYTES {
+            *self = Self::new();
+        }
+    }
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Item {
+    #[inline]
+    fn named<'a>(&self, bytes: &'a [u8]) -> NamedKey<'a> {
+        let text =
+            |range: &Range<u32>| bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+        match self {
+            Self::ContainerId(id, name) => NamedKey {
+                key: KeyRef::ContainerId(*id),
+                container: str::from_utf8(text(name)).unwrap_or_default(),
+            },
+            Self::Ip(ip) => NamedKey { key: KeyRef::Ip(*ip), container: "" },
+            Self::Own(kind, key) => NamedKey { key: KeyRef::Own(*kind, text(key)), container: "" },
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! From an identity to the pod: which key of it to ask for, and in what order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::id::{PodUid, UidRef};
+use crate::identity::{Cgroup, ContainerId, ContainerLog, Identity, PodLog};
+use crate::pod::PodMeta;
+use crate::snapshot::Snapshot;
+
+/// What [`Identity::resolve`] found.
+#[non_exhaustive]
+pub struct Resolved<'a, P> {
+    /// The pod; a mirror pod only if its static pod is not in the index.
+    pub pod: &'a Arc<P>,
+    /// The container's name in the pod, if it is known.
+    pub container: Option<&'a str>,
+    /// By which key the pod was found.
+    pub by: FoundBy,
+}
+
+/// By which key a pod was found.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum FoundBy {
+    /// The pod's UID.
+    Uid,
+    /// The UID of its mirror pod.
+    MirrorUid,
+    /// The ID of one of its containers.
+    ContainerId,
+    /// Its IP.
+    Ip,
+    /// Its namespace and name.
+    Name,
+}
+
+impl FoundBy {
+    /// The key in words, such as `container ID`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Uid => "UID",
+            Self::MirrorUid => "mirror pod's UID",
+            Self::ContainerId => "container ID",
+            Self::Ip => "IP",
+            Self::Name => "name",
+        }
+    }
+}
+
+impl fmt::Display for FoundBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl<'a> Identity<'a> {
+    /// The pod that this identity belongs to, in a snapshot.
+    ///
+    /// | identity | asked for, in this order |
+    /// |---|---|
+    /// | a UID | the pod with it; the static pod of the mirror with it; that mirror |
+    /// | a cgroup | the pod with its UID; the pod with its container ID |
+    /// | a log file's path | the pod with its UID |
+    /// | a link to a log file | the pod with its container ID; the pod with its name |
+    /// | a container ID, an IP | the pod with it |
+    /// | a name | the pod with it; the mirror pod with it |
+    /// | a process ID | nothing: what process a pod runs the index does not know |
+    ///
+    /// Cgroups and log files carry the UID that the node knows, and carry it before any status names the container. A log
+    /// file of a pod that was replaced by another of the same name belongs to the old one, so its name is not asked for.
+    ///
+    /// # Complexity
+    /// O(1) expected, three look-ups at most; no allocation for the usual UIDs.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "shop" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// # writer.add_pod(Slim)?;
+    /// use pod_index::FoundBy;
+    /// use pod_index::identity::Identity;
+    ///
+    /// let path = "/var/log/pods/shop_web_0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0/nginx/0.log";
+    /// let identity = Identity::parse(path).expect("a log file's path");
+    /// let snapshot = reader.load();
+    /// let found = identity.resolve(&snapshot).expect("the pod is there");
+    /// assert_eq!((found.by, found.container), (FoundBy::Uid, Some("nginx")));
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[must_use]
+    pub fn resolve<'s, P: PodMeta>(&self, snapshot: &'s Snapshot<P>) -> Option<Resolved<'s, P>>
+    where
+        'a: 's,
+    {
+        match *self {
+            Self::Uid(uid) => by_uid(snapshot, uid),
+            Self::ContainerId(id) => by_container_id(snapshot, id),
+            Self::Cgroup(cgroup) => by_cgroup(snapshot, cgroup),
+            Self::PodLog(PodLog { pod_uid, container, .. }) => {
+                Some(Resolved { container: Some(container), ..by_uid(snapshot, pod_uid.into())? })
+            }
+            Self::ContainerLog(log) => by_link(snapshot, log),
+            Self::Ip(ip) => Some(Resolved { pod: snapshot.pod_by_ip(ip)?, container: None, by: FoundBy::Ip }),
+            Self::Name { namespace, name } => by_name(snapshot, namespace, name),
+            Self::Pid(_) => None,
+        }
+    }
+}
+
+fn by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Resolved<'s, P>> {
+    if let Some(pod) = snapshot.pod_by_uid(uid) {
+        return Some(Resolved { pod, container: None, by: FoundBy::Uid });
+    }
+    let mirror = snapshot.mirror_pod_by_uid(uid)?;
+    let pod = snapshot.pod_by_uid(&snapshot.translate_pod_uid(uid)).unwrap_or(mirror);
+    Some(Resolved { pod, container: None, by: FoundBy::MirrorUid })
+}
+
+fn by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Resolved<'_, P>> {
+    let found = snapshot.pod_by_container_id(id)?;
+    Some(Resolved { pod: found.pod, container: Some(found.container), by: FoundBy::ContainerId })
+}
+
+fn by_cgroup<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, cgroup: Cgroup<'_>) -> Option<Resolved<'s, P>> {
+    let by_id = cgroup.container_id.and_then(|id| by_container_id(snapshot, id));
+    let uid: Option<PodUid> = cgroup.pod_uid.map(|uid| uid.to_pod_uid());
+    let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid.as_uid_ref())) else { return by_id };
+    // The container's name is that of the very pod, whoever else claims the ID.
+    let container = by_id.filter(|by_id| Arc::ptr_eq(by_id.pod, found.pod)).and_then(|by_id| by_id.container);
+    Some(Resolved { container, ..found })
+}
+
+fn by_link<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, log: ContainerLog<'s>) -> Option<Resolved<'s, P>> {
+    if let Some(found) = log.container_id.and_then(|id| by_container_id(snapshot, id)) {
+        return Some(found);
+    }
+    Some(Resolved { container: log.container, ..by_name(snapshot, log.namespace?, log.name)? })
+}
+
+fn by_name<'s, P: PodMeta>(
+    snapshot: &'s Snapshot<P>,
+    namespace: &str,
+    name: &str,
+) -> Option<Resolved<'s, P>> {
+    let pod = snapshot.pod_by_name(namespace, name);
+    let pod = pod.or_else(|| snapshot.by_name(crate::snapshot::PodKind::Mirror, name, namespace))?;
+    Some(Resolved { pod, container: None, by: FoundBy::Name })
+}
+
+// None of these is derived, because a derive would ask the same of `P`.
+impl<P> Clone for Resolved<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Resolved<'_, P> {}
+
+impl<P: PodMeta> fmt::Debug for Resolved<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, container, by } = self;
+        f.debug_struct("Resolved")
+            .field("pod", &pod.uid())
+            .field("container", container)
+            .field("by", by)
+            .finish()
+    }
+}

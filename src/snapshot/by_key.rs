@@ -1,0 +1,317 @@
+//! Pods by container ID, by IP and by keys of the embedder's own.
+//!
+//! Of the pods that name one key the strongest is its *holder*, and stands in the table. The others are *contenders*: they
+//! stand in one ordered set for all kinds, by their UIDs, in the order in which they would hold the key. Of container IDs and IPs it
+//! is nearly always empty.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::Snapshot;
+use crate::id::PodUid;
+use crate::identity::ContainerId;
+use crate::map::{Entry, Hashing, Labelled, Ordered, Place, Table, Text, Words, any_tag};
+use crate::options::Options;
+use crate::pod::{KeyKind, KeyRef, PodMeta, Strength, ip_number};
+
+/// The tables by further keys, and who would hold a key next.
+pub(crate) struct ByKey<P> {
+    /// Which kinds are kept; the tables of the others are empty.
+    pub(crate) kept: Options,
+    pub(crate) container_ids: Table<Labelled, Arc<P>>,
+    pub(crate) ips: Table<Words, Arc<P>>,
+    pub(crate) keys: Table<Text, Arc<P>>,
+    pub(crate) contenders: Ordered<Contender>,
+}
+
+/// A pod that names a key without holding it. Ordered by key, then by who gets it first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Contender {
+    pub(crate) key: OwnedKey,
+    pub(crate) strength: Strength,
+    pub(crate) uid: PodUid,
+}
+
+/// As [`KeyRef`], and ordered as that.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum OwnedKey {
+    ContainerId(ContainerId),
+    Ip(u128),
+    /// Contenders of one key share the bytes.
+    Own(KeyKind, Arc<[u8]>),
+}
+
+/// A pod, and which of its containers it is: what [`Snapshot::pod_by_container_id`] found.
+#[non_exhaustive]
+pub struct ContainerMatch<'a, P> {
+    /// The pod.
+    pub pod: &'a Arc<P>,
+    /// The container's name in the pod.
+    pub container: &'a str,
+}
+
+/// The pods that name a key, the one with the strongest claim first. See [`Snapshot::pods_by_key`].
+pub struct PodsByKey<'a, P> {
+    snapshot: &'a Snapshot<P>,
+    next: Next<'a, P>,
+}
+
+/// How many keys a snapshot has. See [`Snapshot::key_counts`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub struct KeyCounts {
+    /// Different container IDs.
+    pub container_ids: usize,
+    /// Different IPs.
+    pub ips: usize,
+    /// Different keys of the embedder's own.
+    pub keys: usize,
+    /// How often a pod names a key of which another pod has the stronger claim.
+    pub contended: usize,
+}
+
+enum Next<'a, P> {
+    /// The holder of a key.
+    Holder(&'a Entry<Text, Arc<P>>),
+    /// Who comes behind the holder of this key, or behind this contender.
+    Behind(KeyRef<'a>, Option<&'a Contender>),
+    End,
+}
+
+impl<P> ByKey<P> {
+    pub(crate) const fn new(kept: Options) -> Self {
+        Self {
+            kept,
+            container_ids: Table::new(),
+            ips: Table::new(),
+            keys: Table::new(),
+            contenders: Ordered::new(),
+        }
+    }
+
+    /// Who holds a key, and where.
+    pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &Arc<P>)> {
+        match key {
+            KeyRef::ContainerId(id) => {
+                let (words, hash) = container_key(id, hashing);
+                let found = self.container_ids.locate(hash, any_tag(hash), |entry| entry.key.words == words);
+                found.map(|(place, entry)| (place, &entry.value))
+            }
+            KeyRef::Ip(ip) => {
+                let (words, hash) = ip_key(ip, hashing);
+                let found = self.ips.locate(hash, any_tag(hash), |entry| entry.key == words);
+                found.map(|(place, entry)| (place, &entry.value))
+            }
+            KeyRef::Own(kind, key) => {
+                let (kind, hash) = own_key(kind, key, hashing);
+                self.keys.locate_text(hash, kind, key).map(|(place, entry)| (place, &entry.value))
+            }
+        }
+    }
+
+    /// The strongest contender for a key; behind `last`, if that is given.
+    pub(crate) fn contender(&self, key: KeyRef<'_>, last: Option<&Contender>) -> Option<&Contender> {
+        let next = match last {
+            Some(last) => self.contenders.first_not(|contender| contender <= last),
+            None => self.contenders.first_not(|contender| contender.key.as_ref() < key),
+        };
+        next.filter(|contender| contender.key.as_ref() == key)
+    }
+}
+
+/// What a container ID is filed under.
+#[inline]
+pub(crate) fn container_key(id: ContainerId, hashing: &Hashing) -> ([u64; 4], u64) {
+    let words = id.words();
+    (words, hashing.four_words(words))
+}
+
+/// What an IP is filed under.
+#[inline]
+pub(crate) fn ip_key(ip: u128, hashing: &Hashing) -> (Words, u64) {
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    let words = ((ip >> 64) as u64, ip as u64);
+    (Words(words.0, words.1), hashing.words(words))
+}
+
+/// What a key of the embedder's own is filed under, besides its bytes.
+#[inline]
+pub(crate) fn own_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
+    let kind = kind.0.to_ne_bytes();
+    (kind, hashing.bytes(&kind, key))
+}
+
+impl OwnedKey {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::ContainerId(id) => KeyRef::ContainerId(*id),
+            Self::Ip(ip) => KeyRef::Ip(*ip),
+            Self::Own(kind, key) => KeyRef::Own(*kind, key),
+        }
+    }
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    /// The pod with this container, and which of its containers that is. The ID is a [`ContainerId`] or text in any of its
+    /// spellings.
+    ///
+    /// If several pods name it, the one with the strongest claim is found; see [`PodMeta::keys`]. A prefix of an ID finds
+    /// nothing, nor does the ID of a sandbox, which no pod status names.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim(String);
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// #     fn keys(&self, keys: &mut pod_index::PodKeys<'_>) { keys.container_id("nginx", &self.0); }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// let id = "3e5f0b1c".repeat(8);
+    /// writer.add_pod(Slim(format!("containerd://{id}")))?;
+    ///
+    /// let pods = reader.load();
+    /// let found = pods.pod_by_container_id(&id).expect("it was published");
+    /// assert_eq!(found.container, "nginx");
+    /// assert!(pods.pod_by_container_id("3e5f0b1c3e5f").is_none());
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<ContainerMatch<'_, P>> {
+        let (words, hash) = container_key(id.try_into().ok()?, &self.hashing);
+        let entry = self.by_key.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)?;
+        Some(ContainerMatch { pod: &entry.value, container: entry.key.label.parts().0 })
+    }
+
+    /// The pod with this IP; an IPv4 address that is mapped to IPv6 is that of IPv4.
+    ///
+    /// If several pods name it, the one with the strongest claim is found; see [`PodMeta::keys`]. Pods in the network of
+    /// their node have no IP of their own.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// #     fn keys(&self, keys: &mut pod_index::PodKeys<'_>) { keys.ip_text("10.0.0.7"); }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// writer.add_pod(Slim)?;
+    /// assert!(reader.load().pod_by_ip([10, 0, 0, 7].into()).is_some());
+    /// assert!(reader.load().pod_by_ip("::ffff:10.0.0.7".parse().unwrap()).is_some());
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn pod_by_ip(&self, ip: IpAddr) -> Option<&Arc<P>> {
+        let (words, hash) = ip_key(ip_number(ip), &self.hashing);
+        Some(&self.by_key.ips.find(hash, any_tag(hash), |entry| entry.key == words)?.value)
+    }
+
+    /// The pods that name this key of the embedder's own, the one with the strongest claim first; see [`PodMeta::keys`].
+    ///
+    /// # Complexity
+    /// O(1) expected for the first pod, O(log n) for each further one; no allocation.
+    ///
+    /// # Examples
+    /// See [`PodMeta::keys`].
+    #[must_use]
+    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> PodsByKey<'_, P> {
+        let (kind, hash) = own_key(kind, key, &self.hashing);
+        let next = self.by_key.keys.find_text(hash, kind, key).map_or(Next::End, Next::Holder);
+        PodsByKey { snapshot: self, next }
+    }
+
+    /// How many different keys the pods of this snapshot name.
+    ///
+    /// # Complexity
+    /// O(1).
+    #[must_use]
+    pub fn key_counts(&self) -> KeyCounts {
+        let ByKey { container_ids, ips, keys, contenders, .. } = &self.by_key;
+        let (container_ids, ips, keys) = (container_ids.len(), ips.len(), keys.len());
+        KeyCounts { container_ids, ips, keys, contended: contenders.len() }
+    }
+
+    /// How many keys of all pods were ignored: those of a pod with more than [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD),
+    /// empty ones, ones longer than [`MAX_KEY_LENGTH`](crate::MAX_KEY_LENGTH), and what is no container ID or no IP.
+    ///
+    /// The pods are in the index all the same, and are found by all their other keys.
+    ///
+    /// # Complexity
+    /// O(1).
+    #[must_use]
+    pub fn ignored_key_count(&self) -> usize {
+        self.history.ignored_keys
+    }
+}
+
+impl<'a, P: PodMeta> Iterator for PodsByKey<'a, P> {
+    type Item = &'a Arc<P>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let snapshot = self.snapshot;
+        let (key, last) = match std::mem::replace(&mut self.next, Next::End) {
+            Next::End => return None,
+            Next::Holder(entry) => {
+                let (kind, key) = entry.key.record.bytes();
+                let kind = KeyKind(u16::from_ne_bytes(kind.try_into().ok()?));
+                self.next = Next::Behind(KeyRef::Own(kind, key), None);
+                return Some(&entry.value);
+            }
+            Next::Behind(key, last) => (key, last),
+        };
+        let contender = snapshot.by_key.contender(key, last)?;
+        self.next = Next::Behind(key, Some(contender));
+        snapshot.pod_by_uid(&contender.uid)
+    }
+}
+
+impl<P: PodMeta> FusedIterator for PodsByKey<'_, P> {}
+
+// None of these is derived, because a derive would ask the same of `P`.
+impl<P> Clone for PodsByKey<'_, P> {
+    fn clone(&self) -> Self {
+        let next = match self.next {
+            Next::Holder(entry) => Next::Holder(entry),
+            Next::Behind(key, last) => Next::Behind(key, last),
+            Next::End => Next::End,
+        };
+        Self { snapshot: self.snapshot, next }
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for PodsByKey<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone().map(|pod| pod.uid())).finish()
+    }
+}
+
+impl<P> Clone for ContainerMatch<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for ContainerMatch<'_, P> {}
+
+impl<P: PodMeta> fmt::Debug for ContainerMatch<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, container } = self;
+        f.debug_struct("ContainerMatch").field("pod", &pod.uid()).field("container", container).finish()
+    }
+}

@@ -1,0 +1,261 @@
+//! Who gets a key: container IDs, IPs, and keys of the embedder's own.
+//!
+//! The answer is a function of the set of pods. Of those that name a key, the strongest is in the table and the others are
+//! contenders. A pod that comes is weighed against the holder; when a holder goes, the first contender takes over.
+//!
+//! What a pod names is asked of the pod itself, when it comes and when it goes. Nothing is kept of it besides.
+
+use std::sync::Arc;
+
+use crate::id::PodUid;
+use crate::map::{Labelled, Ordered, Place, Text, any_tag};
+use crate::options::Options;
+use crate::pod::{Claims, KeyRef, NamedKey, PodMeta, Strength};
+use crate::snapshot::{Contender, OwnedKey, container_key, ip_key, own_key};
+use crate::versions::Draft;
+
+impl<P: PodMeta> Draft<'_, P> {
+    /// A pod that is new in the index claims its keys.
+    pub(super) fn claim_keys(&mut self, pod: &Arc<P>) {
+        self.with_claims(|draft, [_, new]| {
+            new.collect(draft.by_key.kept, |keys| pod.keys(keys));
+            new.sort();
+            draft.count_ignored(0, new.ignored);
+            for named in new.iter() {
+                draft.claim(named, new.strength, pod);
+            }
+        });
+    }
+
+    /// A pod that goes gives up its keys.
+    pub(super) fn give_up_keys(&mut self, pod: &Arc<P>) {
+        self.with_claims(|draft, [old, _]| {
+            old.collect(draft.by_key.kept, |keys| pod.keys(keys));
+            old.sort();
+            draft.count_ignored(old.ignored, 0);
+            for named in old.iter() {
+                draft.give_up(named.key, old.strength, pod);
+            }
+        });
+    }
+
+    /// `new` takes the place of `old`, which has the same UID: what both name only changes hands.
+    pub(super) fn exchange_keys(&mut self, old_pod: &Arc<P>, new_pod: &Arc<P>) {
+        self.with_claims(|draft, [old, new]| {
+            old.collect(draft.by_key.kept, |keys| old_pod.keys(keys));
+            new.collect(draft.by_key.kept, |keys| new_pod.keys(keys));
+            if old == new {
+                for named in new.iter() {
+                    draft.hand_over(named, old_pod, new_pod, false);
+                }
+                return;
+            }
+            draft.count_ignored(old.ignored, new.ignored);
+            old.sort();
+            new.sort();
+            if old.strength != new.strength {
+                for named in old.iter() {
+                    draft.give_up(named.key, old.strength, old_pod);
+                }
+                for named in new.iter() {
+                    draft.claim(named, new.strength, new_pod);
+                }
+                return;
+            }
+            // Both are sorted.
+            let (mut of_old, mut of_new) = (old.iter().peekable(), new.iter().peekable());
+            loop {
+                let (dropped, kept) = match (of_old.peek(), of_new.peek()) {
+                    (None, None) => break,
+                    (Some(one), Some(other)) => (one.key < other.key, one.key == other.key),
+                    (one, _) => (one.is_some(), false),
+                };
+                if dropped {
+                    of_old
+                        .next()
+                        .into_iter()
+                        .for_each(|named| draft.give_up(named.key, old.strength, old_pod));
+                } else if let Some(named) = of_new.next() {
+                    if kept {
+                        of_old.next();
+                        draft.hand_over(named, old_pod, new_pod, true);
+                    } else {
+                        draft.claim(named, new.strength, new_pod);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Takes out all keys, and makes room for those of so many pods.
+    pub(super) fn clear_keys(&mut self, expected: usize) {
+        let (container_ids, ips, keys) =
+            (self.by_key.container_ids.len(), self.by_key.ips.len(), self.by_key.keys.len());
+        // As many as now, unless so many pods hardly have them.
+        let most = expected.saturating_mul(4);
+        self.container_ids_mut().clear(container_ids.min(most));
+        self.ips_mut().clear(ips.min(most));
+        self.keys_mut().clear(keys.min(most));
+        *self.contenders_mut() = Ordered::new();
+    }
+
+    /// Gives back the room that was made for keys that did not come.
+    pub(super) fn trim_keys(&mut self) {
+        self.container_ids_mut().trim();
+        self.ips_mut().trim();
+        self.keys_mut().trim();
+    }
+
+    #[inline]
+    fn with_claims(&mut self, work: impl FnOnce(&mut Self, &mut [Claims; 2])) {
+        if !self.by_key.kept.keeps_any() {
+            return;
+        }
+        let mut scratch = self.scratch().take().unwrap_or_default();
+        work(self, &mut scratch);
+        scratch.iter_mut().for_each(Claims::trim);
+        *self.scratch() = Some(scratch);
+    }
+
+    fn count_ignored(&mut self, old: usize, new: usize) {
+        if old != new {
+            let total = &mut self.history().ignored_keys;
+            *total = total.wrapping_sub(old).wrapping_add(new);
+        }
+    }
+
+    /// `pod` names this key, and did not before.
+    fn claim(&mut self, named: NamedKey<'_>, strength: Strength, pod: &Arc<P>) {
+        let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing) else {
+            return self.file(named, pod);
+        };
+        let holder = Arc::clone(holder);
+        let other = strength_of(&*holder);
+        if (strength, pod.uid()) < (other, holder.uid()) {
+            self.refile(named, place, pod);
+            self.contend(named.key, other, &*holder);
+        } else {
+            self.contend(named.key, strength, &**pod);
+        }
+    }
+
+    /// `pod` does not name this key any more.
+    fn give_up(&mut self, key: KeyRef<'_>, strength: Strength, pod: &Arc<P>) {
+        let place = match self.by_key.locate(key, &self.hashing) {
+            Some((place, holder)) if Arc::ptr_eq(holder, pod) => place,
+            _ => {
+                let next = self.by_key.contender(key, None);
+                if let Some(key) = next.map(|next| next.key.clone()) {
+                    self.withdraw(&Contender { key, strength, uid: pod.uid().into() });
+                }
+                return;
+            }
+        };
+        let Some(heir) = self.by_key.contender(key, None).cloned() else { return self.unfile(key, place) };
+        self.withdraw(&heir);
+        match self.pod_by_uid(&heir.uid).cloned() {
+            Some(heir) => {
+                let mut claims = Claims::new();
+                if let KeyRef::ContainerId(_) = key {
+                    // Another pod may call the container by another name.
+                    claims.collect(Options::new().container_ids(true), |keys| heir.keys(keys));
+                }
+                let container = claims.iter().find(|named| named.key == key);
+                let container = container.map_or("", |named| named.container);
+                self.refile(NamedKey { key, container }, place, &heir);
+            }
+            None => self.unfile(key, place),
+        }
+    }
+
+    /// `new` names this key as `old` did. A contender is known by its UID, so that nothing changes for it.
+    fn hand_over(&mut self, named: NamedKey<'_>, old: &Arc<P>, new: &Arc<P>, may_be_renamed: bool) {
+        if let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing)
+            && Arc::ptr_eq(holder, old)
+        {
+            if may_be_renamed {
+                self.refile(named, place, new);
+            } else {
+                self.repoint(named.key, place, new);
+            }
+        }
+    }
+
+    fn contend(&mut self, key: KeyRef<'_>, strength: Strength, pod: &P) {
+        let key = match key {
+            KeyRef::ContainerId(id) => OwnedKey::ContainerId(id),
+            KeyRef::Ip(ip) => OwnedKey::Ip(ip),
+            KeyRef::Own(kind, bytes) => match self.by_key.contender(key, None) {
+                Some(other) => other.key.clone(),
+                None => OwnedKey::Own(kind, bytes.into()),
+            },
+        };
+        let contender = Contender { key, strength, uid: PodUid::from(pod.uid()) };
+        let priority = self.hashing.of(&contender);
+        self.contenders_mut().insert(contender, priority);
+    }
+
+    fn withdraw(&mut self, contender: &Contender) {
+        self.contenders_mut().remove(contender);
+    }
+
+    /// Files a key that nobody holds.
+    fn file(&mut self, named: NamedKey<'_>, pod: &Arc<P>) {
+        let pod = Arc::clone(pod);
+        match named.key {
+            KeyRef::ContainerId(id) => {
+                let (words, hash) = container_key(id, &self.hashing);
+                let label = self.memory().label(named.container);
+                self.container_ids_mut().insert(any_tag(hash), Labelled { words, label }, pod, 0);
+            }
+            KeyRef::Ip(ip) => {
+                let (words, hash) = ip_key(ip, &self.hashing);
+                self.ips_mut().insert(any_tag(hash), words, pod, 0);
+            }
+            KeyRef::Own(kind, key) => {
+                let (kind, hash) = own_key(kind, key, &self.hashing);
+                let record = self.memory().record(None, kind, key);
+                self.keys_mut().insert(any_tag(hash), Text { hash, record }, pod, 0);
+            }
+        }
+    }
+
+    /// Files a key under another pod, which may have another name for the container.
+    fn refile(&mut self, named: NamedKey<'_>, place: Place, pod: &Arc<P>) {
+        if let KeyRef::ContainerId(_) = named.key
+            && self
+                .by_key
+                .container_ids
+                .at(place)
+                .is_none_or(|entry| entry.key.label.parts().0 != named.container)
+        {
+            self.unfile(named.key, place);
+            return self.file(named, pod);
+        }
+        self.repoint(named.key, place, pod);
+    }
+
+    fn repoint(&mut self, key: KeyRef<'_>, place: Place, pod: &Arc<P>) {
+        let pod = Arc::clone(pod);
+        match key {
+            KeyRef::ContainerId(_) => self.container_ids_mut().replace(place, pod, 0),
+            KeyRef::Ip(_) => self.ips_mut().replace(place, pod, 0),
+            KeyRef::Own(..) => self.keys_mut().replace(place, pod, 0),
+        }
+    }
+
+    fn unfile(&mut self, key: KeyRef<'_>, place: Place) {
+        match key {
+            KeyRef::ContainerId(_) => self.container_ids_mut().remove(place),
+            KeyRef::Ip(_) => self.ips_mut().remove(place),
+            KeyRef::Own(..) => self.keys_mut().remove(place),
+        }
+    }
+}
+
+/// How strong a pod's claim is, whatever it names.
+fn strength_of<P: PodMeta>(pod: &P) -> Strength {
+    let mut claims = Claims::new();
+    claims.collect(Options::new(), |keys| pod.keys(keys));
+    claims.strength
+}

@@ -1,0 +1,178 @@
+//! The keys that histories are about, and who must be found by each: the plain rule, over all pods, each time anew.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use pod_index::identity::ContainerId;
+use pod_index::{KeyKind, Snapshot, is_mirror_pod};
+
+use super::observation::{Id, id};
+use super::{TestKeys, TestPod};
+
+/// The IDs of three containers, and of one that no pod has.
+pub fn container_ids() -> [String; 4] {
+    // The first two differ in the last digit only.
+    ["3e5f0b1c".repeat(8), format!("{}d", &"3e5f0b1c".repeat(8)[..63]), "0".repeat(64), "f".repeat(64)]
+}
+pub const IPS: [&str; 4] = ["10.0.0.7", "fd00::7", "10.0.0.8", "192.0.2.1"];
+pub const OWN: [(u16, &[u8]); 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b"")];
+
+/// How many different sets of keys there are.
+pub const COMBINATIONS: usize = 2 * 3 * 9;
+
+/// One of them.
+pub fn keys(number: usize) -> TestKeys {
+    let ids = container_ids();
+    let mut keys = TestKeys {
+        finished: number % 2 == 1,
+        created: [None, Some(100), Some(200)][number / 2 % 3],
+        ..TestKeys::default()
+    };
+    let mut container = |name: &str, id: String| keys.containers.push((name.to_owned(), id));
+    let (mut ips, mut own): (Vec<&str>, Vec<usize>) = (Vec::new(), Vec::new());
+    match number / 6 % 9 {
+        0 => {}
+        1 => {
+            container("app", format!("containerd://{}", ids[0]));
+            ips.push(IPS[0]);
+        }
+        2 => {
+            container("app", format!("containerd://{}", ids[0]));
+            container("sidecar", format!("containerd://{}", ids[1]));
+            ips.extend([IPS[0], IPS[1]]);
+        }
+        3 => {
+            ips.push("::ffff:10.0.0.7");
+            own.push(0);
+        }
+        4 => own.extend([0, 2]),
+        5 => {
+            // Named twice; the first name counts.
+            container("other", format!("cri-o://{}", ids[0]));
+            container("app", ids[0].clone());
+            own.extend([1, 0, 1]);
+        }
+        6 => {
+            container("sidecar-2", ids[1].clone());
+            ips.extend([IPS[1], IPS[2], IPS[1]]);
+        }
+        7 => {
+            // What is ignored: a prefix, no address, an empty key.
+            container("app", ids[0][..12].to_owned());
+            container("waiting", String::new());
+            ips.push("not-an-ip");
+            own.extend([4, 3]);
+        }
+        _ => {
+            for (name, id) in ["a", "b", "c"].into_iter().zip(&ids) {
+                container(name, format!("docker://{id}"));
+            }
+            ips.extend(IPS[..3].iter());
+            own.extend([0, 1, 2, 3]);
+        }
+    }
+    keys.ips = ips.into_iter().map(str::to_owned).collect();
+    keys.own = own.into_iter().map(|at| (OWN[at].0, OWN[at].1.to_vec())).collect();
+    keys
+}
+
+/// The answers to all questions about keys.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeyAnswers {
+    pub by_container_id: Vec<(String, Option<(Id, String)>)>,
+    pub by_ip: Vec<(&'static str, Option<Id>)>,
+    pub by_own: Vec<((u16, &'static [u8]), Vec<Id>)>,
+    pub ignored: usize,
+    /// Different container IDs, IPs and own keys, and how many claims do not hold.
+    pub counts: (usize, usize, usize, usize),
+}
+
+impl KeyAnswers {
+    pub fn of(snapshot: &Snapshot<TestPod>) -> Self {
+        let by_container_id = container_ids().map(|digits| {
+            let id: ContainerId = digits.parse().expect("64 digits");
+            let found = snapshot.pod_by_container_id(&digits);
+            let again = snapshot.pod_by_container_id(id).map(|found| (id_of(found.pod), found.container));
+            assert_eq!(found.map(|found| (id_of(found.pod), found.container)), again);
+            assert!(snapshot.pod_by_container_id(&digits[..12]).is_none());
+            (digits.clone(), found.map(|found| (id_of(found.pod), found.container.to_owned())))
+        });
+        let by_ip = IPS.map(|ip| {
+            let address: IpAddr = ip.parse().expect("an IP");
+            let found = snapshot.pod_by_ip(address).map(id);
+            if let IpAddr::V4(address) = address {
+                assert_eq!(snapshot.pod_by_ip(address.to_ipv6_mapped().into()).map(id), found);
+            }
+            (ip, found)
+        });
+        let by_own = OWN.map(|(kind, key)| {
+            ((kind, key), snapshot.pods_by_key(KeyKind(kind), key).map(id).collect::<Vec<_>>())
+        });
+        let counts = snapshot.key_counts();
+        Self {
+            by_container_id: by_container_id.into(),
+            by_ip: by_ip.into(),
+            by_own: by_own.into(),
+            ignored: snapshot.ignored_key_count(),
+            counts: (counts.container_ids, counts.ips, counts.keys, counts.contended),
+        }
+    }
+
+    /// What they must be of these pods.
+    pub fn expected<'a>(pods: impl Iterator<Item = &'a Arc<TestPod>>) -> Self {
+        let mut pods: Vec<_> = pods.filter(|pod| !is_mirror_pod(&***pod)).collect();
+        pods.sort_by_key(|pod| {
+            (pod.keys.finished, Reverse(pod.keys.created.unwrap_or(i64::MIN)), pod.uid.clone())
+        });
+        let (mut containers, mut ips) = (BTreeMap::new(), BTreeMap::new());
+        let mut own: BTreeMap<(u16, &[u8]), Vec<Id>> = BTreeMap::new();
+        let (mut claims, mut ignored) = (0, 0);
+        for pod in pods {
+            // What this pod has named already.
+            let (mut ids, mut addresses, mut keys) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+            for (name, text) in &pod.keys.containers {
+                let digits = text.split_once("://").map_or(text.as_str(), |(_, digits)| digits);
+                if digits.len() == 64 {
+                    claims += usize::from(ids.insert(digits));
+                    containers.entry(digits).or_insert((id(pod), name.clone()));
+                } else {
+                    ignored += usize::from(!digits.is_empty());
+                }
+            }
+            for text in &pod.keys.ips {
+                match text.parse::<IpAddr>() {
+                    Ok(ip) => {
+                        claims += usize::from(addresses.insert(ip.to_canonical()));
+                        ips.entry(ip.to_canonical()).or_insert(id(pod));
+                    }
+                    Err(_) => ignored += 1,
+                }
+            }
+            for (kind, key) in &pod.keys.own {
+                if key.is_empty() {
+                    ignored += 1;
+                } else if keys.insert((*kind, key)) {
+                    claims += 1;
+                    own.entry((*kind, key)).or_default().push(id(pod));
+                }
+            }
+        }
+        let held = containers.len() + ips.len() + own.len();
+        let counts = (containers.len(), ips.len(), own.len(), claims - held);
+        Self {
+            by_container_id: container_ids()
+                .map(|digits| (digits.clone(), containers.get(digits.as_str()).cloned()))
+                .into(),
+            by_ip: IPS.map(|ip| (ip, ips.get(&ip.parse().expect("an IP")).cloned())).into(),
+            by_own: OWN.map(|key| (key, own.get(&key).cloned().unwrap_or_default())).into(),
+            ignored,
+            counts,
+        }
+    }
+}
+
+fn id_of(pod: &Arc<TestPod>) -> Id {
+    id(pod)
+}
