@@ -1,10 +1,10 @@
-//! What an index keeps, chosen when it is made.
+//! Which kinds of keys an index keeps, chosen when it is created.
 
-/// By which keys an index finds pods, besides UIDs and names.
+/// The keys by which an index finds pods, besides UIDs and names.
 ///
-/// [`new`](crate::new) keeps all kinds: a look-up that compiles then finds what there is. A kind that is left out uses no
-/// memory and no time, and its look-ups find nothing. So does any kind of which the pods name no keys
-/// ([`PodMeta::keys`](crate::PodMeta::keys)).
+/// [`new`](crate::new) keeps all kinds, so every lookup finds what the pods name. A kind that is left out
+/// takes no memory or time, and its lookups find nothing. A kind for which pods name no keys
+/// ([`PodMeta::keys`](crate::PodMeta::keys)) costs nothing either.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Nothing but UIDs and names.
+    /// Only UIDs and names.
     pub const fn new() -> Self {
         Self { container_ids: false, ips: false, keys: false }
     }

@@ -1,16 +1,17 @@
-//! How one snapshot comes out of another.
+//! Creates the next snapshot from the current one.
 //!
-//! Pure: an operation works on a draft, which shares with the current snapshot whatever it does not change. No atomics, no
-//! I/O, nothing that anybody else sees yet. Everything that keeps the indices in step with each other is in
-//! this file. A pod that is refused is refused before anything is touched.
+//! Pure: operations work on a draft, which shares everything unchanged with the current snapshot. No atomics,
+//! no I/O, no effects visible to others. This file keeps all indices consistent with each other. A refused
+//! pod is refused before any change.
 //!
 //! Rules beyond the kubelet's:
-//! - a UID is a pod's or a mirror's; an upsert moves it;
-//! - a full name is held by whoever was upserted last under it; when the holder goes, of the others with
-//!   that name the one with the smallest UID takes it over;
-//! - all mirrors of one full name translate to the pod that holds it or, while none does, held it last.
 //!
-//! Who gets a container ID, an IP or another key is `keys`' business.
+//! - a UID belongs either to a pod or to a mirror; an upsert can change that;
+//! - the pod last upserted under a full name holds it; when the holder is removed, the remaining pod of that
+//!   name with the smallest UID takes over;
+//! - all mirrors of one full name translate to the pod that holds it or, while none does, to its last holder.
+//!
+//! `keys` decides which pod gets a container ID, an IP or a custom key.
 
 mod keys;
 
@@ -24,22 +25,23 @@ use crate::pod::{PodMeta, is_mirror_pod, is_static_pod};
 use crate::snapshot::{EPHEMERAL, History, Mirror, PodKind, STATIC, Shadowed, Translation, UidKey};
 use crate::versions::Draft;
 
-/// Room is made beforehand for so many pods at most, whatever an iterator's `size_hint` claims.
+/// Maximum number of entries for which pages are reserved, whatever an iterator's `size_hint` claims.
 const MAX_PRESIZE: usize = 1 << 20;
 
-/// What [`Writer::add_pod`](crate::Writer::add_pod) and [`Writer::update_pod`](crate::Writer::update_pod) did.
+/// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
+/// [`Writer::update_pod`](crate::Writer::update_pod).
 #[non_exhaustive]
 pub enum Upserted<P> {
-    /// The very same object was there already; nothing was published.
+    /// The very same object was already stored; nothing was published.
     Unchanged,
     /// The UID is new.
     Added,
-    /// The UID was known; this is the object it had.
+    /// The UID was known; holds its previous object.
     Replaced(Arc<P>),
 }
 
 impl<P: PodMeta> Draft<'_, P> {
-    /// Stores `pod` under its UID, whether or not the UID is known.
+    /// Stores `pod` under its UID, known or not.
     pub(crate) fn upsert(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
         check(&**pod)?;
         let kind = if is_mirror_pod(&**pod) { PodKind::Mirror } else { PodKind::Pod };
@@ -63,14 +65,14 @@ impl<P: PodMeta> Draft<'_, P> {
             }
             return Ok(Upserted::Replaced(old));
         }
-        // One path for all that is not a plain replacement: whatever the old object's name or kind, it is taken out, and
-        // the new one is filed as if it were new.
+        // Everything except a plain replacement takes one path: the old object is removed, and the new one is
+        // stored as if its UID were unknown.
         let old = if known.is_some() { self.take(key) } else { None };
         self.insert(kind, key, pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
 
-    /// Makes `pods`, stored one by one in their order, all that the draft has. Returns those that were refused.
+    /// Replaces everything in the draft by `pods`, stored one by one in order. Returns the refused pods.
     pub(crate) fn set(&mut self, pods: impl IntoIterator<Item = Arc<P>>) -> Vec<(usize, Error)> {
         let pods = pods.into_iter();
         let expected = pods.size_hint().0.min(MAX_PRESIZE);
@@ -95,13 +97,13 @@ impl<P: PodMeta> Draft<'_, P> {
         self.mirrors_mut().trim();
         self.names_mut(PodKind::Mirror).trim();
         self.trim_keys();
-        // The pages left smaller ones behind when they grew, more than a write needs.
+        // Growing pages left smaller ones in the pool, more than a write needs.
         self.memory().trim();
         refused
     }
 
-    /// Whether the draft says anything that the version it was made from does not. The tables by name and by further keys, and
-    /// that of the static pods, follow from what is compared.
+    /// Whether the draft differs from its base version. The tables by name and by additional keys, and that
+    /// of the static pods, follow from what is compared.
     pub(crate) fn differs(&self) -> bool {
         let (old, equal) = (self.base(), |one: &Words, other: &Words| one == other);
         self.history != old.history
@@ -109,12 +111,12 @@ impl<P: PodMeta> Draft<'_, P> {
             || !self.mirrors.same(&old.mirrors, equal, &self.hashing)
     }
 
-    /// Takes out whoever has this UID.
+    /// Removes the pod or mirror with this UID.
     pub(crate) fn remove(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
         self.take(UidKey::new(uid, &self.hashing))
     }
 
-    /// Puts `pod` in the place of `old`, which has the same UID.
+    /// Replaces `old` by `pod`, which has the same UID.
     fn replace_pod(&mut self, key: UidKey<'_>, place: Place, old: &P, pod: &Arc<P>) {
         let (before, flags) = (self.pods.flags(place), self.count_in(pod));
         self.count_out(old, before);
@@ -136,7 +138,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Puts `pod` in the place of the mirror that has the same UID and name.
+    /// Replaces the mirror that has the same UID and name by `pod`.
     fn replace_mirror(&mut self, key: UidKey<'_>, pod: &Arc<P>) {
         if let Some((place, mirror)) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry)) {
             let target = mirror.value.target.clone();
@@ -144,7 +146,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Files a pod whose UID is not in the index.
+    /// Stores a pod whose UID is not in the index.
     fn insert(&mut self, kind: PodKind, key: UidKey<'_>, pod: &Arc<P>) {
         self.reconsider_tombstones(kind, pod);
         match kind {
@@ -168,9 +170,9 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Takes out whoever has the UID of `key`, and passes on what it held.
+    /// Removes the pod or mirror with the UID of `key`, and passes on the names it held.
     ///
-    /// The entries that go are those that lead to this very object, whatever it says of itself by now.
+    /// Removes the entries that lead to this very object, even if its metadata has changed.
     fn take(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
         let (_, kind, pod) = self.known(key)?;
         let pod = Arc::clone(pod);
@@ -198,8 +200,8 @@ impl<P: PodMeta> Draft<'_, P> {
         Some(pod)
     }
 
-    /// Takes a pod out of the table by name that has another name by now than it was filed under: it must not be found
-    /// once it is gone. O(n), for pods that break their promise alone.
+    /// Removes a pod from the table by name although its name has changed since it was stored: it must not be
+    /// found after its removal. O(n), only for pods whose metadata changes.
     fn forget_name(&mut self, kind: PodKind, pod: &Arc<P>) {
         let names = self.names(kind);
         let filed = names.iter().find(|entry| Arc::ptr_eq(&entry.value, pod));
@@ -212,7 +214,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Counts the ephemeral containers of a pod that comes; returns what to file it with.
+    /// Counts the ephemeral containers of an added pod. Returns its flags.
     fn count_in(&mut self, pod: &P) -> u8 {
         let (count, is_static) = (pod.ephemeral_container_count(), is_static_pod(pod));
         let total = &mut self.history().ephemeral_containers;
@@ -220,8 +222,8 @@ impl<P: PodMeta> Draft<'_, P> {
         (if is_static { STATIC } else { 0 }) | (if count > 0 { EPHEMERAL } else { 0 })
     }
 
-    /// Takes the ephemeral containers of a pod that goes off the count. Wraps, so that a pod which does not always tell the
-    /// same cannot panic.
+    /// Subtracts the ephemeral containers of a removed pod. Wraps, so that a pod whose count changes cannot
+    /// cause a panic.
     fn count_out(&mut self, pod: &P, flags: u8) {
         if flags & EPHEMERAL != 0 {
             let total = &mut self.history().ephemeral_containers;
@@ -229,7 +231,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Whoever has the UID of `key`, and where.
+    /// The pod or mirror with the UID of `key`, and its place.
     fn known(&self, key: UidKey<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
         if let Some((place, entry)) = self.pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
             return Some((place, PodKind::Pod, &entry.value));
@@ -239,9 +241,9 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 }
 
-/// Who holds a full name.
+/// Holders of full names.
 impl<P: PodMeta> Draft<'_, P> {
-    /// Where `holder` is filed by name, if it holds the full name of `pod`.
+    /// The place of `holder` in the table by name, if it holds the full name of `pod`.
     fn name_of(&self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Place> {
         let (name, namespace) = (pod.name(), pod.namespace());
         let (place, entry) =
@@ -249,7 +251,7 @@ impl<P: PodMeta> Draft<'_, P> {
         Arc::ptr_eq(&entry.value, holder).then_some(place)
     }
 
-    /// Makes `holder` the one that holds the full name of `pod`; returns who held it until now.
+    /// Makes `holder` the holder of the full name of `pod`. Returns the previous holder.
     fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
         let (name, namespace) = (pod.name(), pod.namespace());
         let hash = self.hashing.pair(name, namespace);
@@ -265,7 +267,7 @@ impl<P: PodMeta> Draft<'_, P> {
         None
     }
 
-    /// Of those who have the full name of `pod` without holding it, the one with the smallest UID.
+    /// Of the pods that have the full name of `pod` without holding it, the one with the smallest UID.
     fn successor(&self, kind: PodKind, pod: &P) -> Option<Arc<P>> {
         let shadowed = &self.history.shadowed;
         if shadowed.is_empty() {
@@ -277,7 +279,7 @@ impl<P: PodMeta> Draft<'_, P> {
         same.then(|| self.any_by_uid(next.uid.as_uid_ref()).cloned())?
     }
 
-    /// `heir` takes over the full name of `pod`, and what comes with it.
+    /// `heir` takes over the full name of `pod`, and its translation.
     fn succeed(&mut self, kind: PodKind, pod: &Arc<P>, heir: &Arc<P>) {
         if let Some(shadowed) = Shadowed::new(kind, &**heir) {
             self.history().shadowed.remove(&shadowed);
@@ -286,12 +288,12 @@ impl<P: PodMeta> Draft<'_, P> {
         self.link(kind, heir, Some(pod));
     }
 
-    /// Nobody holds the full name of `pod` any more, which is filed at `name`.
+    /// Removes the full name of `pod`, stored at `name`, which no pod holds any more.
     fn vacate(&mut self, kind: PodKind, pod: &Arc<P>, name: Place) {
         match kind {
             PodKind::Mirror => self.set_target(pod, Translation::Identity),
             PodKind::Pod if self.mirror_pod_by_pod(pod).is_some() => {
-                // The mirror goes on translating to the pod that is gone.
+                // The mirror still translates to the removed pod.
                 if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
                     self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
                 }
@@ -302,9 +304,9 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 }
 
-/// What mirrors translate to. Only the mirror that holds a full name keeps a target; the others follow it.
+/// Translations. Only the mirror that holds a full name stores a target; the others follow it.
 impl<P: PodMeta> Draft<'_, P> {
-    /// `pod` holds its full name from now on, after `previous`: its translation follows.
+    /// Updates the translations after `pod` became the holder of its full name, replacing `previous`.
     fn link(&mut self, kind: PodKind, pod: &Arc<P>, previous: Option<&Arc<P>>) {
         match kind {
             PodKind::Pod => {
@@ -312,7 +314,7 @@ impl<P: PodMeta> Draft<'_, P> {
                     self.set_target(&mirror, Translation::Pod(pod.uid().into()));
                 }
             }
-            // To the pod that holds the name or, if there is none, to what the previous mirror translated to.
+            // To the pod that holds the name or, if there is none, to the previous mirror's translation.
             PodKind::Mirror => {
                 let inherited =
                     previous.and_then(|mirror| self.exchange_target(mirror, Translation::ViaHolder));
@@ -325,7 +327,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// `mirror` translates to `target` from now on. The tombstone of the pod that it translated to goes.
+    /// Makes `mirror` translate to `target`. Removes the tombstone of the pod to which it translated before.
     fn set_target(&mut self, mirror: &Arc<P>, target: Translation) {
         if self.locate_mirror(mirror).is_none_or(|(_, old)| old.target == target) {
             return;
@@ -335,7 +337,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Changes what `mirror` translates to; returns what it translated to before.
+    /// Changes the translation of `mirror`. Returns the previous one.
     fn exchange_target(&mut self, mirror: &Arc<P>, target: Translation) -> Option<Translation> {
         let (place, entry) = self.locate_mirror(mirror)?;
         let old = entry.target.clone();
@@ -350,8 +352,8 @@ impl<P: PodMeta> Draft<'_, P> {
         Arc::ptr_eq(&entry.value.pod, mirror).then_some((place, &entry.value))
     }
 
-    /// A UID that mirrors still translate to, although its pod was gone, comes back with `pod`. If it comes back under
-    /// another full name, or as a mirror, the translation would join what does not belong together, and ends.
+    /// Handles a removed UID to which mirrors still translate and that returns with `pod`. If it returns
+    /// under another full name or as a mirror, the translation would be wrong, so it ends.
     fn reconsider_tombstones(&mut self, kind: PodKind, pod: &P) {
         if self.history.tombstones.is_empty() {
             return;
@@ -366,7 +368,7 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 }
 
-// Neither is derived, because a derive would ask the same of `P`.
+// Neither is derived: a derive would require the same of `P`.
 impl<P> Clone for Upserted<P> {
     fn clone(&self) -> Self {
         match self {
@@ -394,7 +396,7 @@ impl Shadowed {
     }
 }
 
-/// Refuses what could not be found again.
+/// Refuses pods that could not be found again.
 fn check<P: PodMeta>(pod: &P) -> Result<(), Error> {
     let kind = if pod.uid().is_empty() {
         ErrorKind::EmptyUid

@@ -1,22 +1,22 @@
-//! Container IDs, in every spelling that events carry.
+//! Container IDs, in every spelling that occurs in events.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::error::ParseIdentityError;
 
-/// How many hex digits a container ID has.
+/// Number of hex digits of a container ID.
 const DIGITS: usize = 64;
-/// The scopes of systemd that hold a container, without its ID: containerd's, CRI-O's, Docker's. `crio-conmon-…` holds the
-/// process that watches over a container.
+/// Prefixes of systemd scopes that hold a container, before its ID: containerd's, CRI-O's, Docker's.
+/// `crio-conmon-…` holds the container's monitor process.
 const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
 
-/// The ID of a container or of a pod's sandbox: 64 lower-case hex digits, kept as 32 bytes.
+/// The ID of a container or of a pod's sandbox: 64 lower-case hex digits, stored as 32 bytes.
 ///
 /// A prefix of an ID, such as the 12 digits that some tools print, is not an ID: two containers may share it.
 ///
 /// # Complexity
-/// Parsing looks at each character once. Nothing allocates. Copying, comparing and hashing take 32 bytes.
+/// Parsing reads each character once. Nothing allocates. Copying, comparing and hashing take 32 bytes.
 ///
 /// # Examples
 /// ```
@@ -35,13 +35,13 @@ const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
 pub struct ContainerId([u8; DIGITS / 2]);
 
 impl ContainerId {
-    /// The ID as bytes, two digits in each, the first digit in the upper half.
+    /// The ID as bytes, two digits each, the first digit in the upper half.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; DIGITS / 2] {
         &self.0
     }
 
-    /// Any of the spellings: the digits alone, `runtime://digits` as statuses have it, or the name of a systemd scope.
+    /// Any spelling: only the digits, `runtime://digits` as in statuses, or the name of a systemd scope.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if let Some((runtime, digits)) = text.split_once("://") {
             let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -51,11 +51,11 @@ impl ContainerId {
         Self::bare(text).or_else(|| Self::scope(text))
     }
 
-    /// The digits alone.
+    /// Only the digits.
     pub(super) fn bare(digits: &str) -> Option<Self> {
         let digits: &[u8; DIGITS] = digits.as_bytes().try_into().ok()?;
         let (mut bytes, mut wrong) = ([0; DIGITS / 2], 0);
-        // Without a branch before the end, so that the compiler takes many digits at once.
+        // No branch before the end, so that the compiler vectorizes the loop.
         for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks().0) {
             let [(high, high_wrong), (low, low_wrong)] = pair.map(value);
             *byte = high << 4 | low;
@@ -74,18 +74,18 @@ impl ContainerId {
         words
     }
 
-    /// The name of a systemd scope: `cri-containerd-<ID>.scope` and its like.
+    /// The name of a systemd scope, such as `cri-containerd-<ID>.scope`.
     pub(super) fn scope(name: &str) -> Option<Self> {
         let name = name.strip_suffix(".scope")?;
         SCOPES.iter().find_map(|prefix| Self::bare(name.strip_prefix(prefix)?))
     }
 }
 
-/// The value of a lower-case hex digit, and something that is not 0 if it is not one.
+/// The value of a lower-case hex digit. The second value is not 0 for any other character.
 fn value(digit: u8) -> (u8, u8) {
     let decimal = digit.wrapping_sub(b'0');
     let letter = digit.wrapping_sub(b'a');
-    // Of the two, the one that it is not comes out greater than 15.
+    // The wrong one of the two values exceeds 15, so the minimum is the right one.
     let value = decimal.min(letter.wrapping_add(10));
     (value & 15, decimal.saturating_sub(9).min(letter.saturating_sub(5)))
 }

@@ -1,4 +1,4 @@
-//! How keys are hashed: seeded, so that nobody who chooses names or UIDs can choose collisions.
+//! Hashing of keys: seeded, so that chosen names or UIDs cannot cause collisions.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -8,13 +8,13 @@ use ahash::RandomState;
 #[derive(Clone)]
 pub(crate) struct Hashing {
     text: RandomState,
-    /// For sixteen-byte keys, which one multiplication mixes well enough and several times faster.
+    /// For sixteen-byte keys: one multiplication mixes them well enough and is several times faster.
     words: (u64, u64),
 }
 
 impl Hashing {
     pub(crate) fn new() -> Self {
-        // loom explores by repeating a run, so a run must not depend on chance.
+        // loom repeats runs, so a run must not depend on random values.
         let text = if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() };
         let words = (text.hash_one(0u64), text.hash_one(1u64));
         Self { text, words }
@@ -29,7 +29,8 @@ impl Hashing {
         folded
     }
 
-    /// The hash of a key of 32 bytes. The first half seeds the second, so that nobody can choose halves that cancel out.
+    /// The hash of a key of 32 bytes. The first half seeds the second, so that chosen halves cannot cancel
+    /// out.
     #[inline]
     pub(crate) fn four_words(&self, key: [u64; 4]) -> u64 {
         let first = self.words((key[0], key[1]));
@@ -51,13 +52,13 @@ impl Hashing {
         hasher.finish()
     }
 
-    /// The hash of anything else.
+    /// The hash of any other value.
     pub(crate) fn of(&self, value: &impl Hash) -> u64 {
         self.text.hash_one(value)
     }
 
-    /// Sixteen bytes that stand for a string which has no sixteen-byte form of its own. Equal strings agree; unequal
-    /// ones almost never do, so whoever uses this must still compare the strings.
+    /// Sixteen bytes that represent a string without a sixteen-byte form of its own. Equal strings have equal
+    /// fingerprints; unequal ones almost never do, so the strings must still be compared.
     pub(crate) fn fingerprint(&self, text: &str) -> (u64, u64) {
         (self.pair(text, ""), self.pair("", text))
     }
@@ -69,11 +70,11 @@ mod tests {
 
     use super::Hashing;
 
-    /// Branches go by the highest bits of a hash and buckets by the lowest, so either sixteen must tell UIDs apart, also
-    /// those that share a word. Of as many draws from 65,536, chance leaves 41,000 different ones.
+    /// Arrays use the highest bits of a hash and tags the lowest, so both ends must distinguish UIDs, even
+    /// those that share a word. Of 65,536 random draws, 41,000 are expected to be different.
     #[test]
     fn uids_spread_over_both_ends_of_the_hash() {
-        // Any digits, as those of a UUID are.
+        // Random digits, as in a UUID.
         let digits = |n: u64| n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ n;
         let alike: [&dyn Fn(u64) -> (u64, u64); 3] =
             [&|n| (digits(n), digits(!n)), &|n| (digits(n), 0), &|n| (0, digits(n))];
@@ -88,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Halves that agree, or that only differ from each other in a few bits, are what somebody would choose.
+    /// Halves that are equal, or differ only in a few bits, as an attacker would choose them.
     #[test]
     fn keys_of_four_words_spread_over_both_ends_of_the_hash() {
         let alike: [&dyn Fn(u64) -> [u64; 4]; 4] =

@@ -1,31 +1,31 @@
-//! Short texts that many entries repeat, such as the names of containers: one record for each text, not for each entry.
+//! Short texts repeated by many entries, such as container names: one record per text, not per entry.
 
 use std::collections::HashMap;
 
 use super::record::Record;
 
-/// A text that is longer is not kept.
+/// Longer texts are not cached.
 const MAX_LENGTH: usize = 64;
-/// How many texts are kept. A cluster uses a few hundred names of containers.
+/// Maximum number of cached texts. A cluster uses a few hundred container names.
 const MAX_LABELS: usize = 1024;
 
-/// The records of texts that were used before. It owns one count of each.
+/// The records of recently used texts. Owns one count of each.
 #[derive(Default)]
 pub(super) struct Labels(HashMap<Box<str>, Record>);
 
 impl Labels {
-    /// Another count of the record of this text, if it is kept.
+    /// Another count of this text's record, if cached.
     pub(super) fn get(&self, text: &str) -> Option<Record> {
         self.0.get(text).map(Record::share)
     }
 
-    /// Keeps a record for the next entry with this text.
+    /// Caches a record for later entries with this text.
     pub(super) fn keep(&mut self, text: &str, record: &Record) {
         if text.len() > MAX_LENGTH {
             return;
         }
         if self.0.len() == MAX_LABELS {
-            // Whatever is in use comes back with the next entry that has it.
+            // Texts in use return with the next entry that has them.
             self.clear();
         }
         if let Some(other) = self.0.insert(text.into(), record.share()) {
@@ -33,7 +33,7 @@ impl Labels {
         }
     }
 
-    /// Gives all counts back.
+    /// Releases all counts.
     pub(super) fn clear(&mut self) {
         self.0.drain().for_each(|(_, record)| record.release());
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::{Labels, MAX_LABELS, MAX_LENGTH, Record};
 
     #[test]
-    fn a_label_is_one_record_until_the_last_of_its_users_goes() {
+    fn a_label_is_one_record_until_its_last_user_is_dropped() {
         let before = LIVE.get();
         let mut labels = Labels::default();
         let one = Record::new(1, b"app", b"");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_label_cache_is_bounded() {
         let before = LIVE.get();
         let mut labels = Labels::default();
         let texts = (0..3 * MAX_LABELS).map(|n| n.to_string()).chain(["x".repeat(MAX_LENGTH + 1)]);

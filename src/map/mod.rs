@@ -1,12 +1,12 @@
-//! The persistent structures the index is made of: a new version costs O(1), and writing to it leaves the one before as
-//! it was.
+//! The index's persistent data structures: a new version costs O(1), and writing to it does not change the
+//! previous one.
 //!
-//! - [`Table`] finds an entry by hash, whatever its key is: sixteen bytes ([`Words`]), 32 bytes with a label ([`Labelled`]),
-//!   or a text of any length ([`Text`]).
-//! - [`Ordered`] finds the next larger item without allocating, which `im`'s set does not.
-//! - `im`'s ordered map and set hold what is rare, where the constant factor does not matter.
+//! - [`Table`] finds an entry by hash, for keys of sixteen bytes ([`Words`]), of 32 bytes with a label
+//!   ([`Labelled`]), or of any length ([`Text`]).
+//! - [`Ordered`] finds the next larger item without allocating, which `im`'s set cannot.
+//! - `im`'s ordered map and set hold rare data, for which their constant factor does not matter.
 //!
-//! The only module that names the map crate and the hasher. It must not know what a pod is.
+//! Only this module names the map crate and the hasher. It does not depend on pods.
 
 mod hash;
 mod labels;
@@ -29,27 +29,27 @@ pub(crate) use ordered::Ordered;
 pub(crate) use record::Record;
 pub(crate) use table::{Iter, Place, Side, Table, TableMut};
 
-/// What a page holds: a key of two words, and what is filed under it.
+/// An entry of a page: a key and its value.
 pub(crate) struct Entry<K, V> {
     pub(crate) key: K,
     pub(crate) value: V,
 }
 
-/// A key as a page holds it.
+/// A key as stored in a page.
 pub(crate) trait Key {
-    /// The hash under which it is filed.
+    /// The hash of the key.
     fn hash(&self, hashing: &Hashing) -> u64;
-    /// What the key owns.
+    /// The record that the key owns.
     fn into_record(self) -> Option<Record>;
 }
 
-/// What is filed under a key: a pod, and what belongs to it.
+/// The value of a key: a pod and related data.
 pub(crate) trait Value {
     type Pod;
     fn pod(&self) -> &Arc<Self::Pod>;
     /// What the value owns.
     fn into_parts(self) -> (Arc<Self::Pod>, Option<Arc<str>>);
-    /// Whether the other value holds the same.
+    /// Whether the other value is the same.
     fn same(&self, other: &Self) -> bool;
 }
 
@@ -57,13 +57,13 @@ pub(crate) trait Value {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) u64, pub(crate) u64);
 
-/// A key that is text: its hash, and a record of it.
+/// A key of any text: its hash and its record.
 pub(crate) struct Text {
     pub(crate) hash: u64,
     pub(crate) record: Record,
 }
 
-/// A key of 32 bytes, and a short text that belongs to it without being looked up.
+/// A key of 32 bytes, with a short text that is stored but not searched for.
 pub(crate) struct Labelled {
     pub(crate) words: [u64; 4],
     pub(crate) label: Record,
@@ -116,8 +116,8 @@ impl<P> Value for Arc<P> {
     }
 }
 
-/// The tag of a hash, one of those from `first` on. Keys of different kinds in one table have tags of their own, so that
-/// equal words of two kinds never match.
+/// The tag of a hash, in the range that starts at `first`. Different kinds of keys in one table have
+/// different tags, so equal words of two kinds never match.
 #[inline]
 pub(crate) fn tag(hash: u64, first: NonZero<u8>, count: u8) -> NonZero<u8> {
     #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
@@ -125,14 +125,14 @@ pub(crate) fn tag(hash: u64, first: NonZero<u8>, count: u8) -> NonZero<u8> {
     first.saturating_add(nth)
 }
 
-/// The tag of a hash where all keys are of one kind.
+/// The tag of a hash in a table with one kind of key.
 #[inline]
 pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
     tag(hash, NonZero::<u8>::MIN, u8::MAX)
 }
 
 impl<V> Table<Text, V> {
-    /// The entry filed under this text, whose hash is given.
+    /// The entry with this text, whose hash is given.
     #[inline]
     pub(crate) fn find_text(
         &self,
@@ -144,7 +144,7 @@ impl<V> Table<Text, V> {
         self.find(hash, any_tag(hash), |entry| entry.key.hash == hash && entry.key.record.is(first, second))
     }
 
-    /// As [`find_text`](Self::find_text), with where it was found.
+    /// Like [`find_text`](Self::find_text), with the entry's place.
     pub(crate) fn locate_text(
         &self,
         hash: u64,

@@ -1,30 +1,32 @@
-//! The memory of a [`Table`](super::Table): nodes that many versions share and that nobody counts.
+//! The memory of a [`Table`](super::Table): nodes shared by many versions, without reference counts.
 //!
-//! **All unsafe code that reads, writes or frees nodes and records is in this file**; `versions` has the rest, which is the
-//! promise about which versions are left. Counting references to nodes is what makes a safe persistent table expensive: to
-//! copy a page of `Arc`s is to write to everything that they point to. Here a node is copied by one `memcpy`, and is freed
-//! once no version that is left can reach it. The scheme is that of ZFS's dead lists, a relative of interval-based
-//! reclamation: see `docs::internals`.
+//! **All unsafe code that reads, writes or frees nodes and records is in this file**; `versions` contains the
+//! rest, the promise about which versions exist. Reference counts would make a safe persistent table
+//! expensive: copying a page of `Arc`s writes to everything they point to. Here a node is copied by one
+//! `memcpy`, and freed once no live version can reach it. The scheme is that of ZFS's dead lists, related to
+//! interval-based reclamation: see `docs::internals`.
 //!
 //! # The rules
-//! Every node, value and record is *born* in the generation of the draft that made it, and *dies* in the first generation
-//! that no longer has it. A node that a draft copies is born anew; an entry that moves keeps its birth.
+//! Every node, value and record is *born* in the generation of the draft that created it, and *dies* in the
+//! first generation that no longer has it. A node copied by a draft is born again; an entry that moves keeps
+//! its birth.
 //!
-//! 1. A published version is never written to. A draft writes only to nodes that were born in it, which nobody else can
-//!    reach.
+//! 1. A published version is never written to. A draft writes only to nodes born in it, which nothing else
+//!    can reach.
 //! 2. What dies in generation `d` goes to the [`DeadList`] of version `d - 1`, which still has it.
-//! 3. When a version goes, each thing on its dead list goes to the dead list of the next older version that is left, if
-//!    that one has it, which is to say if the thing was born no later. Otherwise it is freed: newer versions do not have
-//!    it, and older ones that are left are older than its birth.
-//! 4. A parent is never older than its children, because changing a child changes the link to it. So a version that has a
-//!    node has everything below it.
+//! 3. When a version is dropped, each item on its dead list moves to the dead list of the next older
+//!    remaining version, if that one has it, that is, if the item was born no later. Otherwise the item is
+//!    freed: newer versions do not have it, and the remaining older ones are older than its birth.
+//! 4. A parent is never older than its children, because changing a child changes the link to it. So a
+//!    version that has a node has everything below it.
 //! 5. An entry may have several bitwise copies in nodes of several versions; exactly one of them dies.
 //!
-//! # What types keep
-//! [`Array`], [`PageLink`], [`Slot`] and [`Record`] are not `Clone`, and the functions that end one take it by value. To
-//! drop one leaks what it leads to and does no harm. A draft's links stand in nodes that it owns, and in a published node
-//! there is only `&` access to them. So safe code can neither free a node twice nor write to a shared one, as long as it
-//! uses the [`Memory`] of its own index: [`TableMut::new`](super::TableMut::new) is where that is promised.
+//! # Guarantees by types
+//! [`Array`], [`PageLink`], [`Slot`] and [`Record`] are not `Clone`, and functions that end one take it by
+//! value. Dropping one leaks its target, which is safe. A draft's links are in nodes that it owns; links in
+//! published nodes can only be borrowed with `&`. So safe code can neither free a node twice nor write to a
+//! shared one, as long as it uses the [`Memory`] of its own index, which
+//! [`TableMut::new`](super::TableMut::new) promises.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -42,27 +44,28 @@ use super::pool::{Line, NodePool};
 use super::record::Record;
 use super::{Entry, Key, Value};
 
-/// The low bits of a link, which are free because nodes are aligned to lines.
+/// The low bits of a link are free, because nodes are aligned to lines.
 const TAG: usize = size_of::<Line>() - 1;
-/// The most entries of a page. Its sixteenth tag is always 0.
+/// Maximum number of entries of a page. Its sixteenth tag is always 0.
 pub(super) const MAX_LEN: usize = 15;
 const TAGS: usize = 16;
 
-/// A link to an array of links, owned by whoever owns the link. A root is an array of chunks, a chunk is one of pages.
+/// A link to an array of links; its holder owns the array. A root is an array of chunks, a chunk an array of
+/// pages.
 ///
-/// Its tag is 63 minus the binary logarithm of the length: what a hash has to be shifted by.
+/// Its tag is 63 minus the binary logarithm of the length: the distance by which a hash has to be shifted.
 pub(super) struct Array<T> {
     at: NonNull<Line>,
     children: PhantomData<T>,
 }
 
-/// What stands behind the links of an array.
+/// Stored after the links of an array.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ArrayFoot {
     born: u64,
-    /// About how many entries are below a chunk: when the root grows, a chunk's two halves are taken to have half of it
-    /// each. Only the shape of the table depends on it.
+    /// Approximate number of entries below a chunk: when the root grows, each half of a chunk is assumed to
+    /// have half of them. Only the table's shape depends on it.
     count: u64,
 }
 
@@ -72,9 +75,10 @@ pub(super) struct ArrayMut<'a, T> {
     pub(super) count: &'a mut u64,
 }
 
-/// A link to a page. Its tag is one less than the page's number of lines.
+/// A link to a page. Its tag is the page's number of lines minus one.
 ///
-/// A page is 16 tags, then entries, then their stamps; at its end stand its birth and the next page of a chain.
+/// A page consists of 16 tags, the entries, their stamps, and at its end its birth and the next page of a
+/// chain.
 pub(super) struct PageLink<E> {
     at: NonNull<Line>,
     entries: PhantomData<E>,
@@ -85,11 +89,12 @@ pub(super) struct PageLink<E> {
 #[derive(Clone, Copy)]
 struct PageFoot {
     born: u64,
-    /// More entries of the same hash bits, if the page is full and a split would not help. Tagged as a link.
+    /// The next page with entries of the same hash bits, if this one is full and a split would not help.
+    /// Tagged like a link.
     next: Option<NonNull<Line>>,
 }
 
-/// A page, to read.
+/// A page for reading.
 pub(super) struct Page<'a, E> {
     at: NonNull<Line>,
     lines: usize,
@@ -102,24 +107,24 @@ pub(super) struct PageMut<'a, E> {
     unique: PhantomData<&'a mut E>,
 }
 
-/// An entry on its way from one page to another. To drop it leaks the entry.
+/// An entry that is moved between pages. Dropping it leaks the entry.
 pub(super) struct Slot<E> {
     tag: NonZero<u8>,
     stamp: u64,
     entry: ManuallyDrop<E>,
 }
 
-/// Bits of a stamp below the birth of the value: the flags.
+/// Number of low bits of a stamp that hold flags. The others hold the value's birth.
 const FLAG_BITS: u32 = 8;
 
-/// The statics that an empty table is made of. A draft copies them as it copies any node, and nobody frees them.
+/// The statics of an empty table. A draft copies them like any node; they are never freed.
 #[repr(C, align(64))]
 struct EmptyArray {
     child: NonNull<Line>,
     foot: ArrayFoot,
 }
 
-// SAFETY: it is never written to, and what it points to is a static, too.
+// SAFETY: it is never written to, and it points only to statics.
 unsafe impl Sync for EmptyArray {}
 
 static EMPTY_PAGE: Line = Line::ZERO;
@@ -128,10 +133,10 @@ static EMPTY_CHUNK: EmptyArray =
 static EMPTY_ROOT: EmptyArray =
     EmptyArray { child: empty(&EMPTY_CHUNK), foot: ArrayFoot { born: 0, count: 0 } };
 
-/// A link to an array of one.
+/// A link to an array of length one.
 const fn empty(array: &'static EmptyArray) -> NonNull<Line> {
     let at = ptr::from_ref(array).cast::<Line>().cast_mut().wrapping_byte_add(TAG);
-    // SAFETY: it is within a static.
+    // SAFETY: the address is within a static.
     unsafe { NonNull::new_unchecked(at) }
 }
 
@@ -142,8 +147,8 @@ fn is_static(at: NonNull<Line>) -> bool {
         || at == (&raw const EMPTY_ROOT).cast()
 }
 
-// SAFETY: a link is shared and sent with the entries that it leads to, and gives no other access to them than a reference
-// or a box would.
+// SAFETY: sharing or sending a link shares or sends its entries, and gives the same access to them as a
+// reference or a box.
 unsafe impl<T: Send + Sync> Send for Array<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Array<T> {}
@@ -154,7 +159,7 @@ unsafe impl<E: Send + Sync> Sync for PageLink<E> {}
 
 #[inline]
 fn untagged(at: NonNull<Line>) -> NonNull<Line> {
-    // SAFETY: nodes are not at address 0, nor in the first 64 bytes.
+    // SAFETY: no node is in the first 64 bytes of memory.
     unsafe { NonNull::new_unchecked(at.as_ptr().map_addr(|address| address & !TAG)) }
 }
 
@@ -183,8 +188,8 @@ impl<E> Array<Array<PageLink<E>>> {
     /// The same root, for a draft.
     ///
     /// # Safety
-    /// The draft is the only one that is published or dropped as a draft of this version, and the version is kept until
-    /// then.
+    /// Of all drafts of this version, only this one may be published or dropped as its draft, and the version
+    /// must be kept until then.
     pub(super) unsafe fn share(&self) -> Self {
         Self { at: self.at, children: PhantomData }
     }
@@ -204,7 +209,8 @@ impl<T> Array<T> {
     pub(super) fn new<P>(bits: u32, count: u64, mut children: Vec<T>, memory: &mut Memory<P>) -> Self {
         assert_eq!((size_of::<T>(), children.len()), (size_of::<usize>(), 1 << bits));
         let at = memory.allocate(array_lines(bits));
-        // SAFETY: the memory is new and has room for the links and the foot. The links move: the vector keeps none of them.
+        // SAFETY: the memory is new and large enough for the links and the foot. The vector's links are
+        // moved.
         unsafe {
             let first = at.cast::<T>();
             ptr::copy_nonoverlapping(children.as_ptr(), first.as_ptr(), children.len());
@@ -225,28 +231,28 @@ impl<T> Array<T> {
     #[inline]
     pub(super) fn children(&self) -> &[T] {
         self.check();
-        // SAFETY: by the rules the node is there and nobody writes to it; the tag tells its length.
+        // SAFETY: by the rules the node exists and is not written to; the tag gives its length.
         unsafe { slice::from_raw_parts(untagged(self.at).cast().as_ptr(), 1 << self.bits()) }
     }
 
-    /// The child that the highest bits of `hash` lead to.
+    /// The child selected by the highest bits of `hash`.
     #[expect(clippy::inline_always, reason = "one load, on the way of every look-up")]
     #[inline(always)]
     pub(super) fn child(&self, hash: u64) -> &T {
         self.check();
-        // In two steps, because the length may be 1.
+        // Two shifts, because the length may be 1.
         let index = (hash >> 1 >> tag(self.at)) as usize;
         // SAFETY: as in `children`; the index has as many bits as the length.
         unsafe { &*untagged(self.at).cast::<T>().as_ptr().add(index) }
     }
 
     fn foot(&self) -> NonNull<ArrayFoot> {
-        // SAFETY: the foot stands behind the links.
+        // SAFETY: the foot follows the links.
         unsafe { untagged(self.at).cast::<T>().add(1 << self.bits()).cast() }
     }
 
     fn born(&self) -> u64 {
-        // SAFETY: by the rules the node is there and nobody writes to it.
+        // SAFETY: by the rules the node exists and is not written to.
         unsafe { (*self.foot().as_ptr()).born }
     }
 
@@ -281,7 +287,7 @@ impl<T> Array<T> {
         unsafe { (*self.foot().as_ptr()).born = memory.generation };
     }
 
-    /// Where the node is; none for the statics of an empty table.
+    /// The node's address; `None` for the statics of an empty table.
     #[cfg(test)]
     pub(super) fn address(&self) -> Option<usize> {
         (!is_static(self.at)).then(|| untagged(self.at).addr().get())
@@ -289,7 +295,7 @@ impl<T> Array<T> {
 
     /// Takes the array apart.
     pub(super) fn take<P>(self, memory: &mut Memory<P>) -> Vec<T> {
-        // SAFETY: the links are read once: nobody reads them from the node again, but versions that have the node.
+        // SAFETY: the links are read once; afterwards only versions that have the node read them from it.
         let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
         memory.retire_node(untagged(self.at), array_lines(self.bits()), self.born());
         children
@@ -303,7 +309,7 @@ impl<T> Array<T> {
     }
 }
 
-/// The most entries of a page of `lines` lines.
+/// Maximum number of entries of a page with `lines` lines.
 const fn capacity<E>(lines: usize) -> usize {
     let room = lines * size_of::<Line>() - TAGS - size_of::<PageFoot>();
     let room = room / (size_of::<E>() + size_of::<u64>());
@@ -318,17 +324,17 @@ fn page_lines<E>(len: usize) -> usize {
 impl<E> PageLink<E> {
     pub(super) const EMPTY: Self = Self { at: NonNull::from_ref(&EMPTY_PAGE), entries: PhantomData };
 
-    /// New pages with `slots`, which are moved out of the vector: one page, or a chain if there are too many.
+    /// Moves `slots` to new pages: one page, or a chain if there are too many.
     pub(super) fn new<P>(slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) -> Self {
         let mut link = Self::EMPTY;
-        // From the last page of a chain, which alone may have room left, to the first.
+        // From the last page of a chain, the only one that may not be full, to the first.
         while !slots.is_empty() {
             let first = (slots.len() - 1) / MAX_LEN * MAX_LEN;
             let lines = page_lines::<E>(slots.len() - first);
             let at = memory.allocate(lines);
             let next = (link != Self::EMPTY).then_some(link.at);
             let mut page = PageMut { page: Page { at, lines, entries: PhantomData }, unique: PhantomData };
-            // SAFETY: the memory is new and as large as its number of lines says.
+            // SAFETY: the memory is new and has that many lines.
             unsafe {
                 at.cast().write([0u8; TAGS]);
                 page.page.foot().write(PageFoot { born: memory.generation, next });
@@ -346,7 +352,7 @@ impl<E> PageLink<E> {
         Page::at(self.at)
     }
 
-    /// Loads the first three lines together: tags and, of most pages, all entries.
+    /// Prefetches the first three lines together: the tags and, for most pages, all entries.
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
@@ -358,7 +364,8 @@ impl<E> PageLink<E> {
         }
     }
 
-    /// The page, to write to: none if it is empty or in a chain. If it is not the draft's yet, it becomes a copy.
+    /// The page for writing, copied unless the draft already owns it. `None` if the page is empty or in a
+    /// chain.
     pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
         let PageFoot { born, next } = self.page().read_foot();
         if next.is_some() || is_static(self.at) {
@@ -367,21 +374,21 @@ impl<E> PageLink<E> {
         if born != memory.generation {
             let lines = tag(self.at) + 1;
             let copy = memory.allocate(lines);
-            // SAFETY: the page is there, by the rules; the copy is new and as large.
+            // SAFETY: by the rules the page exists; the copy is new and has the same size.
             unsafe {
                 ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
             }
             memory.retire_node(untagged(self.at), lines, born);
             self.at = copy.map_addr(|address| address | (lines - 1));
-            // SAFETY: the copy is the draft's.
+            // SAFETY: the copy belongs to the draft.
             unsafe { (*self.page().foot().as_ptr()).born = memory.generation };
         }
-        // It was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
+        // It was born in this draft, so nothing else can reach it, and its link is borrowed.
         Some(PageMut { page: Page::at(self.at), unique: PhantomData })
     }
 
-    /// The page, to add an entry to: none if it has [`MAX_LEN`] already. If it has no room or is not the draft's yet, it
-    /// becomes a copy that has room for one more.
+    /// The page for adding an entry. `None` if it already has [`MAX_LEN`] entries. If it has no space or does
+    /// not belong to the draft, it is copied with space for one more entry.
     pub(super) fn own_with_room<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
         let (page, PageFoot { born, .. }) = (self.page(), self.page().read_foot());
         let len = page.len();
@@ -391,8 +398,8 @@ impl<E> PageLink<E> {
         let lines = page_lines::<E>(len + 1);
         if lines != page.lines || born != memory.generation {
             let copy = Page { at: memory.allocate(lines), lines, entries: PhantomData };
-            // SAFETY: the page is there, by the rules. The copy is new and has room for what is copied. A page that is not
-            // full has none behind it.
+            // SAFETY: by the rules the page exists. The copy is new and large enough. A page that is not full
+            // has no next page.
             unsafe {
                 let bytes = TAGS + len * size_of::<E>();
                 ptr::copy_nonoverlapping(page.at.cast::<u8>().as_ptr(), copy.at.cast().as_ptr(), bytes);
@@ -402,17 +409,18 @@ impl<E> PageLink<E> {
             memory.retire_node(page.at, page.lines, born);
             self.at = copy.at.map_addr(|address| address | (lines - 1));
         }
-        // It was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
+        // It was born in this draft, so nothing else can reach it, and its link is borrowed.
         Some(PageMut { page: Page::at(self.at), unique: PhantomData })
     }
 
-    /// Moves all entries to `slots` and leaves the empty page.
+    /// Moves all entries to `slots` and leaves an empty page.
     pub(super) fn take<P>(&mut self, slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) {
         let mut next = Some(mem::replace(self, Self::EMPTY).at);
         while let Some(at) = next {
             let page = Page::<E>::at(at);
             let foot = page.read_foot();
-            // SAFETY: the copies of the slots go on in the draft; those in the page belong to earlier versions.
+            // SAFETY: the copies in `slots` continue in the draft; those in the page belong to earlier
+            // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
             memory.retire_node(page.at, page.lines, foot.born);
             next = foot.next;
@@ -435,7 +443,7 @@ impl<E> Clone for Page<'_, E> {
 impl<E> Copy for Page<'_, E> {}
 
 impl<'a, E> Page<'a, E> {
-    /// Private, because `'a` can be anything: whoever calls this has the link from a node that is borrowed as long.
+    /// Private, because `'a` is unconstrained: callers must have borrowed the link from a node for as long.
     #[inline]
     fn at(link: NonNull<Line>) -> Self {
         let page = Self { at: untagged(link), lines: tag(link) + 1, entries: PhantomData };
@@ -457,19 +465,19 @@ impl<'a, E> Page<'a, E> {
 
     #[inline]
     fn tags(self) -> u8x16 {
-        // SAFETY: a page begins with its tags. By the rules it is there and nobody writes to it; so in what follows.
+        // SAFETY: a page starts with its tags. By the rules it exists and is not written to; likewise below.
         u8x16::from(unsafe { self.at.cast::<[u8; TAGS]>().read() })
     }
 
     #[inline]
     pub(super) fn len(self) -> usize {
-        // Entries are packed, so that the first 0 ends the tags.
+        // Entries are packed, so the first 0 ends the tags.
         self.tags().cmp_eq(u8x16::ZERO).move_mask().trailing_zeros() as usize
     }
 
     #[inline]
     fn first(self) -> NonNull<E> {
-        // SAFETY: entries stand behind the tags.
+        // SAFETY: the entries follow the tags.
         unsafe { self.at.byte_add(TAGS).cast() }
     }
 
@@ -480,26 +488,26 @@ impl<'a, E> Page<'a, E> {
     }
 
     fn stamps(self) -> NonNull<u64> {
-        // SAFETY: the stamps stand behind the entries that there is room for.
+        // SAFETY: the stamps follow the space for entries.
         unsafe { self.first().add(capacity::<E>(self.lines)).cast() }
     }
 
     fn stamp(self, index: usize) -> NonNull<u64> {
         assert!(index < capacity::<E>(self.lines));
-        // SAFETY: there are as many stamps as there is room for entries.
+        // SAFETY: there are as many stamps as spaces for entries.
         unsafe { self.stamps().add(index) }
     }
 
     /// The flags of the entry at `index`.
     pub(super) fn flags(self, index: usize) -> u8 {
         assert!(index < self.len());
-        // SAFETY: an entry has a stamp.
+        // SAFETY: every entry has a stamp.
         let [flags, ..] = unsafe { self.stamp(index).read() }.to_le_bytes();
         flags
     }
 
     fn foot(self) -> NonNull<PageFoot> {
-        // SAFETY: the foot is the end of the page.
+        // SAFETY: the foot is at the end of the page.
         unsafe { self.at.add(self.lines).cast::<PageFoot>().sub(1) }
     }
 
@@ -513,7 +521,7 @@ impl<'a, E> Page<'a, E> {
         self.read_foot().next.map(Self::at)
     }
 
-    /// The entry with this tag to which `is` says yes, and its index in the chain.
+    /// The entry with this tag for which `is` returns true, and its index in the chain.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(usize, &'a E)> {
@@ -523,14 +531,14 @@ impl<'a, E> Page<'a, E> {
             let mut hits = tags.cmp_eq(u8x16::splat(tag.get())).move_mask();
             while hits != 0 {
                 let index = hits.trailing_zeros() as usize;
-                // SAFETY: by the rules; where there is a tag there is an entry.
+                // SAFETY: by the rules; each tag has an entry.
                 let entry = unsafe { &*page.first().as_ptr().add(index) };
                 if is(entry) {
                     return Some((before + index, entry));
                 }
                 hits &= hits - 1;
             }
-            // Only a full page may have another one behind it.
+            // Only a full page may have a next page.
             if tags.as_array_ref()[MAX_LEN - 1] == 0 {
                 return None;
             }
@@ -542,9 +550,9 @@ impl<'a, E> Page<'a, E> {
     /// A bitwise copy of an entry.
     ///
     /// # Safety
-    /// There is such an entry. One of its copies dies, not more: rule 5.
+    /// The entry must exist. Only one of its copies may die: rule 5.
     unsafe fn read(self, index: usize) -> Slot<E> {
-        // SAFETY: the caller's. A tag of an entry is not 0.
+        // SAFETY: the caller guarantees it. The tag of an entry is not 0.
         unsafe {
             Slot {
                 tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()),
@@ -556,14 +564,15 @@ impl<'a, E> Page<'a, E> {
 }
 
 impl<K, V> PageMut<'_, Entry<K, V>> {
-    /// Puts `value` in the place of the one at `index`, which dies.
+    /// Replaces the value at `index`. The old value dies.
     pub(super) fn replace<P>(&mut self, index: usize, value: V, flags: u8, memory: &mut Memory<P>)
     where
         V: Value<Pod = P>,
     {
         assert!(index < self.page.len());
         let stamp = memory.stamp(flags);
-        // SAFETY: there is such an entry, and the page is the draft's. The old value is moved out and dies: rule 5.
+        // SAFETY: the entry exists, and the page belongs to the draft. The old value is moved out and dies:
+        // rule 5.
         let (old, born) = unsafe {
             let place = &raw mut (*self.page.first().as_ptr().add(index)).value;
             let old = ptr::replace(place, value);
@@ -574,14 +583,14 @@ impl<K, V> PageMut<'_, Entry<K, V>> {
 }
 
 impl<E> PageMut<'_, E> {
-    /// Adds an entry, for which there must be room.
+    /// Adds an entry. There must be space for it.
     pub(super) fn push(&mut self, slot: Slot<E>) {
         self.write(self.page.len(), slot);
     }
 
     fn write(&mut self, index: usize, slot: Slot<E>) {
         assert!(index < capacity::<E>(self.page.lines));
-        // SAFETY: there is room, and the page is the draft's. The slot moves there.
+        // SAFETY: there is space, and the page belongs to the draft. The slot is moved there.
         unsafe {
             self.page.at.cast::<u8>().add(index).write(slot.tag.get());
             self.page.stamp(index).write(slot.stamp);
@@ -590,32 +599,32 @@ impl<E> PageMut<'_, E> {
     }
 }
 
-/// What the writer of an index makes nodes from, and what its draft has let go of.
+/// The writer's memory for nodes, and what its draft has dropped.
 pub(crate) struct Memory<P> {
     /// The generation of the draft.
     generation: u64,
     pool: NodePool,
-    /// What the version has that the draft is made from, and the draft has not.
+    /// What the draft's base version has and the draft does not.
     dead: DeadList<P>,
-    /// Pods that came and went in the draft.
+    /// Pods that were both added and removed in the draft.
     unpublished: Vec<Arc<P>>,
     /// Older records of which the draft took another count.
     shared: Vec<Record>,
     labels: Labels,
-    /// Empty lists to use again.
+    /// Empty lists for reuse.
     spare: Vec<DeadList<P>>,
 }
 
-/// How many empty lists are kept.
+/// Maximum number of empty lists kept.
 const SPARE_LISTS: usize = 4;
 
-/// What a version has and the next one has not. To drop it leaks all that is on it.
+/// What a version has and the next one does not. Dropping the list leaks its content.
 pub(crate) struct DeadList<P> {
     nodes: Vec<DeadNode>,
     pods: Vec<(u64, ManuallyDrop<Arc<P>>)>,
     texts: Vec<(u64, ManuallyDrop<Arc<str>>)>,
     records: Vec<Record>,
-    /// Nodes with all below.
+    /// Nodes with everything below them.
     trees: Vec<DeadTree<P>>,
 }
 
@@ -627,11 +636,11 @@ struct DeadNode {
 
 struct DeadTree<P> {
     link: NonNull<Line>,
-    /// Takes the tree apart, whatever its entries are.
+    /// Takes the tree apart, for its type of entries.
     sweep: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
 }
 
-/// Takes trees apart: what was born in generation `first` or later is freed, the rest goes to another list.
+/// Takes trees apart: frees what was born in generation `first` or later, and moves the rest to another list.
 struct Sweep<'a, P> {
     first: u64,
     pool: &'a mut NodePool,
@@ -639,9 +648,9 @@ struct Sweep<'a, P> {
     freed: &'a mut Vec<Arc<P>>,
 }
 
-// SAFETY: the list owns what is on it, nodes with their entries included.
+// SAFETY: the list owns its content, including the entries of nodes.
 unsafe impl<P: Send + Sync> Send for DeadList<P> {}
-// SAFETY: a shared list gives access to nothing.
+// SAFETY: a shared list gives no access to its content.
 unsafe impl<P: Send + Sync> Sync for DeadList<P> {}
 
 impl<P> Default for DeadList<P> {
@@ -671,30 +680,31 @@ impl<P> Default for Memory<P> {
 }
 
 impl<P> Memory<P> {
-    /// Gives the memory of freed nodes back to the allocator.
+    /// Returns the memory of freed nodes to the allocator.
     pub(crate) fn trim(&mut self) {
         self.pool = NodePool::default();
     }
 
-    /// Begins a draft.
+    /// Starts a draft.
     pub(crate) fn begin(&mut self, generation: u64) {
         self.generation = generation;
     }
 
-    /// Ends the draft, which is published: returns what died in it. Follow it by [`drop_unpublished`](Self::drop_unpublished).
+    /// Ends a published draft. Returns what died in it. Call [`drop_unpublished`](Self::drop_unpublished)
+    /// afterwards.
     pub(crate) fn end(&mut self) -> DeadList<P> {
         self.shared.clear();
         mem::replace(&mut self.dead, self.spare.pop().unwrap_or_default())
     }
 
-    /// Drops the pods that came and went in the draft. Pods may run their owner's code, which may panic: the new version
-    /// must be in its place before.
+    /// Drops the pods that were both added and removed in the draft. Their `Drop` is foreign code and may
+    /// panic, so the new version must be published first.
     pub(crate) fn drop_unpublished(&mut self) {
         drop_all(&mut self.unpublished);
     }
 
-    /// Ends the draft, which is not published, and whose tables were given to [`abandon`](Self::abandon): what it let go
-    /// of the published version still has.
+    /// Ends a draft that is not published and whose tables were passed to [`abandon`](Self::abandon). The
+    /// published version still has what the draft dropped.
     pub(crate) fn cancel(&mut self) {
         self.dead.forget();
         self.shared.drain(..).for_each(Record::release);
@@ -705,14 +715,14 @@ impl<P> Memory<P> {
     #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
     pub(super) fn abandon<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
         let mut older = DeadList::default();
-        // What is older the published version still has, so that list is dropped, which does nothing.
+        // The published version still has everything older, so that list is dropped without effect.
         let Self { generation, pool, unpublished, .. } = self;
         let mut sweep = Sweep { first: *generation, pool, older: &mut older, freed: unpublished };
-        // SAFETY: what was born in the draft only the draft can reach, which gave its root away.
+        // SAFETY: only the draft can reach what was born in it, and it gave its root away.
         unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
     }
 
-    /// The tree dies.
+    /// Marks the tree as dead.
     #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
     pub(super) fn retire_tree<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
         let Self { generation, pool, dead, unpublished, .. } = self;
@@ -721,7 +731,7 @@ impl<P> Memory<P> {
         unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
     }
 
-    /// An entry of the draft.
+    /// A new entry of the draft.
     pub(super) fn slot<E>(&self, tag: NonZero<u8>, flags: u8, entry: E) -> Slot<E> {
         Slot { tag, stamp: self.stamp(flags), entry: ManuallyDrop::new(entry) }
     }
@@ -730,7 +740,7 @@ impl<P> Memory<P> {
         self.generation << FLAG_BITS | u64::from(flags)
     }
 
-    /// The entry dies.
+    /// Marks the entry as dead.
     pub(super) fn retire<E: Holds<P>>(&mut self, slot: Slot<E>) {
         let (parts, record) = ManuallyDrop::into_inner(slot.entry).into_parts();
         self.retire_parts(parts, slot.stamp >> FLAG_BITS);
@@ -743,7 +753,7 @@ impl<P> Memory<P> {
         }
     }
 
-    /// The entry with another value; the one it had dies.
+    /// The entry with another value. The old value dies.
     pub(super) fn replaced<K, V: Value<Pod = P>>(
         &mut self,
         slot: Slot<Entry<K, V>>,
@@ -768,7 +778,7 @@ impl<P> Memory<P> {
         }
     }
 
-    /// A record with these strings: another count of the one that is `shared`, or a new one.
+    /// A record of these strings: another count of `shared`, or a new record.
     pub(crate) fn record(
         &mut self,
         shared: Option<Record>,
@@ -794,8 +804,8 @@ impl<P> Memory<P> {
         record
     }
 
-    /// Gives back what is kept of labels. Records are counted by one thread at a time: call this before readers can be the
-    /// ones who free.
+    /// Releases the cached labels. Only one thread at a time may change counts of records, so call this
+    /// before readers may free memory.
     pub(crate) fn forget_labels(&mut self) {
         self.labels.clear();
     }
@@ -809,24 +819,24 @@ impl<P> Memory<P> {
             return;
         }
         if born == self.generation {
-            // SAFETY: nobody but the draft has ever seen it, and the draft has no link to it any more.
+            // SAFETY: only the draft has ever used it, and no longer links to it.
             unsafe { free(at, lines, &mut self.pool) };
         } else {
             self.dead.nodes.push(DeadNode { at, lines, born });
         }
     }
 
-    /// The version that `dead` is the list of is gone: frees what no version has any more. The rest goes to the dead list
-    /// of the next older version that is left, which is given with its generation.
+    /// The version of the dead list `dead` was dropped: frees what no version has any more. The rest moves to
+    /// the dead list of the next older remaining version, `older`, given with its generation.
     ///
     /// # Panics
-    /// If a pod panics when it is dropped; everything else is freed before.
+    /// If a pod's `Drop` panics. Everything else is freed before.
     ///
     /// # Safety
-    /// The version is gone, and no version between the two is left.
+    /// The version must have been dropped, and no version between the two may remain.
     pub(crate) unsafe fn reclaim(&mut self, mut dead: DeadList<P>, older: Option<(u64, &mut DeadList<P>)>) {
         let mut freed = Vec::new();
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
         if self.spare.len() < SPARE_LISTS {
             self.spare.push(dead);
@@ -836,7 +846,7 @@ impl<P> Memory<P> {
 }
 
 impl<P> DeadList<P> {
-    /// Takes over what another version had.
+    /// Appends another version's list.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.nodes.append(&mut other.nodes);
         self.pods.append(&mut other.pods);
@@ -845,15 +855,15 @@ impl<P> DeadList<P> {
         self.trees.append(&mut other.trees);
     }
 
-    /// Adds all that a table has.
+    /// Adds everything that a table has.
     ///
     /// # Safety
-    /// The table is that of the last version, and is added once.
+    /// The table must belong to the last version and be added only once.
     pub(super) unsafe fn add_tree<E: Holds<P>>(&mut self, root: &Array<Array<PageLink<E>>>) {
         self.trees.push(DeadTree { link: root.at, sweep: sweep_root::<E, P> });
     }
 
-    /// How many nodes died.
+    /// Number of dead nodes.
     #[cfg(test)]
     pub(super) fn nodes(&self) -> usize {
         self.nodes.len()
@@ -870,18 +880,18 @@ impl<P> DeadList<P> {
     /// Frees everything.
     ///
     /// # Safety
-    /// No version is left.
+    /// No version may be left.
     pub(crate) unsafe fn free(mut self) {
         let mut freed = Vec::new();
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.reclaim_into(None, &mut NodePool::default(), &mut freed) };
         drop_all(&mut freed);
     }
 
-    /// See [`Memory::reclaim`]; pods that nobody has are moved to `freed`.
+    /// See [`Memory::reclaim`]. Pods without a version are moved to `freed`.
     ///
     /// # Safety
-    /// See there.
+    /// Those of [`Memory::reclaim`].
     unsafe fn reclaim_into(
         &mut self,
         older: Option<(u64, &mut Self)>,
@@ -889,7 +899,7 @@ impl<P> DeadList<P> {
         freed: &mut Vec<Arc<P>>,
     ) {
         let mut nobodys = Self::default();
-        // The first generation that the older version does not know.
+        // The first generation that the older version does not have.
         let (first, older) = older.map_or((0, &mut nobodys), |(generation, older)| (generation + 1, older));
         for node in self.nodes.drain(..) {
             if node.born < first {
@@ -935,15 +945,15 @@ impl<P> Sweep<'_, P> {
 }
 
 /// # Safety
-/// The link leads to a root of a table of such entries, and nobody follows a link in it any more but those versions that
-/// have what was born before the sweep's `first`; so of the two below.
+/// The link must lead to the root of a table of such entries, and only versions that have what was born
+/// before the sweep's `first` may follow a link in it; likewise for the two functions below.
 unsafe fn sweep_root<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { sweep_array::<Array<PageLink<E>>, P>(link, sweep, sweep_root::<E, P>, sweep_chunk::<E, P>) }
 }
 
 unsafe fn sweep_chunk<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { sweep_array::<PageLink<E>, P>(link, sweep, sweep_chunk::<E, P>, sweep_page::<E, P>) }
 }
 
@@ -963,10 +973,10 @@ unsafe fn sweep_array<T, P>(
         return;
     }
     for child in array.children() {
-        // SAFETY: a child is a link, which is a tagged pointer and nothing else; the rest is the caller's.
+        // SAFETY: a child is a link, which is only a tagged pointer; the caller guarantees the rest.
         unsafe { below(ptr::from_ref(child).cast::<NonNull<Line>>().read(), sweep) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { free(untagged(link), array_lines(array.bits()), sweep.pool) };
 }
 
@@ -981,7 +991,7 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
         return;
     }
     for index in 0..page.len() {
-        // SAFETY: the page goes and is not read again: rule 5.
+        // SAFETY: the page is freed and not read again: rule 5.
         let slot = unsafe { page.read(index) };
         let ((pod, text), record) = ManuallyDrop::into_inner(slot.entry).into_parts();
         let born = slot.stamp >> FLAG_BITS;
@@ -994,17 +1004,17 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
         }
     }
     if let Some(next) = next {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { sweep_page::<E, P>(next, sweep) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { free(page.at, page.lines, sweep.pool) };
 }
 
-/// What a value is made of, as far as it has to be freed.
+/// The parts of a value that have to be freed.
 type Parts<P> = (Arc<P>, Option<Arc<str>>);
 
-/// An entry, whatever its key and value are.
+/// An entry with any types of key and value.
 pub(super) trait Holds<P> {
     fn into_parts(self) -> (Parts<P>, Option<Record>);
 }
@@ -1015,10 +1025,10 @@ impl<K: Key, V: Value> Holds<V::Pod> for Entry<K, V> {
     }
 }
 
-/// Gives the memory of a node back, and nothing that it holds or leads to.
+/// Frees the memory of a node, but not what it holds or links to.
 ///
 /// # Safety
-/// It is a node of this size, and nobody follows a link to it any more.
+/// The node must have this size, and no link to it may be followed any more.
 unsafe fn free(at: NonNull<Line>, lines: usize, pool: &mut NodePool) {
     let memory = ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<MaybeUninit<Line>>(), lines);
     // SAFETY: `allocate` leaked a box of this size.
@@ -1028,8 +1038,8 @@ unsafe fn free(at: NonNull<Line>, lines: usize, pool: &mut NodePool) {
     pool.put(memory);
 }
 
-/// Overwrites a freed node and keeps it for a while, so that under the models a read of it is seen and is no read of freed
-/// memory. Gives back another one of that size.
+/// Overwrites a freed node and keeps it for a while, so that the models detect a read of it without reading
+/// freed memory. Returns an older one of the same size.
 #[cfg(any(loom, shuttle))]
 fn poisoned(mut memory: super::pool::NodeMemory) -> super::pool::NodeMemory {
     use std::collections::VecDeque;
@@ -1047,11 +1057,11 @@ fn poisoned(mut memory: super::pool::NodeMemory) -> super::pool::NodeMemory {
     other
 }
 
-/// The birth that a freed node shows under the models.
+/// The birth of a freed node under the models.
 #[cfg(any(loom, shuttle))]
 const POISON: u64 = u64::MAX;
 
-/// Drops every pod, however many of them panic; the first panic goes on when all are dropped.
+/// Drops every pod, even if some panic. The first panic continues after all are dropped.
 fn drop_all<P>(pods: &mut Vec<Arc<P>>) {
     let mut panic: Option<Box<dyn Any + Send>> = None;
     for pod in pods.drain(..) {
@@ -1059,7 +1069,7 @@ fn drop_all<P>(pods: &mut Vec<Arc<P>>) {
             panic.get_or_insert(payload);
         }
     }
-    // While another panic unwinds, a second one would end the process.
+    // During another panic, a second one would abort the process.
     if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
         resume_unwind(panic);
     }

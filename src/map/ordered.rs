@@ -1,8 +1,8 @@
 //! A persistent ordered set in which the next larger item is found without allocating.
 //!
-//! A treap: a binary search tree by item, and a heap by a pseudo-random priority that is a function of the item. So its
-//! shape depends on the items alone, and its depth is logarithmic. A clone shares all nodes; a write copies the path to what
-//! it changes, unless nobody else has that path.
+//! A treap: a binary search tree by item, and a heap by a pseudo-random priority computed from the item. So
+//! its shape depends only on the items, and its expected depth is logarithmic. A clone shares all nodes; a
+//! write copies the path to the change, unless that path is not shared.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ impl<T> Ordered<T> {
         self.len
     }
 
-    /// The smallest item to which `is_before` says no. It must say yes to the smaller ones and no to the larger ones.
+    /// The smallest item for which `is_before` returns false. It must return true for all smaller items and
+    /// false for all larger ones.
     pub(crate) fn first_not(&self, is_before: impl Fn(&T) -> bool) -> Option<&T> {
         let (mut tree, mut best) = (&self.root, None);
         while let Some(node) = tree {
@@ -48,10 +49,10 @@ impl<T> Ordered<T> {
 }
 
 impl<T: Ord + Clone> Ordered<T> {
-    /// Adds an item, unless it is there. The priority is a hash of it, always the same.
+    /// Adds an item, unless it is present. The priority must always be the same hash of the item.
     pub(crate) fn insert(&mut self, item: T, priority: u64) {
         let mut tree = &mut self.root;
-        // Equal items have equal priorities, so that one that is there is not below this point.
+        // Equal items have equal priorities, so a present one cannot be below this point.
         while tree.as_ref().is_some_and(|node| node.priority >= priority) {
             let Some(node) = tree.as_mut().map(Arc::make_mut) else { return };
             tree = match item.cmp(&node.item) {
@@ -65,10 +66,10 @@ impl<T: Ord + Clone> Ordered<T> {
         self.len += 1;
     }
 
-    /// Takes an item out; returns whether it was there.
+    /// Removes an item. Returns whether it was present.
     pub(crate) fn remove(&mut self, item: &T) -> bool {
         let mut tree = &mut self.root;
-        // Looked for first: what is not there must not cost a copy.
+        // Search first: removing a missing item must not copy anything.
         if !contains(tree, item) {
             return false;
         }
@@ -96,7 +97,7 @@ fn contains<T: Ord>(mut tree: &Tree<T>, item: &T) -> bool {
     false
 }
 
-/// What is smaller than `item`, and what is larger.
+/// The items smaller and larger than `item`.
 fn split<T: Ord + Clone>(tree: Tree<T>, item: &T) -> (Tree<T>, Tree<T>) {
     let Some(mut whole) = tree else { return (None, None) };
     let node = Arc::make_mut(&mut whole);
@@ -111,7 +112,7 @@ fn split<T: Ord + Clone>(tree: Tree<T>, item: &T) -> (Tree<T>, Tree<T>) {
     }
 }
 
-/// One tree of two, of which the first has the smaller items.
+/// Joins two trees; all items of `one` are smaller.
 fn join<T: Ord + Clone>(one: Tree<T>, other: Tree<T>) -> Tree<T> {
     let (mut one, mut other) = match (one, other) {
         (Some(one), Some(other)) => (one, other),
@@ -128,7 +129,7 @@ fn join<T: Ord + Clone>(one: Tree<T>, other: Tree<T>) -> Tree<T> {
     }
 }
 
-// Not derived, because a derive would ask for `T: Clone`.
+// Not derived: a derive would require `T: Clone`.
 impl<T> Clone for Ordered<T> {
     fn clone(&self) -> Self {
         Self { root: self.root.clone(), len: self.len }
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_what_a_plain_set_says() {
+    fn every_version_equals_a_plain_set() {
         let (mut set, mut plain) = (Ordered::new(), BTreeSet::new());
         let mut kept = Vec::new();
         let mut chance = 7u32;
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_come_in_order_make_no_deep_tree() {
+    fn sorted_insertions_make_no_deep_tree() {
         let mut set = Ordered::new();
         for item in 0..10_000 {
             set.insert(item, priority(item));

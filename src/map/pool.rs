@@ -1,11 +1,11 @@
-//! Freed nodes, kept for the next write.
+//! Freed nodes, kept for reuse.
 //!
-//! A write takes a handful of nodes and frees as many of the same sizes a publication or two later. A general allocator
-//! takes longer over such large and aligned pieces than the rest of the write. The writer of an index keeps freed nodes
-//! here, by size, and the pool goes with the writer.
+//! A write takes a handful of nodes and frees as many of the same sizes a publication or two later. A general
+//! allocator needs more time for such large and aligned memory than the rest of the write. So the writer of
+//! an index keeps freed nodes here, by size, until it is dropped.
 //!
-//! It knows sizes, not contents. Built with `--cfg pod_index_no_pool`, for sanitizers and fuzzers, it keeps nothing, so that
-//! a use of freed memory is seen.
+//! The pool does not depend on contents. With `--cfg pod_index_no_pool`, for sanitizers and fuzzers, it keeps
+//! nothing, so that they detect uses of freed memory.
 
 use std::mem::MaybeUninit;
 
@@ -14,12 +14,12 @@ use std::mem::MaybeUninit;
 #[repr(C, align(64))]
 pub(super) struct Line([u8; 64]);
 
-/// The memory of a node, whatever is in it.
+/// The memory of a node, without its content.
 pub(super) type NodeMemory = Box<[MaybeUninit<Line>]>;
 
-/// Nodes up to this many lines are kept: the largest array of a table of some million entries.
+/// Nodes of up to this many lines are kept: the largest array of a table with some million entries.
 const SIZE_CLASSES: usize = 136;
-/// The most that is kept in all. A batch of a thousand updates replaces about as much.
+/// Maximum total size. A batch of a thousand updates replaces about as much.
 const MAX_CACHED_BYTES: usize = 2 << 20;
 
 /// Freed nodes by their number of lines.
@@ -31,7 +31,7 @@ pub(super) struct NodePool {
 
 impl Line {
     pub(super) const ZERO: Self = Self([0; 64]);
-    /// What a freed node is overwritten with under the models.
+    /// The value that overwrites a freed node under the models.
     #[cfg(any(loom, shuttle))]
     pub(super) const POISON: Self = Self([0xff; 64]);
 }
@@ -51,7 +51,7 @@ impl NodePool {
         memory
     }
 
-    /// Keeps the memory, or gives it back to the allocator if enough is kept.
+    /// Keeps the memory, or frees it if the pool is full.
     pub(super) fn put(&mut self, memory: NodeMemory) {
         #[cfg(test)]
         audit::returned(&memory);
@@ -67,7 +67,7 @@ impl NodePool {
     }
 }
 
-/// Which nodes are in use, of those that this thread took.
+/// The nodes in use among those that this thread took.
 #[cfg(test)]
 pub(super) mod audit {
     use std::cell::RefCell;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_used_again_for_its_own_size_only() {
+    fn a_node_is_reused_only_for_its_own_size() {
         let mut pool = NodePool::default();
         let node = pool.take(3);
         let address = node.as_ptr();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_in_bytes() {
+    fn the_pool_is_bounded_in_bytes() {
         let mut pool = NodePool::default();
         for lines in [1, 7, 32, SIZE_CLASSES - 1] {
             let count = MAX_CACHED_BYTES / (lines * size_of::<Line>()) + 10;

@@ -1,14 +1,15 @@
-//! The text of a key that is longer than two words, in one piece of memory behind a thin pointer. Text is any bytes here.
+//! The text of a key that is longer than two words, in one allocation behind a thin pointer. Text means any
+//! bytes here.
 //!
-//! A record is counted, because several tables may file something under the same text. Only the writer counts, and readers
-//! only read the text: so the count is no shared write on their path.
+//! Records are counted, because several tables may use the same text. Only the writer changes counts, and
+//! readers only read the text, so the count is not a shared write on their path.
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Two strings, owned by the index. To drop a record leaks one count of it; see [`release`](Self::release).
+/// Two strings, owned by the index. Dropping a record leaks one count; see [`release`](Self::release).
 pub(crate) struct Record(NonNull<Head>);
 
 #[repr(C)]
@@ -19,21 +20,23 @@ struct Head {
     count: AtomicU32,
 }
 
-/// Where the bytes of the strings begin: right behind the count.
+/// Offset of the strings' bytes: directly after the count.
 const TEXT: usize = std::mem::offset_of!(Head, count) + size_of::<AtomicU32>();
 
-// SAFETY: it is strings, which are never written to, and an atomic count.
+// SAFETY: it consists of strings, which are never written to, and an atomic count.
 unsafe impl Send for Record {}
 // SAFETY: as above.
 unsafe impl Sync for Record {}
 
-/// The layout of a record of two strings of these lengths: a head, whose padding is the first four bytes of text.
+/// The layout of a record of two strings of these lengths: a head whose padding holds the first four bytes of
+/// text.
 fn layout(first: u32, second: u32) -> Option<Layout> {
     let size = TEXT.checked_add(first as usize)?.checked_add(second as usize)?;
     Layout::from_size_align(size.max(size_of::<Head>()), align_of::<Head>()).ok()
 }
 
-/// Whether two slices of one length are equal. Names are short: two loads that overlap cost less than a call.
+/// Whether two slices of the same length are equal. Names are short: two overlapping loads are cheaper than a
+/// call.
 #[inline]
 fn same(one: &[u8], other: &[u8]) -> bool {
     fn ends<const N: usize>(bytes: &[u8]) -> Option<([u8; N], [u8; N])> {
@@ -50,7 +53,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 impl Record {
     /// A new record, born in `generation`.
     pub(crate) fn new(generation: u64, first: &[u8], second: &[u8]) -> Self {
-        // A text of 4 GiB is treated as one for which there is no memory.
+        // A text of 4 GiB is handled like an allocation failure.
         fn too_long() -> ! {
             alloc::handle_alloc_error(Layout::new::<Head>())
         }
@@ -61,7 +64,8 @@ impl Record {
         // SAFETY: the size is not 0.
         let at = unsafe { alloc::alloc(layout) };
         let Some(at) = NonNull::new(at) else { alloc::handle_alloc_error(layout) };
-        // SAFETY: the memory is new and has room for the head and both strings. The head's padding is written over.
+        // SAFETY: the memory is new and large enough for the head and both strings, which overwrite the
+        // head's padding.
         unsafe {
             at.cast().write(head);
             at.add(TEXT).copy_from_nonoverlapping(NonNull::from_ref(first).cast(), first.len());
@@ -74,7 +78,7 @@ impl Record {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: a record is there until its last count is released.
+        // SAFETY: a record exists until its last count is released.
         unsafe { self.0.as_ref() }
     }
 
@@ -92,7 +96,7 @@ impl Record {
     #[inline]
     fn text(&self) -> &[u8] {
         let (first, second) = self.lengths();
-        // SAFETY: as many bytes stand behind the head.
+        // SAFETY: that many bytes follow the head.
         unsafe { slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(TEXT), first + second) }
     }
 
@@ -112,26 +116,26 @@ impl Record {
         self.text().split_at(self.lengths().0)
     }
 
-    /// The two strings, if they were made from text; otherwise empty.
+    /// The two strings, if they were created from text; otherwise empty.
     pub(crate) fn parts(&self) -> (&str, &str) {
         let (first, second) = self.bytes();
         (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
     }
 
-    /// The same count once more, for whoever gives back only one of the two.
+    /// The same count again. Release only one of the two.
     pub(super) fn copy(&self) -> Self {
         Self(self.0)
     }
 
-    /// Another count of this record, to give to [`Memory::record`](super::Memory::record). Only the writer's: it is no atomic
-    /// step.
+    /// Another count of this record, for [`Memory::record`](super::Memory::record). Only for the writer: it
+    /// is not an atomic step.
     pub(crate) fn share(&self) -> Self {
         let count = &self.head().count;
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Self(self.0)
     }
 
-    /// Gives one count back; the last one frees the record.
+    /// Releases one count; the last one frees the record.
     pub(super) fn release(self) {
         let Head { first, second, count, .. } = self.head();
         let (layout, left) = (layout(*first, *second), count.load(Ordering::Relaxed) - 1);
@@ -139,7 +143,7 @@ impl Record {
         if let (0, Some(layout)) = (left, layout) {
             #[cfg(test)]
             audit::LIVE.set(audit::LIVE.get() - 1);
-            // SAFETY: nobody has the record any more.
+            // SAFETY: this was the last reference.
             unsafe { alloc::dealloc(self.0.cast().as_ptr(), layout) };
         }
     }
@@ -150,7 +154,7 @@ pub(super) mod audit {
     use std::cell::Cell;
 
     thread_local! {
-        /// How many records this thread made that were not freed.
+        /// Number of live records created by this thread.
         pub(crate) static LIVE: Cell<usize> = const { Cell::new(0) };
     }
 }
@@ -160,7 +164,7 @@ mod tests {
     use super::{Record, audit, same};
 
     #[test]
-    fn a_record_is_its_two_strings_and_no_others() {
+    fn a_record_equals_only_its_two_strings() {
         let long = "x".repeat(1000);
         for (first, second) in [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&long, "ä")] {
             let record = Record::new(7, first.as_bytes(), second.as_bytes());
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_differ_in_one_byte_are_told_apart_whatever_their_length() {
+    fn texts_of_any_length_that_differ_in_one_byte_are_distinguished() {
         for length in 0..70 {
             let text = "x".repeat(length);
             assert!(same(text.as_bytes(), text.as_bytes()));

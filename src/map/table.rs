@@ -1,19 +1,19 @@
-//! A persistent hash table: of two versions, the later one shares with the earlier one whatever it did not change.
+//! A persistent hash table: a later version shares everything unchanged with the earlier one.
 //!
 //! ```text
 //! hash:  | root bits | chunk bits | ...                  | 8 low bits |
 //!   root array  ->  chunk array  ->  page: tags, entries       tag
 //! ```
 //!
-//! A look-up loads one link from each of two small arrays, compares sixteen one-byte tags at once, and nearly always one
-//! key. Both arrays are sized to the set. When a page is full, its chunk gets twice as many pages; when the chunk is twice
-//! as long as the root, the root gets twice as many chunks first. A chunk that gets sparse is halved. So growing and
-//! shrinking touch one chunk, except for the root's own steps, which move links and no entries.
+//! A lookup loads one link from each of two small arrays, compares sixteen one-byte tags at once, and nearly
+//! always one key. Both arrays are sized to the set. A full page doubles its chunk's number of pages; if the
+//! chunk is already twice as long as the root, the root doubles first. A sparse chunk is halved. So growing
+//! and shrinking change one chunk, except for steps of the root, which move links and no entries.
 //!
-//! Nothing outside can make many hashes agree, since hashing is seeded. If they do agree, a chunk would grow in vain: then
-//! a full page gets another page behind it.
+//! Many hashes cannot be made to agree from outside, because hashing is seeded. If they do agree, growing a
+//! chunk would not help; then another page is chained to the full page.
 //!
-//! This file searches and files. Whose memory a node is, and when it is freed, is `node`'s.
+//! This file searches and stores. `node` decides who owns a node's memory and when it is freed.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -24,31 +24,31 @@ use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
 
-/// A version of the table, which is only read. [`TableMut`] writes to a draft's.
+/// A read-only version of the table. [`TableMut`] writes to a draft.
 ///
-/// What is below the root is there as long as the version is kept, which is `versions`' business: a table is never
-/// copied, and never leaves the snapshot it is in.
+/// Everything below the root exists as long as the version is kept, which `versions` guarantees: a table is
+/// never copied and never leaves its snapshot.
 pub(crate) struct Table<K, V> {
     root: Array<Chunk<Entry<K, V>>>,
     len: usize,
 }
 
-/// A table of a draft, to write to.
+/// A draft's table, for writing.
 pub(crate) struct TableMut<'a, K, V: Value> {
     table: &'a mut Table<K, V>,
     memory: &'a mut Memory<V::Pod>,
     hashing: &'a Hashing,
 }
 
-/// Where an entry was found. It is no longer right once the table is written to.
+/// The place of an entry. Invalid once the table is written to.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     hash: u64,
-    /// Counts on through a chain of pages.
+    /// Counts across the pages of a chain.
     index: usize,
 }
 
-/// As many entries a page as there is room for beforehand: few enough that hardly a page overflows.
+/// Entries per page when pages are reserved: few enough that hardly any page overflows.
 const PRESIZE_LOAD: usize = 8;
 
 impl<K, V> Table<K, V> {
@@ -57,13 +57,13 @@ impl<K, V> Table<K, V> {
         Self { root: Array::EMPTY, len: 0 }
     }
 
-    /// A draft of the version that follows this one.
+    /// A draft of the next version.
     ///
     /// # Safety
-    /// This version is kept until the draft is abandoned, or for as long as the dead lists of the draft's version and of
-    /// those before say. One draft of a version is published at most.
+    /// This version must be kept until the draft is abandoned or, once it is published, as long as the dead
+    /// lists of both versions require. At most one draft of a version may be published.
     pub(crate) unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         Self { root: unsafe { self.root.share() }, len: self.len }
     }
 
@@ -79,7 +79,7 @@ impl<K, V> Table<K, V> {
         link.page()
     }
 
-    /// The entry filed under `hash` and `tag` to which `is` says yes.
+    /// The entry with `hash` and `tag` for which `is` returns true.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(crate) fn find(
@@ -91,7 +91,7 @@ impl<K, V> Table<K, V> {
         Some(self.page(hash).find(tag, is)?.1)
     }
 
-    /// As [`find`](Self::find), with where it was found.
+    /// Like [`find`](Self::find), with the entry's place.
     pub(crate) fn locate(
         &self,
         hash: u64,
@@ -102,12 +102,12 @@ impl<K, V> Table<K, V> {
         Some((Place { hash, index }, entry))
     }
 
-    /// The flags of an entry that was just found.
+    /// The flags of an entry that was just located.
     pub(crate) fn flags(&self, place: Place) -> u8 {
         self.page_of(place).flags(place.index % MAX_LEN)
     }
 
-    /// An entry that was just found.
+    /// An entry that was just located.
     pub(crate) fn at(&self, place: Place) -> Option<&Entry<K, V>> {
         self.page_of(place).entries().get(place.index % MAX_LEN)
     }
@@ -120,13 +120,13 @@ impl<K, V> Table<K, V> {
         page
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries, in no particular order.
     pub(crate) fn iter(&self) -> Iter<'_, K, V> {
         let chunks = self.root.children().iter();
         Iter { chunks, pages: [].iter(), chain: None, entries: [].iter(), left: self.len }
     }
 
-    /// How many bits of a hash lead to a page, where `hash` is.
+    /// Number of bits of the hash that select the page of `hash`.
     fn bits(&self, hash: u64) -> u32 {
         self.root.bits() + self.root.child(hash).bits()
     }
@@ -135,8 +135,8 @@ impl<K, V> Table<K, V> {
         self.root.child(hash).child(hash << self.root.bits())
     }
 
-    /// Calls `differs` with entries of `old` and of this version: with all that are in one but not, as they are, in the
-    /// other, and with some that are in both, until it says to stop. Nodes that the two share are skipped.
+    /// Calls `differs` with entries of `old` and of this version until it stops: with all that are in one but
+    /// not unchanged in the other, and with some that are in both. Skips nodes that the two share.
     pub(crate) fn compare<'a>(
         &'a self,
         old: &'a Self,
@@ -149,7 +149,7 @@ impl<K, V> Table<K, V> {
             if alike && self.root.child(first) == old.root.child(first) {
                 continue;
             }
-            // The pages below this chunk, in steps of the narrower ones of the two.
+            // The pages below this chunk, in steps of the narrower pages of the two.
             let (mine, theirs) = (self.bits(first), old.bits(first));
             let bits = mine.max(theirs).max(root_bits);
             for page in 0..1 << (bits - root_bits) {
@@ -158,7 +158,7 @@ impl<K, V> Table<K, V> {
                 if mine == theirs && new_page == old_page {
                     continue;
                 }
-                // A page that is wider than the step is told where it begins.
+                // A page wider than the step is visited where it starts.
                 let begins = |bits| hash << bits == 0;
                 if begins(mine) {
                     each_entry(new_page).map(Side::New).try_for_each(&mut differs)?;
@@ -173,19 +173,19 @@ impl<K, V> Table<K, V> {
 }
 
 impl<K: Key, V: Value> Table<K, V> {
-    /// Adds all there is to a dead list.
+    /// Adds everything to a dead list.
     ///
     /// # Safety
-    /// This is the last version, and it is added once.
+    /// This must be the last version, and it must be added only once.
     pub(crate) unsafe fn retire_into(&self, dead: &mut DeadList<V::Pod>) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { dead.add_tree(&self.root) };
     }
 
-    /// Frees what a draft has that is not published.
+    /// Frees what a draft has, without publishing it.
     ///
     /// # Safety
-    /// The table is of the draft that `memory` is at.
+    /// The table must belong to the current draft of `memory`.
     pub(crate) unsafe fn abandon(&mut self, memory: &mut Memory<V::Pod>) {
         memory.abandon(std::mem::replace(&mut self.root, Array::EMPTY));
     }
@@ -205,9 +205,9 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 }
 
-/// The hash whose `bits` highest bits are `number`, and no other.
+/// The smallest hash whose `bits` highest bits are `number`.
 fn top(number: u64, bits: u32) -> u64 {
-    // In two steps, because there may be none.
+    // Two shifts, because `bits` may be 0.
     number << (63 - bits) << 1
 }
 
@@ -217,7 +217,7 @@ fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
 
 impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
     /// # Safety
-    /// The table is of the draft that `memory` is at.
+    /// The table must belong to the current draft of `memory`.
     pub(crate) unsafe fn new(
         table: &'a mut Table<K, V>,
         memory: &'a mut Memory<V::Pod>,
@@ -226,7 +226,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         Self { table, memory, hashing }
     }
 
-    /// Puts `value` in the place of the one at `place`, which was just found.
+    /// Replaces the value at `place`, which was just located.
     pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V, flags: u8) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
         let link = child_mut(chunk, rest, self.memory);
@@ -244,7 +244,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         *link = PageLink::new(&mut slots, self.memory);
     }
 
-    /// Files an entry that is not in the table yet.
+    /// Stores an entry that is not in the table yet.
     pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V, flags: u8) {
         let hash = key.hash(self.hashing);
         let slot = self.memory.slot(tag, flags, Entry { key, value });
@@ -262,7 +262,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
             if let Some(mut page) = link.own_with_room(self.memory) {
                 page.push(slot);
             } else if *count * 2 < 1 << bits {
-                // There are few for so many pages: their hashes agree in too many bits to be told apart.
+                // Few entries for so many pages: their hashes agree in too many bits to be separated.
                 let mut slots = Vec::with_capacity(MAX_LEN + 1);
                 link.take(&mut slots, self.memory);
                 slots.push(slot);
@@ -280,7 +280,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         }
     }
 
-    /// Takes out the entry at `place`, which was just found.
+    /// Removes the entry at `place`, which was just located.
     pub(crate) fn remove(&mut self, Place { hash, index }: Place) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
         let count = chunk.count().saturating_sub(1);
@@ -300,7 +300,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         }
     }
 
-    /// Takes everything out, and makes room for `capacity` entries.
+    /// Removes everything, and reserves pages for `capacity` entries.
     pub(crate) fn clear(&mut self, capacity: usize) {
         let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
         self.table.len = 0;
@@ -308,7 +308,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         self.presize(capacity);
     }
 
-    /// Gives back the room that was made for entries that did not come.
+    /// Frees pages that were reserved but not used.
     pub(crate) fn trim(&mut self) {
         let pages: usize = self.table.root.children().iter().map(|chunk| 1 << chunk.bits()).sum();
         if pages > 1 && self.table.len < pages {
@@ -316,7 +316,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         }
     }
 
-    /// Builds an empty table's arrays.
+    /// Builds the arrays of an empty table.
     fn presize(&mut self, capacity: usize) {
         let bits = (capacity / PRESIZE_LOAD + 1).next_power_of_two().ilog2();
         let (root_bits, chunk_bits) = (bits / 2, bits - bits / 2);
@@ -330,7 +330,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         self.table.root = Array::new(root_bits, 0, chunks, self.memory);
     }
 
-    /// Builds the arrays anew, in the size of the set. The entries move.
+    /// Rebuilds the arrays in the size of the set. The entries move.
     fn rebuild(&mut self) {
         let mut slots = Vec::with_capacity(self.table.len);
         let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
@@ -346,7 +346,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         }
     }
 
-    /// Gives the root twice as many chunks. Of a chunk of several pages, only links move.
+    /// Doubles the number of chunks. For a chunk of several pages, only links move.
     fn double_root(&mut self) {
         let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
         let bits = root.bits();
@@ -365,7 +365,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
     }
 }
 
-/// The chunk that `hash` leads to, in a root that is the draft's then, and what is left of the hash.
+/// The chunk selected by `hash`, in a root that now belongs to the draft, and the rest of the hash.
 fn chunk_mut<'a, E, P>(
     root: &'a mut Array<Chunk<E>>,
     hash: u64,
@@ -375,7 +375,7 @@ fn chunk_mut<'a, E, P>(
     (child_mut(root, hash, memory), hash << bits)
 }
 
-/// The child that the highest bits of `hash` lead to, in an array that is the draft's then.
+/// The child selected by the highest bits of `hash`, in an array that now belongs to the draft.
 fn child_mut<'a, T, P>(array: &'a mut Array<T>, hash: u64, memory: &mut Memory<P>) -> &'a mut T {
     let bits = array.bits();
     &mut array.own(memory).children[index(hash, bits)]
@@ -383,11 +383,11 @@ fn child_mut<'a, T, P>(array: &'a mut Array<T>, hash: u64, memory: &mut Memory<P
 
 /// The `bits` highest bits of a hash.
 fn index(hash: u64, bits: u32) -> usize {
-    // In two steps, because there may be none.
+    // Two shifts, because `bits` may be 0.
     (hash >> 1 >> (63 - bits)) as usize
 }
 
-/// Gives a chunk twice as many pages: one more bit of the hash tells entries apart.
+/// Doubles the number of a chunk's pages: one more bit of the hash separates entries.
 fn double_chunk<K: Key, V: Value>(
     chunk: &mut Chunk<Entry<K, V>>,
     root_bits: u32,
@@ -408,7 +408,7 @@ fn double_chunk<K: Key, V: Value>(
     *chunk = Array::new(bits + 1, count, links, memory);
 }
 
-/// Gives a chunk half as many pages.
+/// Halves the number of a chunk's pages.
 fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Pod>) {
     let bits = chunk.bits();
     let mut slots = Vec::new();
@@ -427,7 +427,7 @@ fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Me
     *chunk = Array::new(bits - 1, count, links, memory);
 }
 
-/// What one of two versions has.
+/// An entry of one of two versions.
 pub(crate) enum Side<T> {
     Old(T),
     New(T),
@@ -458,7 +458,7 @@ impl<K, V> Iter<'_, K, V> {
             Some(page) => page,
             None => loop {
                 if let Some(link) = self.pages.next() {
-                    // By the time that this page is done, the next one is there.
+                    // By the time this page is done, the next one is loaded.
                     self.pages.as_slice().first().into_iter().for_each(PageLink::prefetch);
                     break link.page();
                 }
@@ -492,7 +492,7 @@ impl<'a, K, V> Iterator for Iter<'a, K, V> {
 
 impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
 
-// Not derived, because a derive would ask the same of the parameters.
+// Not derived: a derive would require the same of the parameters.
 impl<K, V> Clone for Iter<'_, K, V> {
     fn clone(&self) -> Self {
         let Self { chunks, pages, chain, entries, left } = self;

@@ -1,6 +1,6 @@
-//! The further keys of a pod: what it names, within bounds.
+//! The additional keys of a pod: those that it names, within limits.
 //!
-//! This module knows what one pod claims. Who of several pods gets a key is `update`'s.
+//! This module collects the claims of one pod. `update` decides which pod gets a key.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -9,17 +9,16 @@ use std::ops::Range;
 use crate::identity::ContainerId;
 use crate::options::Options;
 
-/// How many keys of one pod are kept. The excess is ignored, and counted by
+/// Maximum number of keys per pod. The index ignores further ones and counts them in
 /// [`Snapshot::ignored_key_count`](crate::Snapshot::ignored_key_count).
 ///
-/// The API server stores no pod of more than 1.5 MiB, which leaves room for a few hundred containers.
+/// The API server stores no pod of more than 1.5 MiB, which is enough for a few hundred containers.
 pub const MAX_KEYS_PER_POD: usize = 1024;
 
-/// How many bytes a key of the embedder's own may have, or the name of a container. A longer one is ignored and counted
-/// likewise.
+/// Maximum length in bytes of a custom key or a container's name. Longer ones are ignored and counted too.
 pub const MAX_KEY_LENGTH: usize = 1024;
 
-/// A kind of keys of the embedder's own, such as "owner" or "label". The number means nothing to the index.
+/// A kind of custom keys, such as "owner" or "label". The number has no meaning to the index.
 ///
 /// # Examples
 /// ```
@@ -32,24 +31,25 @@ pub const MAX_KEY_LENGTH: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyKind(pub u16);
 
-/// Takes the keys that a pod names in [`PodMeta::keys`](crate::PodMeta::keys), and how strong its claim to them is.
+/// Collects the keys that a pod names in [`PodMeta::keys`](crate::PodMeta::keys), and the strength of its
+/// claim to them.
 ///
-/// The order of the calls does not matter, except that of too many keys the first ones count. A key that is named twice
-/// counts once.
+/// The order of calls matters only if there are too many keys: the first ones count. A repeated key counts
+/// once.
 pub struct PodKeys<'a> {
     kept: Options,
     claims: &'a mut Claims,
 }
 
-/// How strong a pod's claim to its keys is; the strongest is the smallest. Of two that are equally strong the smaller UID
-/// wins.
+/// The strength of a pod's claim to its keys; the smallest is the strongest. If two are equally strong, the
+/// smaller UID wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Strength {
     finished: bool,
     created: Reverse<i64>,
 }
 
-/// A key, whoever has the bytes.
+/// A key that borrows its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum KeyRef<'a> {
     ContainerId(ContainerId),
@@ -57,22 +57,22 @@ pub(crate) enum KeyRef<'a> {
     Own(KeyKind, &'a [u8]),
 }
 
-/// A key as a pod names it.
+/// A key as named by a pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NamedKey<'a> {
     pub(crate) key: KeyRef<'a>,
-    /// The name of the container, if the key is a container's ID; otherwise empty.
+    /// The container's name, if the key is a container ID; otherwise empty.
     pub(crate) container: &'a str,
 }
 
-/// What one pod claims. To be used for one pod after the other: it keeps its memory.
+/// The claims of one pod. Reused for one pod after the other, to reuse its memory.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Claims {
     pub(crate) strength: Strength,
     items: Vec<Item>,
-    /// Texts that items refer to, one after the other.
+    /// Texts that items refer to, concatenated.
     bytes: Vec<u8>,
-    /// How many keys were ignored.
+    /// Number of ignored keys.
     pub(crate) ignored: usize,
 }
 
@@ -83,10 +83,10 @@ enum Item {
     Own(KeyKind, Range<u32>),
 }
 
-/// More memory than this is not kept for the next pod.
+/// Memory beyond this is not kept for the next pod.
 const MAX_KEPT_BYTES: usize = 1 << 14;
 
-/// An IP address as a number, IPv4 mapped to IPv6.
+/// An IP address as a number; IPv4 is mapped to IPv6.
 #[inline]
 pub(crate) fn ip_number(ip: IpAddr) -> u128 {
     match ip {
@@ -96,10 +96,11 @@ pub(crate) fn ip_number(ip: IpAddr) -> u128 {
 }
 
 impl PodKeys<'_> {
-    /// A container of the pod, by its name and its ID: the 64 digits, alone or behind `runtime://` as statuses have them.
+    /// A container of the pod, by its name and its ID: the 64 digits, alone or after `runtime://` as in
+    /// statuses.
     ///
-    /// Name the containers of all kinds, and those that ended last. An empty ID, of a container that has not started, is
-    /// passed over. What is no ID, such as its first 12 digits, is ignored and counted.
+    /// Name the containers of all kinds, including the last terminated ones. An empty ID, of a container that
+    /// has not started, is skipped. An invalid ID, such as its first 12 digits, is ignored and counted.
     pub fn container_id(&mut self, container: &str, id: &str) {
         if !self.kept.keeps_container_ids() || id.is_empty() {
             return;
@@ -113,9 +114,9 @@ impl PodKeys<'_> {
         }
     }
 
-    /// An IP address of the pod. One of IPv4 that is mapped to IPv6 is the same as that of IPv4.
+    /// An IP address of the pod. An IPv4 address mapped to IPv6 equals the IPv4 address.
     ///
-    /// A pod in the network of its node has none.
+    /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
         if !self.kept.keeps_ips() {
             return;
@@ -127,7 +128,7 @@ impl PodKeys<'_> {
         }
     }
 
-    /// As [`ip`](Self::ip), from text. An empty one is passed over; what is no address is ignored and counted.
+    /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
     pub fn ip_text(&mut self, ip: &str) {
         if !self.kept.keeps_ips() || ip.is_empty() {
             return;
@@ -138,8 +139,8 @@ impl PodKeys<'_> {
         }
     }
 
-    /// A key of your own, which several pods may have. An empty one, and one of more than [`MAX_KEY_LENGTH`] bytes, is ignored
-    /// and counted.
+    /// A custom key, which several pods may have. An empty key, and one of more than [`MAX_KEY_LENGTH`]
+    /// bytes, is ignored and counted.
     pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
         if !self.kept.keeps_keys() {
             return;
@@ -153,19 +154,20 @@ impl PodKeys<'_> {
         }
     }
 
-    /// When the pod was created, in whole seconds since 1970. Of several pods that name one key, the one created later has the
-    /// stronger claim; a pod that does not say has the weakest.
+    /// When the pod was created, in whole seconds since 1970. If several pods name one key, the one created
+    /// later has the stronger claim; a pod without this time has the weakest.
     pub fn created(&mut self, seconds: i64) {
         self.claims.strength.created = Reverse(seconds);
     }
 
-    /// Whether the pod has finished (`Succeeded` or `Failed`), by default not. Its claims yield to those of every pod that has
-    /// not.
+    /// Whether the pod has finished (`Succeeded` or `Failed`); `false` by default. Its claims are weaker than
+    /// those of all pods that have not.
     pub fn finished(&mut self, finished: bool) {
         self.claims.strength.finished = finished;
     }
 
-    /// Whether the index keeps container IDs. Otherwise there is no need to name them; so with the other kinds.
+    /// Whether the index keeps container IDs. If not, there is no need to name them; likewise for the other
+    /// kinds.
     #[must_use]
     pub fn wants_container_ids(&self) -> bool {
         self.kept.keeps_container_ids()
@@ -177,7 +179,7 @@ impl PodKeys<'_> {
         self.kept.keeps_ips()
     }
 
-    /// Whether the index keeps keys of the embedder's own.
+    /// Whether the index keeps custom keys.
     #[must_use]
     pub fn wants_keys(&self) -> bool {
         self.kept.keeps_keys()
@@ -200,7 +202,7 @@ impl Claims {
         Self { strength, items: Vec::new(), bytes: Vec::new(), ignored: 0 }
     }
 
-    /// Forgets what is in it, and takes what `name` names instead.
+    /// Clears the claims, and collects those of `name`.
     #[inline]
     pub(crate) fn collect(&mut self, kept: Options, name: impl FnOnce(&mut PodKeys<'_>)) {
         self.items.clear();
@@ -217,10 +219,10 @@ impl Claims {
         begin..at(self.bytes.len())
     }
 
-    /// Sorts the keys, and leaves each once: the one that was named first.
+    /// Sorts the keys and removes duplicates: the one named first stays.
     pub(crate) fn sort(&mut self) {
         let Self { items, bytes, .. } = self;
-        // Stable, so that what is named first stays first.
+        // Stable, so that the first one named stays first.
         items.sort_by(|one, other| one.named(bytes).key.cmp(&other.named(bytes).key));
         items.dedup_by(|one, other| one.named(bytes).key == other.named(bytes).key);
     }
@@ -229,7 +231,7 @@ impl Claims {
         self.items.iter().map(|item| item.named(&self.bytes))
     }
 
-    /// Gives back the memory that a pod with unusually many keys took.
+    /// Frees the memory of a pod with unusually many keys.
     pub(crate) fn trim(&mut self) {
         if self.bytes.capacity() + self.items.capacity() * size_of::<Item>() > MAX_KEPT_BYTES {
             *self = Self::new();

@@ -1,6 +1,6 @@
-//! What a pod must tell of itself, and the two questions the kubelet asks of it: static? mirror?
+//! The metadata of a pod, and the two predicates of the kubelet: static and mirror.
 //!
-//! This module knows annotations and names. It must not know of indices, snapshots or threads.
+//! This module knows annotations and names. It does not depend on indices, snapshots or threads.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ mod openapi;
 pub(crate) use keys::{Claims, KeyRef, NamedKey, Strength, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 
-/// Names the source a pod came from: `file`, `http` or `api`. Present and not `api`: a static pod.
+/// Names the pod's source: `file`, `http` or `api`. A pod with another value than `api` is static.
 ///
 /// The kubelet's `ConfigSourceAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
@@ -21,7 +21,7 @@ pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// The kubelet's `ConfigMirrorAnnotationKey` (`v1.MirrorPodAnnotationKey`).
 pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// The config hash of a static pod; equal to its UID for every pod a source of this crate made.
+/// The config hash of a static pod. Equal to its UID for every pod from a source of this project.
 ///
 /// The kubelet's `ConfigHashAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
 pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
@@ -36,19 +36,19 @@ pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// The kubelet's `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
 pub const API_SERVER_SOURCE: &str = "api";
 
-/// The metadata by which the index files a pod.
+/// The metadata by which the index finds a pod.
 ///
-/// Implement it for whatever your agent stores: the full Kubernetes object, its metadata alone, or a slim
-/// struct of your own. The index asks for nothing else. To find pods by container ID, by IP or by keys of your own,
-/// implement [`keys`](Self::keys), too.
+/// Implement it for whatever your agent stores: the full Kubernetes object, its metadata, or your own smaller
+/// type. The index needs nothing else. To find pods by container ID, by IP or by custom keys, also implement
+/// [`keys`](Self::keys).
 ///
-/// Of the annotations, the index asks for [`CONFIG_SOURCE_ANNOTATION`] and [`CONFIG_MIRROR_ANNOTATION`], and
-/// [`is_mirror_pod_of`] for [`CONFIG_HASH_ANNOTATION`] as well: a type that answers `None` to all has neither static nor
-/// mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
+/// The index reads the annotations [`CONFIG_SOURCE_ANNOTATION`] and [`CONFIG_MIRROR_ANNOTATION`];
+/// [`is_mirror_pod_of`] also reads [`CONFIG_HASH_ANNOTATION`]. A type that returns `None` for all of them has
+/// neither static nor mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
 ///
-/// The answers must not change while the pod is in the index. If they do, look-ups may miss that pod, and those that
-/// share its name or a key; nothing panics and nobody else is affected, as with a key that changes inside a
-/// [`HashMap`](std::collections::HashMap).
+/// The results must not change while the pod is in the index. If they do, lookups may miss that pod, and
+/// those that share its name or a key. Nothing panics and no other pod is affected, as with a key that
+/// changes inside a [`HashMap`](std::collections::HashMap).
 ///
 /// # Examples
 /// ```
@@ -68,21 +68,21 @@ pub trait PodMeta {
     fn name(&self) -> &str;
     /// `metadata.namespace`; empty if absent.
     fn namespace(&self) -> &str;
-    /// The value of one annotation, if the pod carries it. An empty value is `Some("")`.
+    /// The value of one annotation, if the pod has it. An empty value is `Some("")`.
     fn annotation(&self, key: &str) -> Option<&str>;
-    /// How many ephemeral containers the pod's spec holds.
+    /// Number of ephemeral containers in the pod's spec.
     fn ephemeral_container_count(&self) -> usize {
         0
     }
-    /// Names the further keys by which the pod is to be found, and how strong its claim to them is. By default it has
-    /// none.
+    /// Names the additional keys of the pod, and the strength of its claim to them. By default it has none.
     ///
-    /// Called when the pod comes, when it is replaced and when it goes. Mirror pods are not asked.
+    /// Called when the pod is added, replaced or removed. Not called for mirror pods.
     ///
     /// # Consistency
-    /// Several pods may name one key: a finished pod keeps its IP in its status while another pod uses it already. Which of
-    /// them a look-up answers depends on the set of pods alone, not on the order in which they came: first those that have
-    /// not [finished](PodKeys::finished), then those [created](PodKeys::created) later, then those with the smaller UID.
+    /// Several pods may name one key: a finished pod keeps its IP in its status while another pod already
+    /// uses it. The result of a lookup depends only on the set of pods, not on the order in which they were
+    /// added: pods that have not [finished](PodKeys::finished) come first, then those
+    /// [created](PodKeys::created) later, then those with the smaller UID.
     ///
     /// # Examples
     /// ```
@@ -142,11 +142,11 @@ impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
 
 /// Whether the pod came from a source other than the API server.
 ///
-/// True when [`CONFIG_SOURCE_ANNOTATION`] is present and is not [`API_SERVER_SOURCE`]; a pod without the
+/// True if [`CONFIG_SOURCE_ANNOTATION`] is present and is not [`API_SERVER_SOURCE`]. A pod without the
 /// annotation is not static.
 ///
 /// # Complexity
-/// One annotation look-up; no allocation.
+/// One annotation lookup; no allocation.
 ///
 /// # Examples
 /// ```
@@ -170,10 +170,10 @@ pub fn is_static_pod<P: PodMeta + ?Sized>(pod: &P) -> bool {
 
 /// Whether the pod is the API server's mirror of a static pod.
 ///
-/// True when [`CONFIG_MIRROR_ANNOTATION`] is present, whatever its value, `""` included.
+/// True if [`CONFIG_MIRROR_ANNOTATION`] is present with any value, including `""`.
 ///
 /// # Complexity
-/// One annotation look-up; no allocation.
+/// One annotation lookup; no allocation.
 ///
 /// # Examples
 /// ```
@@ -194,13 +194,13 @@ pub fn is_mirror_pod<P: PodMeta + ?Sized>(pod: &P) -> bool {
     pod.annotation(CONFIG_MIRROR_ANNOTATION).is_some()
 }
 
-/// Whether `mirror` is the mirror of `pod` *as `pod` is now*: same name and namespace, and the mirror carries the
-/// pod's config hash.
+/// Whether `mirror` is the mirror of `pod` *as `pod` is now*: it has the same name and namespace, and carries
+/// the pod's config hash.
 ///
-/// An absent [`CONFIG_HASH_ANNOTATION`] counts as `""`. Whether `pod` is static is not asked.
+/// An absent [`CONFIG_HASH_ANNOTATION`] counts as `""`. Does not check whether `pod` is static.
 ///
 /// # Complexity
-/// Two annotation look-ups and three string comparisons; no allocation.
+/// Two annotation lookups and three string comparisons; no allocation.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! [`PodMeta`] for the full Kubernetes object. The Kubernetes version is chosen by the embedder, never here.
+//! [`PodMeta`] for the full Kubernetes object. The embedder chooses the Kubernetes version, never this crate.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
@@ -20,7 +20,8 @@ impl PodMeta for Pod {
     fn ephemeral_container_count(&self) -> usize {
         self.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_ref()).map_or(0, Vec::len)
     }
-    /// The IDs of all containers, those that ended last included, and the IPs, unless the pod uses its node's.
+    /// The IDs of all containers, including the last terminated ones, and the IPs, unless the pod uses its
+    /// node's.
     fn keys(&self, keys: &mut PodKeys<'_>) {
         if let Some(created) = &self.metadata.creation_timestamp {
             keys.created(created.0.as_second());
@@ -38,14 +39,14 @@ impl PodMeta for Pod {
         let uses_nodes_network = self.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         if keys.wants_ips() && !uses_nodes_network {
             let ips = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
-            // `podIP` is the first of `podIPs`, where a server knows those.
+            // `podIP` repeats the first of `podIPs`, if the server sends those.
             let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));
             ips.chain(ip).for_each(|ip| keys.ip_text(ip));
         }
     }
 }
 
-/// Names the ID of a container, and that of the one that ran before it.
+/// Names the ID of a container, and of its previous run.
 fn name_ids(container: &ContainerStatus, keys: &mut PodKeys<'_>) {
     let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
     let last = last.and_then(|terminated| terminated.container_id.as_deref());

@@ -1,8 +1,8 @@
-//! Pods by container ID, by IP and by keys of the embedder's own.
+//! Pods by container ID, by IP and by custom keys.
 //!
-//! Of the pods that name one key the strongest is its *holder*, and stands in the table. The others are *contenders*: they
-//! stand in one ordered set for all kinds, by their UIDs, in the order in which they would hold the key. Of container IDs and IPs it
-//! is nearly always empty.
+//! Of the pods that name a key, the one with the strongest claim is its *holder* and is in the table. The
+//! others are *contenders*: they are in one ordered set for all kinds, by UID, in the order in which they
+//! would get the key. For container IDs and IPs, the set is nearly always empty.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -16,9 +16,9 @@ use crate::map::{Entry, Hashing, Labelled, Ordered, Place, Table, Text, Words, a
 use crate::options::Options;
 use crate::pod::{KeyKind, KeyRef, PodMeta, Strength, ip_number};
 
-/// The tables by further keys, and who would hold a key next.
+/// The tables of additional keys, and the contenders.
 pub(crate) struct ByKey<P> {
-    /// Which kinds are kept; the tables of the others are empty.
+    /// The kinds that are kept; the tables of the others are empty.
     pub(crate) kept: Options,
     pub(crate) container_ids: Table<Labelled, Arc<P>>,
     pub(crate) ips: Table<Words, Arc<P>>,
@@ -26,7 +26,7 @@ pub(crate) struct ByKey<P> {
     pub(crate) contenders: Ordered<Contender>,
 }
 
-/// A pod that names a key without holding it. Ordered by key, then by who gets it first.
+/// A pod that names a key without holding it. Ordered by key, then by strength.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Contender {
     pub(crate) key: OwnedKey,
@@ -34,7 +34,7 @@ pub(crate) struct Contender {
     pub(crate) uid: PodUid,
 }
 
-/// As [`KeyRef`], and ordered as that.
+/// An owned [`KeyRef`], with the same order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum OwnedKey {
     ContainerId(ContainerId),
@@ -43,7 +43,7 @@ pub(crate) enum OwnedKey {
     Own(KeyKind, Arc<[u8]>),
 }
 
-/// A pod, and which of its containers it is: what [`Snapshot::pod_by_container_id`] found.
+/// The result of [`Snapshot::pod_by_container_id`]: a pod and one of its containers.
 #[non_exhaustive]
 pub struct ContainerMatch<'a, P> {
     /// The pod.
@@ -52,30 +52,30 @@ pub struct ContainerMatch<'a, P> {
     pub container: &'a str,
 }
 
-/// The pods that name a key, the one with the strongest claim first. See [`Snapshot::pods_by_key`].
+/// The pods that name a key, strongest claim first. See [`Snapshot::pods_by_key`].
 pub struct PodsByKey<'a, P> {
     snapshot: &'a Snapshot<P>,
     next: Next<'a, P>,
 }
 
-/// How many keys a snapshot has. See [`Snapshot::key_counts`].
+/// Number of keys of a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyCounts {
-    /// Different container IDs.
+    /// Distinct container IDs.
     pub container_ids: usize,
-    /// Different IPs.
+    /// Distinct IPs.
     pub ips: usize,
-    /// Different keys of the embedder's own.
+    /// Distinct custom keys.
     pub keys: usize,
-    /// How often a pod names a key of which another pod has the stronger claim.
+    /// Number of claims to keys that another pod holds.
     pub contended: usize,
 }
 
 enum Next<'a, P> {
     /// The holder of a key.
     Holder(&'a Entry<Text, Arc<P>>),
-    /// Who comes behind the holder of this key, or behind this contender.
+    /// The next pod after the holder of this key, or after this contender.
     Behind(KeyRef<'a>, Option<&'a Contender>),
     End,
 }
@@ -91,7 +91,7 @@ impl<P> ByKey<P> {
         }
     }
 
-    /// Who holds a key, and where.
+    /// The holder of a key, and its place.
     pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &Arc<P>)> {
         match key {
             KeyRef::ContainerId(id) => {
@@ -111,7 +111,7 @@ impl<P> ByKey<P> {
         }
     }
 
-    /// The strongest contender for a key; behind `last`, if that is given.
+    /// The strongest contender for a key; with `last`, the next one after it.
     pub(crate) fn contender(&self, key: KeyRef<'_>, last: Option<&Contender>) -> Option<&Contender> {
         let next = match last {
             Some(last) => self.contenders.first_not(|contender| contender <= last),
@@ -121,14 +121,14 @@ impl<P> ByKey<P> {
     }
 }
 
-/// What a container ID is filed under.
+/// The table key of a container ID.
 #[inline]
 pub(crate) fn container_key(id: ContainerId, hashing: &Hashing) -> ([u64; 4], u64) {
     let words = id.words();
     (words, hashing.four_words(words))
 }
 
-/// What an IP is filed under.
+/// The table key of an IP.
 #[inline]
 pub(crate) fn ip_key(ip: u128, hashing: &Hashing) -> (Words, u64) {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
@@ -136,7 +136,7 @@ pub(crate) fn ip_key(ip: u128, hashing: &Hashing) -> (Words, u64) {
     (Words(words.0, words.1), hashing.words(words))
 }
 
-/// What a key of the embedder's own is filed under, besides its bytes.
+/// The number that is stored with a custom key's bytes.
 #[inline]
 pub(crate) fn own_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
     let kind = kind.0.to_ne_bytes();
@@ -154,11 +154,11 @@ impl OwnedKey {
 }
 
 impl<P: PodMeta> Snapshot<P> {
-    /// The pod with this container, and which of its containers that is. The ID is a [`ContainerId`] or text in any of its
-    /// spellings.
+    /// The pod with this container, and the container's name. The ID is a [`ContainerId`] or text in any of
+    /// its spellings.
     ///
-    /// If several pods name it, the one with the strongest claim is found; see [`PodMeta::keys`]. A prefix of an ID finds
-    /// nothing, nor does the ID of a sandbox, which no pod status names.
+    /// If several pods name it, returns the one with the strongest claim; see [`PodMeta::keys`]. A prefix of
+    /// an ID finds nothing. The ID of a sandbox finds nothing either, because no pod status names it.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -191,10 +191,10 @@ impl<P: PodMeta> Snapshot<P> {
         Some(ContainerMatch { pod: &entry.value, container: entry.key.label.parts().0 })
     }
 
-    /// The pod with this IP; an IPv4 address that is mapped to IPv6 is that of IPv4.
+    /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.
     ///
-    /// If several pods name it, the one with the strongest claim is found; see [`PodMeta::keys`]. Pods in the network of
-    /// their node have no IP of their own.
+    /// If several pods name it, returns the one with the strongest claim; see [`PodMeta::keys`]. Pods in
+    /// their node's network have no IP of their own.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -222,7 +222,7 @@ impl<P: PodMeta> Snapshot<P> {
         Some(&self.by_key.ips.find(hash, any_tag(hash), |entry| entry.key == words)?.value)
     }
 
-    /// The pods that name this key of the embedder's own, the one with the strongest claim first; see [`PodMeta::keys`].
+    /// The pods that name this custom key, strongest claim first; see [`PodMeta::keys`].
     ///
     /// # Complexity
     /// O(1) expected for the first pod, O(log n) for each further one; no allocation.
@@ -236,7 +236,7 @@ impl<P: PodMeta> Snapshot<P> {
         PodsByKey { snapshot: self, next }
     }
 
-    /// How many different keys the pods of this snapshot name.
+    /// Number of distinct keys that the pods of this snapshot name.
     ///
     /// # Complexity
     /// O(1).
@@ -247,10 +247,10 @@ impl<P: PodMeta> Snapshot<P> {
         KeyCounts { container_ids, ips, keys, contended: contenders.len() }
     }
 
-    /// How many keys of all pods were ignored: those of a pod with more than [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD),
-    /// empty ones, ones longer than [`MAX_KEY_LENGTH`](crate::MAX_KEY_LENGTH), and what is no container ID or no IP.
+    /// Number of ignored keys of all pods: those beyond [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD), empty
+    /// ones, ones longer than [`MAX_KEY_LENGTH`](crate::MAX_KEY_LENGTH), and invalid container IDs and IPs.
     ///
-    /// The pods are in the index all the same, and are found by all their other keys.
+    /// The pods are in the index nevertheless, with all their other keys.
     ///
     /// # Complexity
     /// O(1).
@@ -283,7 +283,7 @@ impl<'a, P: PodMeta> Iterator for PodsByKey<'a, P> {
 
 impl<P: PodMeta> FusedIterator for PodsByKey<'_, P> {}
 
-// None of these is derived, because a derive would ask the same of `P`.
+// None of these is derived: a derive would require the same of `P`.
 impl<P> Clone for PodsByKey<'_, P> {
     fn clone(&self) -> Self {
         let next = match self.next {

@@ -1,4 +1,4 @@
-//! What lies between two snapshots.
+//! The differences between two snapshots.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -9,8 +9,8 @@ use crate::id::UidRef;
 use crate::map::Side;
 use crate::pod::PodMeta;
 
-/// One difference between two snapshots. A mirror pod counts as a pod here; ask
-/// [`is_mirror_pod`](crate::is_mirror_pod) to tell them apart.
+/// One difference between two snapshots. Mirror pods are included; [`is_mirror_pod`](crate::is_mirror_pod)
+/// distinguishes them.
 #[non_exhaustive]
 pub enum Change<'a, P> {
     /// The UID is new.
@@ -22,13 +22,14 @@ pub enum Change<'a, P> {
         /// The pod as it is now.
         new: &'a Arc<P>,
     },
-    /// The UID is gone.
+    /// The UID was removed.
     Removed(&'a Arc<P>),
 }
 
 pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>) -> Vec<Change<'a, P>> {
     let mut changes = Vec::new();
-    // The tables tell which pods may differ. A pod may have moved to the other world, so both sides are looked up by UID.
+    // The tables show which pods may differ. A pod may have become a mirror or the reverse, so both sides are
+    // looked up by UID.
     let mut removed = |pod: &'a Arc<P>| {
         if new.any_by_uid(UidRef::from(pod.uid())).is_none() {
             changes.push(Change::Removed(pod));
@@ -53,7 +54,7 @@ pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>
 }
 
 impl<'a, P> Change<'a, P> {
-    /// The pod as it is now or, if it is gone, as it was.
+    /// The pod as it is now or, if it was removed, as it was.
     #[must_use]
     pub fn pod(&self) -> &'a Arc<P> {
         match *self {
@@ -70,7 +71,7 @@ impl<'a, P> Change<'a, P> {
         }
     }
 
-    /// The pod as it is now; `None` if the UID is gone.
+    /// The pod as it is now; `None` if the UID was removed.
     #[must_use]
     pub fn after(&self) -> Option<&'a Arc<P>> {
         match *self {

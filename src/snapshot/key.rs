@@ -9,7 +9,7 @@ use crate::pod::PodMeta;
 
 /// Pods by UID.
 pub(crate) type UidTable<P> = Table<Words, Arc<P>>;
-/// Mirror pods by UID, with what the UID translates to.
+/// Mirror pods by UID, with the UID's translation.
 pub(crate) type MirrorTable<P> = Table<Words, Mirror<P>>;
 /// Pods, or mirror pods, by full name.
 pub(crate) type NameTable<P> = Table<Text, Arc<P>>;
@@ -32,23 +32,23 @@ impl PodKind {
     }
 }
 
-/// A flag beside a pod in the table by UID: it is static.
+/// A flag of a pod in the table by UID: it is static.
 pub(crate) const STATIC: u8 = 1;
-/// A flag likewise: the pod has ephemeral containers.
+/// A flag of a pod in the table by UID: it has ephemeral containers.
 pub(crate) const EPHEMERAL: u8 = 2;
 
-/// A mirror pod, and what its UID translates to.
+/// A mirror pod, and its UID's translation.
 pub(crate) struct Mirror<P> {
     pub(crate) pod: Arc<P>,
     pub(crate) target: Translation,
 }
 
-/// What the UID of a mirror translates to.
+/// The translation of a mirror's UID.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Translation {
-    /// To itself: no pod of its full name was ever seen beside it.
+    /// To itself: it never coexisted with a pod of its full name.
     Identity,
-    /// To what the mirror that holds its full name translates to.
+    /// To the translation of the mirror that holds its full name.
     ViaHolder,
     /// To the pod that holds its full name, or held it last.
     Pod(PodUid),
@@ -79,18 +79,18 @@ impl<P> Value for Mirror<P> {
     }
 }
 
-/// A UID as the tables compare it. The tag tells the spelling: each has tags of its own, so that equal words of two
-/// spellings never match.
+/// A UID as compared in the tables. The tag identifies the spelling: each has its own tags, so equal words of
+/// two spellings never match.
 #[derive(Clone, Copy)]
 pub(crate) struct UidKey<'u> {
     pub(crate) words: Words,
     pub(crate) tag: NonZero<u8>,
     pub(crate) hash: u64,
-    /// The UID itself, if the words are but a fingerprint of it; otherwise empty.
+    /// The UID itself, if the words are only its fingerprint; otherwise empty.
     text: &'u str,
 }
 
-/// The tags of the spellings: where they begin, and how many there are.
+/// The tags of the spellings: the first one, and their number.
 const UUID: (NonZero<u8>, u8) = (NonZero::new(1).unwrap(), 120);
 const HEX: (NonZero<u8>, u8) = (NonZero::new(121).unwrap(), 120);
 const OTHER: (NonZero<u8>, u8) = (NonZero::new(241).unwrap(), 15);
@@ -103,7 +103,7 @@ impl<'u> UidKey<'u> {
         }
     }
 
-    /// The key of a UID in one of the usual spellings, which is the UID itself.
+    /// The key of a UID in a usual spelling, which is the UID itself.
     #[inline]
     pub(crate) fn packed(uid: Packed, hashing: &Hashing) -> Self {
         let (first, count) = if uid.form == Form::Uuid { UUID } else { HEX };
@@ -111,7 +111,7 @@ impl<'u> UidKey<'u> {
         Self { words: Words(uid.words.0, uid.words.1), tag: tag(hash, first, count), hash, text: "" }
     }
 
-    /// The key of a UID in any other spelling, which others may share.
+    /// The key of a UID in any other spelling; several UIDs may share it.
     #[cold]
     pub(crate) fn text(text: &'u str, hashing: &Hashing) -> Self {
         let words = hashing.fingerprint(text);
@@ -158,14 +158,14 @@ mod tests {
 
     /// Not reachable from outside: fingerprints use a random seed.
     #[test]
-    fn two_uids_with_one_fingerprint_are_told_apart() {
+    fn two_uids_with_one_fingerprint_are_distinguished() {
         let one = UidKey::text("one", &Hashing::new());
         let other = UidKey { text: "other", ..one };
         let entry = Entry { key: one.words, value: Arc::new(Pod("one")) };
         assert!(one.is(&entry) && !other.is(&entry));
     }
 
-    /// Equal words, which the two spellings can have, are told apart by the tag alone.
+    /// The two spellings can have equal words; only the tag distinguishes them.
     #[test]
     fn no_two_spellings_share_a_tag() {
         let hashing = Hashing::new();

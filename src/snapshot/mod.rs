@@ -1,14 +1,14 @@
-//! One state of the index, immutable: the five indices and every read on them.
+//! One immutable state of the index: all indices and all reads.
 //!
 //! | the kubelet's index | here |
 //! |---|---|
 //! | pods by UID · mirrors by UID | two tables; no UID is in both |
 //! | pods by full name · mirrors by full name | two tables; the texts of the names are shared |
-//! | mirror UID → static UID | beside each mirror |
+//! | mirror UID → static UID | stored with each mirror |
 //!
-//! A third table by UID repeats the static pods, for the reads that are about them alone. Three more tables are by further
-//! keys; see `by_key`. A snapshot is read-only data; how
-//! one comes out of another is `update`'s, and this module must not know of threads.
+//! A third table by UID repeats the static pods, for reads that need only those. Three more tables are by
+//! additional keys; see `by_key`. A snapshot is read-only data: `update` creates one from another. This
+//! module does not depend on threads.
 
 mod by_key;
 mod changes;
@@ -33,15 +33,15 @@ use crate::map::{Entry, Hashing, OrdMap, OrdSet, Table, Text, Value, Words};
 use crate::options::Options;
 use crate::pod::{PodMeta, is_mirror_pod};
 
-/// One state of the index, whole and immutable.
+/// One complete, immutable state of the index.
 ///
-/// All reads live here and borrow from it. Get one from a [`Reader`](crate::Reader),
+/// All reads are methods of this type and borrow from it. Get one from a [`Reader`](crate::Reader),
 /// a [`CachedReader`](crate::CachedReader) or the [`Writer`](crate::Writer).
 ///
 /// # Consistency
-/// A snapshot never changes. Whatever is read from one snapshot belongs together: a mirror and the static pod it
-/// translates to always share a full name, and both directions of the translation agree. It is a cache and may be stale:
-/// what was published since is seen in the next snapshot.
+/// A snapshot never changes. Results from one snapshot belong together: a mirror and the static pod that it
+/// translates to always share a full name, and both directions of the translation agree. It is a cache and
+/// may be stale: later publications appear in later snapshots.
 ///
 /// # Complexity
 /// Point look-ups are O(1) expected, through a shallow tree whose depth grows with log₆₄ of the number of pods; they
@@ -78,20 +78,20 @@ pub struct Snapshot<P> {
     pub(crate) history: History,
 }
 
-/// What the tables do not tell. The sets are nearly always empty.
+/// Data that is not in the tables. The sets are nearly always empty.
 #[derive(Clone, PartialEq, Default)]
 pub(crate) struct History {
-    /// Pods and mirrors whose full name is held by another live one.
+    /// Pods and mirrors whose full name is held by another one.
     pub(crate) shadowed: OrdSet<Shadowed>,
-    /// Pods that are gone while a mirror still translates to them, with the full name they had.
+    /// Removed pods to which a mirror still translates, with their full names.
     pub(crate) tombstones: OrdMap<PodUid, FullName>,
-    /// How many ephemeral containers all pods have.
+    /// Number of ephemeral containers in all pods.
     pub(crate) ephemeral_containers: usize,
-    /// How many keys of all pods were ignored.
+    /// Number of ignored keys of all pods.
     pub(crate) ignored_keys: usize,
 }
 
-/// A pod that has a full name without holding it. Ordered by name, so that a successor is found in O(log n).
+/// A pod that has a full name without holding it. Ordered by name, to find a successor in O(log n).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Shadowed {
     pub(crate) full_name: FullName,
@@ -99,14 +99,14 @@ pub(crate) struct Shadowed {
     pub(crate) uid: PodUid,
 }
 
-/// What [`Snapshot::pod_and_mirror_pod`] found.
+/// The result of [`Snapshot::pod_and_mirror_pod`].
 #[non_exhaustive]
 pub struct PodAndMirror<'a, P> {
     /// The pod that runs on the node.
     pub pod: Option<&'a Arc<P>>,
     /// The API server's mirror of it.
     pub mirror_pod: Option<&'a Arc<P>>,
-    /// Whether the pod that was asked about is a mirror.
+    /// Whether the given pod is a mirror.
     pub was_mirror: bool,
 }
 
@@ -125,7 +125,7 @@ impl<P> Snapshot<P> {
         }
     }
 
-    /// How many publications led to this snapshot: 0 for the empty one, then growing by one with each.
+    /// Number of publications that led to this snapshot: 0 for the empty one.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -133,7 +133,7 @@ impl<P> Snapshot<P> {
 }
 
 impl<P: PodMeta> Snapshot<P> {
-    /// The number of ephemeral containers in all pods, mirrors not counted.
+    /// The number of ephemeral containers in all pods, without mirrors.
     ///
     /// # Complexity
     /// O(1).
@@ -145,10 +145,10 @@ impl<P: PodMeta> Snapshot<P> {
         self.history.ephemeral_containers
     }
 
-    /// The pod with this UID, mirrors excluded; a mirror's UID is not translated.
+    /// The pod with this UID, without mirrors; a mirror's UID is not translated.
     ///
     /// # Complexity
-    /// O(1) expected; no allocation. Two fifths less work from a UID type than from a string.
+    /// O(1) expected; no allocation. A UID type takes two fifths less work than a string.
     ///
     /// # Examples
     /// ```
@@ -178,10 +178,10 @@ impl<P: PodMeta> Snapshot<P> {
         Some(&self.by_uid(&self.mirrors, uid.into())?.value.pod)
     }
 
-    /// The pod that holds this full name (`name_namespace`), mirrors excluded.
+    /// The pod that holds this full name (`name_namespace`), without mirrors.
     ///
-    /// If two pods of one full name are in the index, the one that was added or updated last holds it; when that one
-    /// goes, the other (of several, the one with the smallest UID) takes the name over.
+    /// If several pods have the name, the one that was added or updated last holds it. When that one is
+    /// removed, the one with the smallest UID takes over.
     ///
     /// # Complexity
     /// O(1) expected; no allocation. A string that is not a full name finds nothing.
@@ -194,7 +194,8 @@ impl<P: PodMeta> Snapshot<P> {
         self.pod_by_name(namespace, name)
     }
 
-    /// The pod of this namespace and name, mirrors excluded; as [`pod_by_full_name`](Self::pod_by_full_name) otherwise.
+    /// The pod of this namespace and name, without mirrors; otherwise like
+    /// [`pod_by_full_name`](Self::pod_by_full_name).
     ///
     /// # Complexity
     /// O(1) expected; no allocation: the full name is not built.
@@ -221,8 +222,8 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The pod with the full name of `mirror`.
     ///
-    /// Neither the config hash nor whether `mirror` is one is looked at, as in the kubelet; ask
-    /// [`is_mirror_pod_of`](crate::is_mirror_pod_of).
+    /// As in the kubelet, checks neither the config hash nor whether `mirror` is a mirror;
+    /// [`is_mirror_pod_of`](crate::is_mirror_pod_of) does.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -236,7 +237,7 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The mirror pod with the full name of `pod`.
     ///
-    /// Neither the config hash nor whether `pod` is static is looked at, as in the kubelet.
+    /// As in the kubelet, checks neither the config hash nor whether `pod` is static.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -250,8 +251,8 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The pod and the mirror of a pair, from either of the two.
     ///
-    /// What was handed in is returned as it is, whether or not the index holds it; its counterpart is looked up by full
-    /// name.
+    /// The given pod is returned unchanged, even if the index does not have it. Its counterpart is looked up
+    /// by full name.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -269,11 +270,12 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The UID under which the node knows the pod: a mirror's UID becomes its static pod's, any other stays.
     ///
-    /// A mirror goes on translating to a static pod that is gone, until the last mirror of that full name goes as well or
-    /// another pod takes the name. That lets the last status of a terminating static pod be reported.
+    /// A mirror still translates to a removed static pod, until the last mirror of that full name is removed
+    /// or another pod takes the name. So the last status of a terminating static pod can be reported.
     ///
-    /// Departure from the kubelet: a mirror that comes under the full name meanwhile translates to the gone pod, too. The
-    /// kubelet answers the new mirror's own UID, which gives one pod two identities when its mirror is made anew.
+    /// Difference from the kubelet: a mirror that is added under the full name meanwhile also translates to
+    /// the removed pod. In the kubelet it translates to its own UID, so one pod has two identities if its
+    /// mirror is created again.
     ///
     /// # Complexity
     /// O(1) expected; no allocation for UIDs in one of the usual spellings (hyphenated lower-case UUID; 32 lower-case hex
@@ -299,10 +301,10 @@ impl<P: PodMeta> Snapshot<P> {
         }
     }
 
-    /// All pods, terminated and terminating ones included; mirrors excluded. In no particular order.
+    /// All pods, including terminated and terminating ones, without mirrors. In no particular order.
     ///
     /// # Complexity
-    /// O(1) to obtain, O(n) to walk; no allocation.
+    /// O(1) to obtain, O(n) to iterate; no allocation.
     ///
     /// Kubelet: `GetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPods")]
@@ -314,7 +316,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// All static pods. In no particular order.
     ///
     /// # Complexity
-    /// O(1) to obtain, O(static pods) to walk; no allocation.
+    /// O(1) to obtain, O(static pods) to iterate; no allocation.
     #[must_use]
     pub fn static_pods(&self) -> StaticPods<'_, P> {
         StaticPods { snapshot: self }
@@ -323,7 +325,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// All mirror pods. In no particular order.
     ///
     /// # Complexity
-    /// O(1) to obtain, O(mirror pods) to walk; no allocation.
+    /// O(1) to obtain, O(mirror pods) to iterate; no allocation.
     #[must_use]
     pub fn mirror_pods(&self) -> MirrorPods<'_, P> {
         MirrorPods { snapshot: self }
@@ -348,7 +350,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// The full names of the mirrors without a pod.
     ///
     /// # Complexity
-    /// O(1) to obtain; to walk O(mirror pods) and two allocations a name.
+    /// O(1) to obtain; O(mirror pods) to iterate, with two allocations per name.
     ///
     /// Kubelet: `GetOrphanedMirrorPodNames` (`pkg/kubelet/pod/pod_manager.go`, until 1.26; since then a part of
     /// `GetPodsAndMirrorPods`).
@@ -361,7 +363,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Every static pod with the mirror that holds its full name, if there is one.
     ///
     /// # Complexity
-    /// O(1) to obtain; O(static pods) to walk, one look-up each; no allocation.
+    /// O(1) to obtain; O(static pods) to iterate, with one lookup each; no allocation.
     ///
     /// Kubelet: `GetStaticPodToMirrorPodMap` (`pkg/kubelet/pod/pod_manager.go`, since 1.32).
     #[doc(alias = "GetStaticPodToMirrorPodMap")]
@@ -382,15 +384,18 @@ impl<P: PodMeta> Snapshot<P> {
         UidTranslations { snapshot: self }
     }
 
-    /// What is different from an `old` snapshot of the same index: pods and mirrors that are new, replaced or gone.
+    /// The differences from an `old` snapshot of the same index: added, replaced and removed pods and
+    /// mirrors.
     ///
-    /// However many publications lie between the two, each pod is reported once, with its old and its new self. An
-    /// agent that keeps the snapshot it saw last can thus follow the index at its own pace and miss nothing; [`Reader::changes`](crate::Reader::changes) does so, and wakes it.
-    /// Removals come first; otherwise in no particular order. Any two snapshots can be compared; those of two different indices share nothing.
+    /// However many publications lie between the two, each pod is reported once, with its old and new state.
+    /// So an agent that keeps its last snapshot can follow the index at its own pace without missing a state;
+    /// [`Reader::changes`](crate::Reader::changes) does that and wakes the agent. Removals come first;
+    /// otherwise in no particular order. Any two snapshots can be compared; those of two different indices
+    /// share nothing.
     ///
     /// # Complexity
-    /// O(changes · log n): parts that the two snapshots share are not looked at. After `set_pods` they share nothing,
-    /// and it is O(n). Allocates the vector alone.
+    /// O(changes · log n): parts that the two snapshots share are skipped. After `set_pods` they share
+    /// nothing, and it is O(n). Allocates only the vector.
     ///
     /// # Examples
     /// ```
@@ -417,7 +422,7 @@ impl<P: PodMeta> Snapshot<P> {
     }
 }
 
-/// How entries are found; shared by the reads above and by `update`.
+/// How entries are found; used by the reads above and by `update`.
 impl<P: PodMeta> Snapshot<P> {
     #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
     #[inline(always)]
@@ -431,7 +436,7 @@ impl<P: PodMeta> Snapshot<P> {
         table.find(key.hash, key.tag, |entry| entry.key == key.words)
     }
 
-    /// The way for UIDs of unusual spellings, apart from the usual one, which it would make slower.
+    /// For UIDs of unusual spellings; separate, to keep the usual path fast.
     #[cold]
     fn by_text_uid<'a, V: Value<Pod = P>>(
         &self,
@@ -442,12 +447,12 @@ impl<P: PodMeta> Snapshot<P> {
         table.find(key.hash, key.tag, |entry| key.is(entry))
     }
 
-    /// Whoever has this UID, mirror or not.
+    /// The pod or mirror with this UID.
     pub(crate) fn any_by_uid(&self, uid: UidRef<'_>) -> Option<&Arc<P>> {
         self.pod_by_uid(uid).or_else(|| self.mirror_pod_by_uid(uid))
     }
 
-    /// Who holds a full name.
+    /// The holder of a full name.
     #[inline]
     pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
         Some(&self.names(kind).find_text(self.hashing.pair(name, namespace), name, namespace)?.value)
@@ -461,7 +466,7 @@ impl<P: PodMeta> Snapshot<P> {
         }
     }
 
-    /// What a mirror translates to, if not to itself.
+    /// The translation of a mirror, if not to itself.
     #[inline]
     pub(crate) fn target_of<'a>(&'a self, mirror: &'a Mirror<P>) -> Option<&'a PodUid> {
         if let Translation::ViaHolder = mirror.target {
@@ -472,7 +477,7 @@ impl<P: PodMeta> Snapshot<P> {
     }
 }
 
-/// Counts, not contents: a snapshot may hold a hundred thousand pods.
+/// Prints counts, not contents: a snapshot may have a hundred thousand pods.
 impl<P: PodMeta> fmt::Debug for Snapshot<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")

@@ -9,7 +9,7 @@ use crate::id::{FullName, MirrorPodUid, PodUid, UidRef};
 use crate::map::{self, Text, Value, Words};
 use crate::pod::PodMeta;
 
-/// Declares a view that is nothing but a borrowed snapshot.
+/// Declares a view that is only a borrowed snapshot.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -33,7 +33,7 @@ macro_rules! view {
     };
 }
 
-/// Gives a view `iter` and `IntoIterator` by way of `$iter`.
+/// Gives a view `iter` and `IntoIterator`, using `$iter`.
 macro_rules! iterable {
     ($name:ident, $iter:ident) => {
         impl<'a, P: PodMeta> IntoIterator for $name<'a, P> {
@@ -115,18 +115,18 @@ view! {
     UidTranslations
 }
 
-/// What [`Snapshot::pods_and_mirror_pods`] returns: three views of one snapshot.
+/// The result of [`Snapshot::pods_and_mirror_pods`]: three views of one snapshot.
 #[non_exhaustive]
 pub struct PodsAndMirrorPods<'a, P> {
     /// All pods.
     pub pods: Pods<'a, P>,
     /// All mirror pods.
     pub mirror_pods: MirrorPods<'a, P>,
-    /// The full names of those mirror pods that have no pod.
+    /// The full names of the mirror pods without a pod.
     pub orphaned_mirror_pod_full_names: FullNames<'a, P>,
 }
 
-// Not derived, because a derive would ask for `P: Clone`.
+// Not derived: a derive would require `P: Clone`.
 impl<P> Clone for PodsAndMirrorPods<'_, P> {
     fn clone(&self) -> Self {
         *self
@@ -214,7 +214,7 @@ impl<P: PodMeta> Iterator for MirrorToPodIter<'_, P> {
     }
 }
 
-/// Gives an iterator that looks into its snapshot, and its view, what all iterators and views have.
+/// Implements what all iterators and views have in common, for an iterator that uses its snapshot.
 macro_rules! paired {
     ($name:ident, $iter:ident, $field:ident, $item:ty) => {
         impl<'a, P: PodMeta> IntoIterator for $name<'a, P> {
@@ -261,7 +261,7 @@ iterable!(StaticPods, StaticPodsIter);
 iterable!(MirrorPods, MirrorPodsIter);
 
 impl<'a, P: PodMeta> Pods<'a, P> {
-    /// How many pods there are. O(1).
+    /// Number of pods. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot.pods.len()
@@ -273,7 +273,7 @@ impl<'a, P: PodMeta> Pods<'a, P> {
         self.len() == 0
     }
 
-    /// The pods, one by one.
+    /// Iterates over the pods.
     #[must_use]
     pub fn iter(&self) -> PodsIter<'a, P> {
         PodsIter(self.snapshot.pods.iter())
@@ -281,7 +281,7 @@ impl<'a, P: PodMeta> Pods<'a, P> {
 }
 
 impl<'a, P: PodMeta> StaticPods<'a, P> {
-    /// How many static pods there are. O(1).
+    /// Number of static pods. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot.static_pods.len()
@@ -293,7 +293,7 @@ impl<'a, P: PodMeta> StaticPods<'a, P> {
         self.len() == 0
     }
 
-    /// The static pods, one by one.
+    /// Iterates over the static pods.
     #[must_use]
     pub fn iter(&self) -> StaticPodsIter<'a, P> {
         StaticPodsIter(self.snapshot.static_pods.iter())
@@ -301,7 +301,7 @@ impl<'a, P: PodMeta> StaticPods<'a, P> {
 }
 
 impl<'a, P: PodMeta> MirrorPods<'a, P> {
-    /// How many mirror pods there are. O(1).
+    /// Number of mirror pods. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot.mirrors.len()
@@ -313,7 +313,7 @@ impl<'a, P: PodMeta> MirrorPods<'a, P> {
         self.len() == 0
     }
 
-    /// The mirror pods, one by one.
+    /// Iterates over the mirror pods.
     #[must_use]
     pub fn iter(&self) -> MirrorPodsIter<'a, P> {
         MirrorPodsIter(self.snapshot.mirrors.iter())
@@ -321,13 +321,13 @@ impl<'a, P: PodMeta> MirrorPods<'a, P> {
 }
 
 impl<'a, P: PodMeta> FullNames<'a, P> {
-    /// Whether no mirror is without a pod. O(mirror pods).
+    /// Whether every mirror has a pod. O(mirror pods).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// The full names, each once.
+    /// Iterates over the full names, each once.
     #[must_use]
     pub fn iter(&self) -> FullNamesIter<'a, P> {
         FullNamesIter { snapshot: self.snapshot, mirrors: self.snapshot.mirror_names.iter() }
@@ -335,7 +335,7 @@ impl<'a, P: PodMeta> FullNames<'a, P> {
 }
 
 impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
-    /// How many static pods there are. O(1).
+    /// Number of static pods. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot.static_pods.len()
@@ -347,7 +347,7 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
         self.len() == 0
     }
 
-    /// The static pods, each with the mirror that holds its full name.
+    /// Iterates over the static pods, each with the mirror that holds its full name.
     #[must_use]
     pub fn iter(&self) -> StaticPodsWithMirrorsIter<'a, P> {
         StaticPodsWithMirrorsIter { snapshot: self.snapshot, static_pods: self.snapshot.static_pods().iter() }
@@ -355,7 +355,7 @@ impl<'a, P: PodMeta> StaticPodsWithMirrors<'a, P> {
 }
 
 impl<'a, P: PodMeta> UidTranslations<'a, P> {
-    /// As [`mirror_to_pod`](Self::mirror_to_pod).
+    /// Like [`mirror_to_pod`](Self::mirror_to_pod).
     #[must_use]
     pub fn iter(&self) -> MirrorToPodIter<'a, P> {
         self.mirror_to_pod()
@@ -364,17 +364,18 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// Every mirror that translates, with the UID it translates to.
     ///
     /// # Complexity
-    /// O(mirror pods) to walk; no allocation for the usual UIDs.
+    /// O(mirror pods) to iterate; no allocation for UIDs in a usual spelling.
     #[must_use]
     pub fn mirror_to_pod(&self) -> MirrorToPodIter<'a, P> {
         MirrorToPodIter { snapshot: self.snapshot, mirrors: self.snapshot.mirrors.iter() }
     }
 
-    /// Every static pod, and every other UID that a mirror translates to, with the mirror's UID; a static pod without a
-    /// mirror has none. Of several mirrors of one full name it is the one that holds the name.
+    /// Every static pod, and every other UID that a mirror translates to, with the mirror's UID. A static pod
+    /// without a mirror has `None`. If several mirrors have one full name, the one that holds it is used.
     ///
     /// # Complexity
-    /// O(static pods + mirror pods) to walk, one look-up for each static pod; no allocation for the usual UIDs.
+    /// O(static pods + mirror pods) to iterate, with one lookup per static pod; no allocation for UIDs in a
+    /// usual spelling.
     pub fn pod_to_mirror(&self) -> impl Iterator<Item = (PodUid, Option<MirrorPodUid>)> + use<'a, P> {
         let snapshot = self.snapshot;
         let mirrored = snapshot.mirrors.iter().filter_map(|mirror| {
@@ -389,7 +390,7 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
         mirrored.chain(unmirrored)
     }
 
-    /// The static pod's UID that this mirror UID translates to, if it does.
+    /// The static pod's UID to which this mirror UID translates, if it does.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -401,7 +402,7 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// The UID of the mirror that translates to this pod UID, if there is one.
     ///
     /// # Complexity
-    /// O(1) expected, O(log n) for a pod that is gone; no allocation for the usual UIDs.
+    /// O(1) expected, O(log n) for a removed pod; no allocation for UIDs in a usual spelling.
     pub fn mirror_pod_uid<'u>(&self, pod: impl Into<UidRef<'u>>) -> Option<MirrorPodUid> {
         let (uid, snapshot) = (pod.into(), self.snapshot);
         let mirror = match snapshot.pod_by_uid(uid) {
@@ -417,7 +418,7 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
 }
 
 impl<P: PodMeta> Snapshot<P> {
-    /// The mirror of `pod`, if `pod` is the one that holds its full name.
+    /// The mirror of `pod`, if `pod` holds its full name.
     fn mirror_of_holder(&self, pod: &Arc<P>) -> Option<&Arc<P>> {
         let holder = self.by_name(PodKind::Pod, pod.name(), pod.namespace())?;
         Arc::ptr_eq(holder, pod).then_some(self.mirror_pod_by_pod(pod))?

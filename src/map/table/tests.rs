@@ -1,5 +1,6 @@
-//! The table where hashes do not help: not reachable from outside, since hashing is seeded, so it is brought about here.
-//! And its memory: many versions live and die in any order, and what each still needs is there, and nothing else is.
+//! The table with colliding hashes, which cannot be caused from outside because hashing is seeded. And its
+//! memory: many versions are created and dropped in any order; everything that a remaining version needs
+//! exists, and nothing else does.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +16,12 @@ use super::{
 };
 use crate::map::{Text, any_tag};
 
-/// A pod that is told from all others.
+/// A pod that differs from all others.
 #[derive(Debug)]
 struct Token(usize);
 
 thread_local! {
-    /// A count of every token, so that a token that is dropped too often is seen before it is freed.
+    /// A reference to every token, so that a token dropped too often is detected before it is freed.
     static TOKENS: RefCell<Vec<Arc<Token>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -31,29 +32,29 @@ fn token() -> Arc<Token> {
     })
 }
 
-/// The only flags that the tests give.
+/// The only flags used in the tests.
 const FLAGS: u8 = 5;
 
-/// What must be in a table: the token under each hash and key.
+/// The expected content of a table: the token for each hash and key.
 type Plain = BTreeMap<(u64, u32), usize>;
 type Tokens = Table<Text, Arc<Token>>;
 
-/// A version of the table, and beside it a plain map that says what must be in it.
+/// A version of the table, with a plain map of its expected content.
 struct Version {
     generation: u64,
     table: Tokens,
     plain: Plain,
 }
 
-/// All versions of a table that somebody holds: what `versions` does with snapshots, done with a table.
+/// All held versions of a table. Does for a table what `versions` does for snapshots.
 struct Versions {
     hashing: Hashing,
     memory: Memory<Token>,
     current: Version,
-    /// By ascending generation, with what the next one has not.
+    /// By ascending generation, with what the next one does not have.
     retired: Vec<(Version, DeadList<Token>)>,
     draft: Option<Version>,
-    /// Nodes, tokens and records that are not this test's.
+    /// Nodes, tokens and records that belong to other tests.
     others: (BTreeSet<usize>, usize, usize),
 }
 
@@ -72,7 +73,7 @@ impl Version {
         let text = key.to_string();
         let known = self.table.locate_text(hash, &text, "of a test").map(|(place, _)| place);
         let record = known.is_none().then(|| memory.record(None, &text, "of a test"));
-        // SAFETY: the table is that of the draft.
+        // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
         match (known, record) {
             (Some(place), _) => table.replace(place, token, FLAGS),
@@ -84,14 +85,14 @@ impl Version {
     fn remove(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
         self.plain.remove(&(hash, key));
         let known = self.table.locate_text(hash, &key.to_string(), "of a test").map(|(place, _)| place);
-        // SAFETY: the table is that of the draft.
+        // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
         if let Some(place) = known {
             table.remove(place);
         }
     }
 
-    /// All that is in the map is in the table, and nothing else.
+    /// The table has exactly the map's entries.
     #[track_caller]
     fn check(&self) {
         let Self { table, plain, .. } = self;
@@ -115,7 +116,7 @@ impl Version {
         assert_eq!(walked.collect::<Plain>(), *plain);
     }
 
-    /// What `compare` says lies between the two, does, and nothing else.
+    /// `compare` reports exactly the differences between the two.
     #[track_caller]
     fn check_differences(&self, old: &Self, hashing: &Hashing) {
         let (mut before, mut after) = (BTreeSet::new(), BTreeSet::new());
@@ -137,7 +138,7 @@ impl Version {
         assert_eq!(self.table.same(&old.table, equal, hashing), self.plain == old.plain);
     }
 
-    /// How many pages there are with at least one entry, and how many links to pages.
+    /// Number of pages with at least one entry, and number of links to pages.
     fn pages(&self) -> (usize, usize) {
         let mut used = 0;
         let links = self.table.root.children().iter().flat_map(Array::children);
@@ -148,7 +149,7 @@ impl Version {
     }
 }
 
-/// The addresses of all nodes of a table, each of which must be there.
+/// The addresses of all nodes of a table, each of which must exist.
 fn collect(
     root: &Array<Chunk<Entry<Text, Arc<Token>>>>,
     in_use: &BTreeSet<usize>,
@@ -192,7 +193,7 @@ impl Versions {
         let Version { generation, table, plain } = &self.current;
         let draft = self.draft.get_or_insert_with(|| {
             self.memory.begin(generation + 1);
-            // SAFETY: the current version is kept, and `publish` or `abandon` is given this draft alone.
+            // SAFETY: the current version is kept, and `publish` or `abandon` gets only this draft.
             Version { generation: generation + 1, table: unsafe { table.draft() }, plain: plain.clone() }
         });
         (draft, &mut self.memory, &self.hashing)
@@ -211,25 +212,25 @@ impl Versions {
     fn clear(&mut self, capacity: usize) {
         let (draft, memory, hashing) = self.draft();
         draft.plain.clear();
-        // SAFETY: the table is that of the draft.
+        // SAFETY: the table belongs to the draft.
         unsafe { TableMut::new(&mut draft.table, memory, hashing) }.clear(capacity);
     }
 
     fn trim(&mut self) {
         let (draft, memory, hashing) = self.draft();
-        // SAFETY: the table is that of the draft.
+        // SAFETY: the table belongs to the draft.
         unsafe { TableMut::new(&mut draft.table, memory, hashing) }.trim();
     }
 
     fn abandon(&mut self) {
         if let Some(mut draft) = self.draft.take() {
-            // SAFETY: the table is that of the draft, which goes.
+            // SAFETY: the table belongs to the draft, which ends here.
             unsafe { draft.table.abandon(&mut self.memory) };
             self.memory.cancel();
         }
     }
 
-    /// The version before stays, until it is released.
+    /// The previous version stays until it is released.
     fn publish(&mut self) {
         let Some(draft) = self.draft.take() else { return };
         let dead = self.memory.end();
@@ -238,13 +239,13 @@ impl Versions {
         self.memory.drop_unpublished();
     }
 
-    /// As `versions` does it when nobody holds a version any more.
+    /// Does what `versions` does when a version is no longer held.
     fn release(&mut self, at: usize) {
         let (version, dead) = self.retired.remove(at);
         let older = at.checked_sub(1).map(|older| &mut self.retired[older]);
         let older = older.map(|(older, dead)| (older.generation, dead));
         drop(version);
-        // SAFETY: the version is gone, and those that are left are in order.
+        // SAFETY: the version is dropped, and the remaining ones are in order.
         unsafe { self.memory.reclaim(dead, older) };
     }
 
@@ -258,12 +259,12 @@ impl Versions {
         self.retired.iter().map(|(version, _)| version).chain([&self.current])
     }
 
-    /// How many nodes this test has.
+    /// Number of this test's nodes.
     fn nodes(&self) -> usize {
         audit::in_use().difference(&self.others.0).count()
     }
 
-    /// Every version answers as its own map. What any of them has is there, and nothing else is: no entry and no node.
+    /// Every version equals its map. Exactly the entries and nodes of some version exist.
     #[track_caller]
     fn check(&self) {
         self.check_entries();
@@ -301,16 +302,16 @@ impl Versions {
         }
     }
 
-    /// Everybody goes, those that are left at the same moment.
+    /// Drops everything, the remaining versions at the same time.
     fn leave(mut self) {
         self.abandon();
         let mut dead = DeadList::default();
-        // SAFETY: the last version, once.
+        // SAFETY: the last version, added once.
         unsafe { self.current.table.retire_into(&mut dead) };
         for (_, list) in self.retired.drain(..) {
             dead.append(list);
         }
-        // SAFETY: nobody looks at a version again.
+        // SAFETY: no version is used again.
         unsafe { dead.free() };
         assert_eq!(audit::in_use(), self.others.0, "every node is given back");
         let all = TOKENS.with_borrow(|all| all[self.others.1..].iter().all(|it| Arc::strong_count(it) == 1));
@@ -319,11 +320,11 @@ impl Versions {
     }
 }
 
-/// More than fit into a few pages.
+/// More than fits into a few pages.
 const MANY: u32 = 400;
 
 #[test]
-fn any_number_of_entries_with_one_hash_are_told_apart() {
+fn any_number_of_entries_with_one_hash_are_distinguished() {
     for hash in [0, 1, u64::MAX, 0x9e37_79b9_7f4a_7c15] {
         let mut all = Versions::of((0..MANY).map(|key| (hash, key)));
         all.check();
@@ -336,7 +337,7 @@ fn any_number_of_entries_with_one_hash_are_told_apart() {
         all.publish();
         all.check();
 
-        // From the front, from the back and from between, until none is left.
+        // From the front, the back and the middle, until none is left.
         for step in 0..MANY {
             let key = if step % 2 == 0 { step / 2 } else { MANY - 1 - step / 2 };
             all.remove(hash, key);
@@ -355,7 +356,7 @@ fn any_number_of_entries_with_one_hash_are_told_apart() {
 }
 
 #[test]
-fn hashes_that_agree_in_all_but_their_lowest_bits_are_told_apart() {
+fn hashes_that_agree_in_all_but_their_lowest_bits_are_distinguished() {
     for (above, below) in [(0xabcd_ef01_2345_6780, 16), (u64::MAX, 1), (0, 2)] {
         let hash = |key: u32| above ^ u64::from(key % below);
         let mut all = Versions::of((0..2 * MANY).map(|key| (hash(key), key)));
@@ -367,9 +368,9 @@ fn hashes_that_agree_in_all_but_their_lowest_bits_are_told_apart() {
     }
 }
 
-/// Some that agree do not keep the others from having pages of their own, nor from growing.
+/// Some colliding hashes do not prevent the others from having their own pages, or the table from growing.
 #[test]
-fn a_chain_stays_one_while_the_table_grows_around_it() {
+fn a_chain_stays_while_the_table_grows() {
     let same = (0..60).map(|key| (spread(7), key));
     let all = Versions::of(same.chain((1000..9000).map(|key| (spread(key), key))));
     all.check();
@@ -379,7 +380,7 @@ fn a_chain_stays_one_while_the_table_grows_around_it() {
 }
 
 #[test]
-fn hashes_that_differ_in_a_single_bit_are_told_apart_whichever_it_is() {
+fn hashes_that_differ_in_any_single_bit_are_distinguished() {
     for bit in 0..u64::BITS {
         let hash = |key: u32| u64::from(key % 2) << bit;
         let mut all = Versions::of((0..300).map(|key| (hash(key), key)));
@@ -401,7 +402,7 @@ fn an_empty_table_takes_no_memory() {
     all.leave();
 }
 
-/// Of twice as many entries every array is twice as long at most, and pages are half full on the average.
+/// With twice as many entries, every array is at most twice as long, and pages are half full on average.
 #[test]
 fn arrays_are_sized_to_the_set() {
     for count in [20, 100, 1_000, 10_000, 60_000] {
@@ -417,7 +418,7 @@ fn arrays_are_sized_to_the_set() {
 }
 
 #[test]
-fn a_table_that_was_large_gives_its_nodes_back() {
+fn a_table_that_was_large_frees_its_nodes() {
     let mut all = Versions::of((0..20_000).map(|key| (scatter(key), key)));
     (0..20_000).skip(3).for_each(|key| all.remove(scatter(key), key));
     all.publish();
@@ -427,8 +428,8 @@ fn a_table_that_was_large_gives_its_nodes_back() {
     all.leave();
 }
 
-/// No single removal pays for all those before it, and no addition for all that will come but the root's own growth, which
-/// moves links alone.
+/// No single removal pays for all earlier ones, and no insertion pays for all later ones, except for the
+/// root's growth, which moves only links.
 #[test]
 fn shrinking_touches_one_chunk_at_a_time() {
     const COUNT: u32 = 3_000;
@@ -448,10 +449,10 @@ fn shrinking_touches_one_chunk_at_a_time() {
     all.leave();
 }
 
-/// However many were expected and however many come, all are found; and if as many come as were expected, the arrays stay
-/// as they were made.
+/// Any number of entries is found, whatever was expected; if as many arrive as expected, the arrays keep
+/// their shape.
 #[test]
-fn a_table_with_room_for_what_comes_has_its_shape_beforehand() {
+fn a_table_with_enough_reserved_pages_keeps_its_shape() {
     for expected in [0, 1, 31, 32, 500, 1_984, 1_985, 20_000, 60_000] {
         let mut all = Versions::of((0..50).map(|key| (spread(key), key)));
         all.clear(expected);
@@ -471,7 +472,7 @@ fn a_table_with_room_for_what_comes_has_its_shape_beforehand() {
 }
 
 #[test]
-fn room_for_what_does_not_come_is_given_back() {
+fn unused_reserved_pages_are_freed() {
     let mut all = Versions::of([]);
     all.clear(20_000);
     (0..100).for_each(|key| all.put(scatter(key), key));
@@ -496,9 +497,9 @@ fn a_draft_that_writes_nothing_shares_everything() {
     all.leave();
 }
 
-/// To look at what two versions share costs time alone.
+/// Comparing shared nodes only costs time.
 #[test]
-fn what_lies_between_two_versions_is_told_without_a_look_at_what_they_share() {
+fn a_comparison_of_two_versions_skips_shared_nodes() {
     let mut all = Versions::of((0..20_000).map(|key| (spread(key), key)));
     all.put(spread(7), 7);
     all.publish();
@@ -519,16 +520,16 @@ fn what_lies_between_two_versions_is_told_without_a_look_at_what_they_share() {
     all.leave();
 }
 
-/// What a held version costs is what it has: not a byte for all that came and went since.
+/// A held version costs what it contains, regardless of later changes.
 #[test]
-fn one_held_version_keeps_nothing_that_came_after_it() {
+fn one_held_version_keeps_no_later_nodes() {
     let mut all = Versions::of((0..2000).map(|key| (spread(key), key)));
     all.release_all();
     let mut nodes = BTreeSet::new();
     for round in 0..200 {
         (0..20).for_each(|key| all.put(spread(key), key));
         all.publish();
-        // The first stays, as if a reader had gone to sleep.
+        // The first one stays, like that of a sleeping reader.
         while all.retired.len() > 1 {
             all.release(1);
         }
@@ -541,12 +542,12 @@ fn one_held_version_keeps_nothing_that_came_after_it() {
     all.leave();
 }
 
-/// Evenly over all hashes.
+/// Evenly distributed over all hashes.
 fn spread(key: u32) -> u64 {
     u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// As chance would have it.
+/// Randomly distributed.
 fn scatter(key: u32) -> u64 {
     let z = spread(key + 1);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -567,7 +568,7 @@ enum Step {
     Release(prop::sample::Index),
 }
 
-/// Six hashes, most of which agree in all bits that arrays go by; and some that are spread.
+/// Six hashes, most of which agree in all bits used by arrays, and some distributed ones.
 fn step() -> impl Strategy<Value = Step> {
     let hash = || prop::sample::select(vec![0, 1, 1 << 63, u64::MAX, u64::MAX - 1, u64::MAX >> 4]);
     prop_oneof![
@@ -604,7 +605,7 @@ impl Versions {
 
 proptest! {
     #[test]
-    fn versions_that_live_and_die_in_any_order_have_what_is_theirs_and_nothing_more(
+    fn versions_dropped_in_any_order_keep_exactly_what_they_need(
         steps in prop::collection::vec(step(), 0..120),
     ) {
         let mut all = Versions::new();
