@@ -65,7 +65,7 @@ fn a_pod_whose_uid_changes_affects_no_other_pod() {
     assert!(Arc::ptr_eq(&writer.remove_pod_by_uid(U1).expect("filed under its first UID"), &fickle));
     assert!(Arc::ptr_eq(&reader.pod_by_uid(U2).expect("still there"), &other));
     writer.add_pod(third).expect("a good pod");
-    assert!(reader.pod_by_uid(U1).is_none(), "nobody inherits a UID");
+    assert!(reader.pod_by_uid(U1).is_none(), "no other pod inherits a UID");
     assert!(writer.remove_pod_by_uid(U2).is_some());
     assert!(writer.remove_pod_by_uid(U3).is_some());
     assert!(reader.load().pods().is_empty());

@@ -143,7 +143,7 @@ fn the_namesake_with_the_smallest_uid_takes_over_when_the_holder_of_a_full_name_
     put(&mut writer, [TestPod::mirror("m", "web", "")]);
 
     for next in ["u1", "u2", "u3"] {
-        let holder = reader.pod_by_full_name("web_default").expect("somebody holds it");
+        let holder = reader.pod_by_full_name("web_default").expect("a pod holds it");
         writer.remove_pod(&holder);
         assert_eq!(reader.pod_by_full_name("web_default").expect("the next holds it").uid, next);
         assert_eq!(translated(&reader, "m"), next);

@@ -249,7 +249,7 @@ fn the_waker_of_the_last_poll_is_woken_and_that_of_a_dropped_subscriber_is_not_k
     let mut another = reader.changes();
     assert!(poll(&mut another, &dropped).is_pending());
     drop(another);
-    assert_eq!(Arc::strong_count(&dropped), 1, "a waker that nobody waits by");
+    assert_eq!(Arc::strong_count(&dropped), 1, "the waker was dropped");
     writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
     last_woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
     assert!(first_woken.try_recv().is_err());

@@ -337,7 +337,7 @@ fn pods_that_panic_when_a_version_is_freed_leak_nothing_else() {
             drop((writer, reader));
             freeing
         };
-        assert!(freeing.is_err(), "the first panic goes on");
+        assert!(freeing.is_err(), "the first panic continues");
         assert!(ledger.live().is_empty(), "every pod was dropped");
     }
 }

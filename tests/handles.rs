@@ -104,7 +104,7 @@ fn a_refreshed_reader_releases_its_snapshot_and_its_clone_does_not() {
     cached.refresh();
     assert_eq!(writer.reclaim(), 1, "the clone holds the old snapshot");
     drop(clone);
-    assert_eq!(writer.reclaim(), 0, "nobody holds it");
+    assert_eq!(writer.reclaim(), 0, "no handle holds it");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_manager_reports_held_snapshots_and_frees_the_others() {
         .collect();
     assert_eq!(manager.clone().retired_snapshots(), 2, "the third one is current");
     drop(held);
-    assert_eq!(manager.retired_snapshots(), 2, "nobody has looked");
+    assert_eq!(manager.retired_snapshots(), 2, "no publication has checked");
     assert_eq!(manager.reclaim(), 0);
     assert_eq!(manager.retired_snapshots(), 0);
 }

@@ -77,7 +77,7 @@ const READS: &[Work] = &[
     ("cached, by 32 hex digits", |asking| asking.cached.pod_by_uid(STATIC).is_some()),
     ("cached, by an unusual UID", |asking| asking.cached.pod_by_uid(UNUSUAL).is_some()),
     ("cached, by a parsed UID", |asking| asking.cached.pod_by_uid(&asking.parsed.0).is_some()),
-    ("cached, by UIDs that nobody has", |asking| {
+    ("cached, by unknown UIDs", |asking| {
         let nobodys =
             ["", "nobodys", "ffffffff-2f57-4b0c-9a6a-3d1f5f2b7c11", "ffffffffffffffffffffffffffffffff"];
         nobodys.iter().all(|uid| asking.cached.pod_by_uid(*uid).is_none())

@@ -147,7 +147,7 @@ fn the_retire_queue_empties_some_publications_after_readers_release() {
         }
         writer.retired_snapshots()
     };
-    assert_eq!(publish(100), 0, "nobody holds anything");
+    assert_eq!(publish(100), 0, "no handle holds a snapshot");
     let mut held = Vec::new();
     for _ in 0..50 {
         held.push(reader.snapshot());

@@ -230,7 +230,7 @@ fn readers_see_complete_snapshots_in_order_and_free_nothing_during_fast_writes()
     }
     let checked = join(readers, &stop);
 
-    assert_eq!(writer.reclaim(), 0, "nobody holds anything any more");
+    assert_eq!(writer.reclaim(), 0, "no handle holds a snapshot any more");
     let generation = reader.load().generation();
     drop((writer, reader));
     assert_eq!(ledger.freed_by_readers.load(Ordering::Relaxed), 0, "no reader frees");
@@ -298,7 +298,7 @@ fn callers_of_one_manager_lose_no_write() {
 
     assert_eq!(manager.load().generation(), publications, "each write is a publication");
     assert_eq!(manager.load().pods().len(), 14);
-    assert_eq!(manager.reclaim(), 0, "nobody holds anything any more");
+    assert_eq!(manager.reclaim(), 0, "no handle holds a snapshot any more");
     drop(manager);
     assert_eq!(ledger.freed_by_readers.load(Ordering::Relaxed), 0, "no reader frees");
     assert_eq!(ledger.live.load(Ordering::Relaxed), 0, "all are freed in the end");

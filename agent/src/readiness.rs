@@ -114,7 +114,7 @@ impl Readiness {
         self.ready.subscribe()
     }
 
-    /// Notified of "not ready" before the cause removes any pod: a new source joins before another one leaves.
+    /// Sends "not ready" before any pod is removed, because a new source joins before another one leaves.
     fn judge(&self, lines: &[Line]) {
         let ready = self.merged.load(Ordering::Relaxed) && lines.iter().all(|line| line.indexed);
         self.ready.send_if_modified(|before| std::mem::replace(before, ready) != ready);
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(
             readiness.sources()[0].problems.len(),
             PASSED_OVER,
-            "a source that goes on like this fills no memory"
+            "an endless series of problems does not fill the memory"
         );
         assert_eq!(readiness.passed_over(Source::Http, true, Vec::new()), []);
         assert_eq!(shown(), "");
@@ -215,7 +215,7 @@ mod tests {
         assert!(*seen.borrow());
         for read in [true, false] {
             readiness.join(Source::Http, status());
-            assert!(!*seen.borrow(), "before anybody speaks");
+            assert!(!*seen.borrow(), "before any source has reported");
             readiness.indexed([Source::File]);
             readiness.all_indexed();
             assert_eq!(

@@ -202,7 +202,7 @@ async fn a_connection_that_is_cut_in_an_event_loses_nothing() {
         server.seen(Verb::Watch, watches + 2).await;
         server.watched_by(1).await;
     }
-    assert_eq!(server.requests(Verb::List), 1, "a broken watch goes on where it was");
+    assert_eq!(server.requests(Verb::List), 1, "a broken watch continues where it was");
     follows_on(&server, &mut followed).await;
 }
 
@@ -414,7 +414,7 @@ async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
         })
         .await;
     followed.equals(&server, of_n1).await;
-    assert!(server.requests(Verb::List) > lists, "it was listed anew");
+    assert!(server.requests(Verb::List) > lists, "it was listed again");
     follows_on(&server, &mut followed).await;
 }
 

@@ -385,7 +385,7 @@ async fn a_cached_object_is_fetched_once_within_its_time() {
     let secrets = SecretManager::new(server.client(), quick().strategy(Strategy::Cache).ttl(DEADLINE));
     secrets.register_pod(&pod("u1", &["a"], &[]));
     time_to_ask(&server).await;
-    assert_eq!(server.requests(Verb::Get), 0, "nobody has asked");
+    assert_eq!(server.requests(Verb::Get), 0, "there was no get");
     let gets = (0..8).map(|_| secrets.get("ns", "a"));
     for got in futures_util::future::join_all(gets).await {
         assert_eq!(value(&got.unwrap()), "one");

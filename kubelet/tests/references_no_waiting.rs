@@ -119,7 +119,7 @@ async fn reads_of_loaded_objects_do_not_wait_for_a_registration() {
         // Released before the assertions, so that a failing test ends.
         drop(go_on);
         assert!(is_read, "{strategy:?}: the readers wait for who registers");
-        assert!(waits, "{strategy:?}: nobody held the lock, and this test has shown nothing");
+        assert!(waits, "{strategy:?}: the lock was free, so this test proves nothing");
         let read = read.recv().expect("what was read");
         let first = first.into_arc();
         let is_first = |object: Object<Secret>| Arc::ptr_eq(&object.into_arc(), &first);

@@ -384,7 +384,7 @@ async fn a_redirect_from_https_to_http_is_refused() {
     let config = config(&url).certificate_authorities(pem.as_bytes()).expect("an authority");
     let message = problem(&mut source(config)).await;
     assert!(message.contains("redirect from https to http"), "{message}");
-    assert_eq!(plain.requests(), [""; 0], "nobody is asked without encryption");
+    assert_eq!(plain.requests(), [""; 0], "no request is sent without encryption");
 }
 
 #[tokio::test]

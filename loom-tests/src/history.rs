@@ -59,7 +59,7 @@ impl History {
                 }
             }
             let state = model.observe(&universe);
-            assert!(!states.contains(&state), "two states that nobody can tell apart");
+            assert!(!states.contains(&state), "two states that are indistinguishable");
             states.push(state);
         }
         Self { batches, states, universe }

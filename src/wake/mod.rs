@@ -256,7 +256,7 @@ mod tests {
         };
         assert_eq!(publish(), 0, "there is no follower");
         let mut followers: Vec<_> = (0..SLEEPERS).map(|_| Follower::new(&wake)).collect();
-        assert_eq!(publish(), 0, "nobody has slept yet");
+        assert_eq!(publish(), 0, "no follower has slept yet");
         for round in 0..100 {
             let woken = put_to_sleep(&mut followers);
             let unparked = publish();

@@ -61,7 +61,7 @@ fn both_directions_agree<P: PodMeta>(snapshot: &Snapshot<P>) {
         assert_eq!(holder, own, "I6: {mirror} to {pod} and back to one of the same full name");
     }
     for pod in snapshot.static_pods() {
-        assert!(to_mirror.contains_key(&pod.uid().into()), "I6: the static pod {} is told of", pod.uid());
+        assert!(to_mirror.contains_key(&pod.uid().into()), "I6: the static pod {} is listed", pod.uid());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask: names and groups of certificates, tokens of the API server and what it allows.
+//! Access control: names and groups of certificates, tokens of the API server, and its authorization.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Static pods from files and their mirrors from an API server: where the two UIDs of one pod meet.
+//! Static pods from files and their mirrors from an API server, with the two UIDs of one pod.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ pub fn kubeconfig(directory: &Directory, server: &ApiServer) -> String {
     kubeconfig_with(directory, &json!({ "server": server.url() }), &json!({}))
 }
 
-/// A kubeconfig that names this server, this way, and this user.
+/// A kubeconfig with these settings for the server and the user.
 pub fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> String {
     let path = directory.0.join(".kubeconfig");
     let config = json!({
@@ -88,7 +88,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     translates_to(mirror.uid());
 }
 
-/// A pod that can be selected by more than its node.
+/// A pod with several selectable properties.
 fn selectable(namespace: &str, name: &str, app: &str, phase: &str) -> Value {
     let mut pod = pod(name, "node-1", &json!({}));
     pod["metadata"]["namespace"] = json!(namespace);

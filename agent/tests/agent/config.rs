@@ -151,7 +151,7 @@ fn once_does_not_wait_for_ever_for_a_silent_url() {
     }
 }
 
-/// A server of manifests that answers with what is in the cell, and remembers what it was asked with.
+/// A manifest server that answers with the cell's content and records the requests.
 pub(crate) fn serve_manifests(body: Arc<Mutex<String>>, asked: Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", listener.local_addr().unwrap());
@@ -244,7 +244,7 @@ async fn an_online_check_names_missing_rights_and_the_offline_check_says_what_it
             &["The configuration is valid.", "Not checked: whether the API server answers", "--check-online"],
         );
         let requests = server.requests(Verb::List);
-        assert_eq!(requests, 0, "the other check asks nobody");
+        assert_eq!(requests, 0, "the offline check sends no request");
         let said = asked(&["--check-online"], 0, &["The configuration is valid."]);
         assert!(!said.contains("Not checked"), "{said}");
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::metrics::{OF_TLS, agent_with_everything, families};
 use crate::support::Directory;
 
-/// Families that the dashboard leaves out: the kubelet's, which are the same numbers under other names.
+/// Families that the dashboard omits: the kubelet's, which repeat the same numbers under other names.
 const NOT_SHOWN: [&str; 3] =
     ["kubelet_desired_pods", "kubelet_managed_ephemeral_containers", "kubelet_mirror_pods"];
 
@@ -87,7 +87,7 @@ fn the_dashboard_is_one_that_grafana_can_draw() {
     let dashboard = dashboard();
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 41);
     assert_eq!((&dashboard["uid"], &dashboard["title"]), (&"pod-index".into(), &"pod-index".into()));
-    assert_eq!(dashboard.get("id"), None, "whoever imports it gives it one");
+    assert_eq!(dashboard.get("id"), None, "the importing Grafana assigns one");
     let variables = dashboard["templating"]["list"].as_array().unwrap();
     let variables: Vec<_> = variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
     assert_eq!(variables, ["datasource", "job", "instance"]);
@@ -101,7 +101,7 @@ fn the_dashboard_is_one_that_grafana_can_draw() {
         for cell in
             (at("y")..at("y") + at("h")).flat_map(|y| (at("x")..at("x") + at("w")).map(move |x| (x, y)))
         {
-            assert!(cells.insert(cell), "{title} lies on another");
+            assert!(cells.insert(cell), "{title} overlaps another panel");
         }
         let kind = panel["type"].as_str().unwrap();
         assert!(["row", "stat", "timeseries"].contains(&kind), "{title}: {kind}");
@@ -113,13 +113,13 @@ fn the_dashboard_is_one_that_grafana_can_draw() {
         let expression = target["expr"].as_str().unwrap();
         assert!(
             expression.contains(r#"{job=~"$job",instance=~"$instance""#),
-            "{expression}: of whichever agent"
+            "{expression}: not limited to one agent"
         );
     }
 }
 
 #[test]
-fn every_alert_says_how_grave_it_is_and_what_to_do() {
+fn every_alert_has_a_severity_and_a_runbook() {
     let mut names = BTreeSet::new();
     for alert in alerts() {
         let name = alert["alert"].as_str().unwrap();

@@ -37,7 +37,7 @@ fn every_path_in_the_operators_document_is_served() {
     }
 }
 
-/// What a shell prints that is given these commands, one after the other, each as a person would see it.
+/// The output of a shell for these commands in turn, as a user would see it.
 fn transcript(directory: &Path, commands: &[&str]) -> String {
     let agent = Path::new(env!("CARGO_BIN_EXE_pod-index")).parent().unwrap();
     let path = format!("{}:{}", agent.display(), std::env::var("PATH").unwrap());

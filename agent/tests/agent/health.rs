@@ -9,7 +9,7 @@ use crate::api_server::{ApiServer, Fault, Verb};
 use crate::support::{Agent, Directory, get, run, stderr};
 use crate::tls::Pki;
 
-/// Where the agent serves its health.
+/// The address for health.
 pub fn health_address(agent: &Agent) -> SocketAddr {
     let line = agent.wait_for_log("serving /livez and /readyz on http");
     line.split("://").nth(1).unwrap().split([' ', '"']).next().unwrap().parse().unwrap()

@@ -11,7 +11,7 @@ use pod_index_test_support::skipped;
 
 use crate::support::{Agent, Answer, Directory, PATIENCE, shipped};
 
-/// Sends `bytes` and reads what comes back until the agent ends the connection.
+/// Sends `bytes` and reads the response until the agent closes the connection.
 fn send(agent: &Agent, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -30,7 +30,7 @@ fn malformed_and_excessive_requests_are_refused_and_others_are_served() {
     let agent = Agent::on(&shipped());
     let long = "x".repeat(10 << 20);
     let many = "h: x\r\n".repeat(1_000);
-    // 0: the connection was reset before the response could be read, possible with much unread data.
+    // 0: the connection was reset before the response could be read, which can happen with much unread data.
     for (what, request, codes) in [
         ("not HTTP", "\0\u{1}\u{2} nonsense\r\n\r\n".to_owned(), &[400][..]),
         ("a URL of 10 MiB", format!("GET /{long} HTTP/1.1\r\nHost: l\r\n\r\n"), &[431, 0]),
@@ -119,7 +119,7 @@ fn clients_that_hold_ten_thousand_connections_block_no_others() {
     assert!(open <= 256, "{open} connections are still open");
 }
 
-/// The connection, unless the other side has ended it.
+/// The connection, unless the other side has closed it.
 fn is_open(mut stream: TcpStream) -> Option<TcpStream> {
     stream.set_nonblocking(true).unwrap();
     let open = stream.read(&mut [0; 1024]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
@@ -142,7 +142,7 @@ fn a_missing_or_endless_body_ends_the_request() {
     let answer = send(&agent, (endless + &chunk.repeat(1_000)).as_bytes());
     assert!(answer.code == 400 || answer.code == 0, "{}", answer.code);
     is_well(&agent);
-    // The body is announced and begun, but never finished.
+    // The body is announced and started, but never finished.
     let answer = send(&agent, format!("{head}Content-Length: 5\r\n\r\nde").as_bytes());
     assert_eq!(answer.code, 408);
     is_well(&agent);
@@ -183,7 +183,7 @@ fn an_endless_request_header_ends_the_connection() {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let started = Instant::now();
-    // A header every half second, without end.
+    // A header every half second, endlessly.
     stream.write_all(b"GET /pods HTTP/1.1\r\n").unwrap();
     while started.elapsed() < PATIENCE {
         match stream.read(&mut [0; 1024]) {
@@ -196,7 +196,7 @@ fn an_endless_request_header_ends_the_connection() {
         }
         is_well(&agent);
     }
-    assert!(started.elapsed() < PATIENCE, "the agent goes on listening to it");
+    assert!(started.elapsed() < PATIENCE, "the agent keeps the connection open");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What HTTP has to offer to those who ask often, and what only some may ask.
+//! HTTP features for frequent clients, and endpoints for authorized clients.
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
@@ -88,7 +88,7 @@ fn only_authorized_clients_change_the_log_level() {
     let answer = agent.send("PUT /log-level", "", "debug\n");
     assert_eq!((answer.code, &*answer.body), (200, "debug\n"));
     assert_eq!(agent.get("/log-level").body, "debug\n");
-    // A message at that level only: a connection breaks off.
+    // Any message at that level will do: a connection that ends early.
     drop(std::net::TcpStream::connect(agent.address).unwrap());
     agent.send("GET /pods", "Content-Length: x\r\n", "");
     agent.wait_for_log("DEBUG");

@@ -1,7 +1,7 @@
 //! One agent after another, each ended by SIGTERM during its work: nothing is left behind, no pod is lost, and open
 //! requests are answered completely.
 //!
-//! Ten lives; `POD_INDEX_LIVES=100` for a hundred.
+//! Ten runs; `POD_INDEX_LIVES=100` for a hundred.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +20,12 @@ use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
 use crate::support::{Agent, Answer, Directory, PATIENCE, Stop, binary, manifest};
 
-/// Manifests that stay, that come and go, and pods of the API server.
+/// Manifests that stay, manifests that are added and removed, and pods of the API server.
 const STAY: usize = 40;
 const CHURN: usize = 12;
 const OF_THE_SERVER: usize = 10;
 
-/// What the clients of all lives got.
+/// What the clients received in all runs.
 #[derive(Debug, Default)]
 struct Tally {
     answered: AtomicUsize,
@@ -70,14 +70,14 @@ fn names(list: &List<Pod>) -> BTreeSet<String> {
     names
 }
 
-/// The names of the pods whose manifests are there, and of the server's.
+/// The names of the pods with existing manifests, and of the server's.
 fn expected(manifests: &Path) -> BTreeSet<String> {
     let files = fs::read_dir(manifests).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let of_files = files.map(|file| file.replace(".yaml", "-node-1"));
     of_files.chain((0..OF_THE_SERVER).map(|number| format!("server-{number}"))).collect()
 }
 
-/// Agents, and whatever they started: all inherit where temporary files go.
+/// Agents and their child processes: all inherit the directory of temporary files.
 fn processes(temporary: &Path) -> Vec<String> {
     let variable = format!("TMPDIR={}\0", temporary.display());
     let entries = fs::read_dir("/proc").unwrap().map_while(Result::ok).map(|entry| entry.path());
@@ -89,7 +89,7 @@ fn processes(temporary: &Path) -> Vec<String> {
         .collect()
 }
 
-/// How many descriptors and threads the agent has, and how much memory, in KiB.
+/// Number of the agent's descriptors and threads, and its memory in KiB.
 fn held(agent: &Agent) -> (usize, usize, u64) {
     let at = |name: &str| format!("/proc/{}/{name}", agent.pid());
     let count = |name: &str| fs::read_dir(at(name)).unwrap().count();
@@ -192,7 +192,7 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
     for life in 1..=lives {
         let mut agent = spawn();
         let living = processes(&temporary);
-        assert_eq!(living.len(), 1, "life {life}: the agent itself is found, and nobody else: {living:?}");
+        assert_eq!(living.len(), 1, "life {life}: only the agent itself is found: {living:?}");
         // Every fifth is stopped before it has read its pods.
         if life % 5 != 0 {
             agent.until("/readyz", |answer| answer.code == 200);
@@ -225,7 +225,7 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
         });
         slowest = slowest.max(drained);
 
-        // Nothing listens there, so the address is free. The clients' ends may linger in TIME_WAIT.
+        // Nothing listens there, so the address is free. Clients' connections may linger in TIME_WAIT.
         drop(TcpListener::bind(address).unwrap_or_else(|error| panic!("life {life}: {address}: {error}")));
         assert_eq!(processes(&temporary), [""; 0], "life {life}");
         server.watched_by(0).await;

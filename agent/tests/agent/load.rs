@@ -1,11 +1,11 @@
-//! `/pods` with a hundred thousand pods: how long, how much memory, and how lookups fare meanwhile. Off unless asked for,
-//! as it measures:
+//! `/pods` with a hundred thousand pods: duration, memory, and the latency of lookups meanwhile. Ignored by
+//! default, because it measures:
 //!
 //! ```text
 //! cargo test --release -p pod-index-agent --test agent load -- --ignored --nocapture
 //! ```
 //!
-//! The API server that the pods come from is in the test's process, and on the same cores.
+//! The API server runs in the test's process, on the same cores.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +50,7 @@ fn memory(agent: &Agent, field: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// Asks and reads to the end, without looking at what comes; how many bytes it was.
+/// Requests and reads to the end, ignoring the content. Returns the number of bytes.
 fn download(agent: SocketAddr, headers: &str) -> usize {
     let mut stream = TcpStream::connect(agent).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -64,7 +64,7 @@ fn download(agent: SocketAddr, headers: &str) -> usize {
     }
 }
 
-/// Looks up one UID after the other on one connection until told to stop; the latencies, sorted.
+/// Looks up one UID after another on one connection until stopped. Returns the sorted latencies.
 fn look_up(agent: SocketAddr, stop: &AtomicBool) -> Vec<Duration> {
     let mut stream = TcpStream::connect(agent).unwrap();
     stream.set_nodelay(true).unwrap();

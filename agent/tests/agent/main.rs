@@ -1,4 +1,4 @@
-//! The agent as its users meet it: the real binary, real files, real sockets.
+//! The agent as users see it: the real binary, real files, real sockets.
 
 mod access;
 mod api;
@@ -89,7 +89,7 @@ fn once_prints_the_valid_manifests_and_fails_because_of_the_invalid_one() {
     let directory = Directory::new();
     directory.write("good.yaml", &manifest("good"));
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
-    directory.write("leftover.yaml~", "not looked at, and nobody's fault");
+    directory.write("leftover.yaml~", "ignored");
     let output = run(&once(directory.0.to_str().unwrap()));
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("good-node-1"));

@@ -1,4 +1,4 @@
-//! `/metrics`: the names that dashboards and alerts rely on, and that the numbers are true.
+//! `/metrics`: the names on which dashboards and alerts rely, and correct values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
@@ -13,17 +13,18 @@ use crate::support::{Agent, Directory, binary, manifest, shipped};
 
 const REFERENCES: &str = "--config-map-and-secret-change-detection-strategy";
 
-/// Gauges that are there with TLS alone, which `tls` has.
+/// Gauges that exist only with TLS, for which `tls` is set.
 pub const OF_TLS: [&str; 2] =
     ["pod_index_tls_certificate_current", "pod_index_tls_certificate_not_after_timestamp_seconds"];
 
-/// The value of a series, given as it is written; a whole number in these tests.
+/// The value of a series, given as in the text format. Always a whole number here.
 pub fn value(metrics: &str, series: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
 }
 
-/// Every family with its type, and every series with its labels; no numbers, and of a histogram's buckets no bounds.
+/// Every family with its type, and every series with its labels, without values and without the bounds of
+/// histogram buckets.
 fn names(metrics: &str) -> String {
     let lines: BTreeSet<_> = metrics
         .lines()
@@ -39,7 +40,7 @@ fn names(metrics: &str) -> String {
     lines.into_iter().collect::<String>().replace(env!("CARGO_PKG_VERSION"), "VERSION")
 }
 
-/// An agent with all sources, something wrong in one of them, and the server that it follows.
+/// An agent with all sources, a problem in one of them, and the server that it follows.
 async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
     let server = ApiServer::start().await;
     let mut plain = pod("plain", "node-1", &json!({}));
@@ -93,7 +94,7 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
     ] {
         assert_eq!(value(&metrics, &format!("pod_index_{series}")), expected, "{series}");
     }
-    assert!(!metrics.contains("kubelet_"), "nobody asked for the kubelet's names");
+    assert!(!metrics.contains("kubelet_"), "the kubelet's names were not requested");
 
     let published = value(&metrics, "pod_index_publications_total");
     assert_eq!(value(&metrics, "pod_index_generation"), published);
@@ -155,7 +156,7 @@ fn connections_and_the_descriptor_limit_are_metrics() {
     let open = |connections| {
         agent.until("/metrics", |answer| value(&answer.body, "pod_index_http_connections") == connections)
     };
-    // The connection that makes this request.
+    // The connection of this request.
     let metrics = open(1).body;
     assert_eq!(value(&metrics, "process_max_fds"), 700);
     let held: Vec<_> = (0..50).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
@@ -181,7 +182,7 @@ pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) 
     agent(directory, &all).await
 }
 
-/// The families that `/metrics` has, with their types.
+/// The families in `/metrics`, with their types.
 pub fn families(metrics: &str) -> BTreeMap<&str, &str> {
     metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
 }

@@ -1,4 +1,4 @@
-//! The agent manages its node's mirror pods, on an API server that allows it no more than a node.
+//! The agent manages its node's mirror pods, on an API server that grants it no more than a node's rights.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -275,7 +275,7 @@ async fn pairs_out_of_sync_show_the_reason() {
     );
 }
 
-/// Its name was an orphan's while the directory was not read any more, and the URL was not read yet.
+/// While the directory was no longer read and the URL not yet read, its name looked like an orphan's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answer_is_not_deleted() {
     let site = Site::new().await;

@@ -1,8 +1,8 @@
-//! The page at `/`, without a browser: what is served, and what its policy forbids.
+//! The page at `/` without a browser: its files, and what its policy forbids.
 
 use crate::support::{Agent, Directory, manifest};
 
-/// What would turn text into markup or code.
+/// Functions that would parse text as markup or code.
 const FORBIDDEN: [&str; 9] = [
     "innerHTML",
     "outerHTML",

@@ -1,4 +1,4 @@
-//! SIGHUP: the sources follow the configuration file, and no other pod is missing for a moment. Also systemd's
+//! SIGHUP: the sources follow the configuration file, and no other pod disappears. Also systemd's
 //! notifications.
 
 use std::os::unix::net::UnixDatagram;
@@ -136,7 +136,7 @@ fn systemd_is_notified_of_start_reload_and_shutdown() {
     let mut agent = Agent::spawn(command);
     hear("READY=1");
     hear("STATUS=ready, started with 1 pods");
-    // By systemd's clock, which is also that of `Instant`, in microseconds.
+    // In systemd's clock, which is also that of `Instant`, in microseconds.
     let reloading = || {
         let told = Instant::now();
         agent.signal("HUP");

@@ -11,7 +11,7 @@ use crate::support::{Agent, Directory, run, stderr, stdout};
 
 const CANARY: &str = "hunter2-canary";
 
-/// What the check says of this kubeconfig, and its exit code.
+/// The check's output for this kubeconfig, and its exit code.
 fn checked(directory: &Directory, kubeconfig: &str) -> (Option<i32>, String) {
     directory.write("kubeconfig", kubeconfig);
     let path = directory.0.join("kubeconfig");
@@ -21,7 +21,7 @@ fn checked(directory: &Directory, kubeconfig: &str) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
-/// A kubeconfig whose context names `user`, and which has the user `me` of this shape.
+/// A kubeconfig whose context names `user`, and which defines the user `me` with these settings.
 fn config(user: &str, me: &Value) -> String {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "here",

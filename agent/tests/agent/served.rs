@@ -12,7 +12,7 @@ use crate::support::{Agent, Directory};
 
 const CANARY: &str = "hunter2-canary";
 
-/// A pod with passwords wherever its environment can have one, and managed fields.
+/// A pod with passwords in every place where the environment can have one, and managed fields.
 fn pod_with_passwords(name: &str) -> Value {
     let env = json!([
         { "name": "PASSWORD", "value": CANARY },
@@ -110,7 +110,7 @@ async fn managed_fields_are_kept_on_request_and_the_agents_annotations_are_added
     }
 }
 
-/// A pod of a Deployment as on a cluster: its author wrote a fifth of it.
+/// A pod of a Deployment as on a cluster: a fifth of it was written by its author.
 fn as_of_a_deployment(number: usize) -> Value {
     let name = format!("web-7d4b9c6f8d-{number:05}");
     let labels = json!({ "app": "web", "pod-template-hash": "7d4b9c6f8d", "team": "shop" });

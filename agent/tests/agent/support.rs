@@ -102,7 +102,7 @@ impl Agent {
                 assert!(stderr.read_line(&mut line).unwrap() > 0, "the agent ended");
                 let _ = sender.send(line.trim_end().to_owned());
             }
-            // The pipe stays open as long as this process lives.
+            // The pipe stays open while this process lives.
             std::mem::forget(stderr);
         })
     }
@@ -215,7 +215,7 @@ impl Agent {
     pub fn wait_until_nobody_listens(&self) {
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(self.address).is_ok() {
-            assert!(Instant::now() < deadline, "the agent goes on listening");
+            assert!(Instant::now() < deadline, "the agent still accepts connections");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -312,7 +312,7 @@ impl Drop for Agent {
     }
 }
 
-/// Asks the agent that serves there.
+/// Sends a request to the agent on this port.
 pub fn get(address: SocketAddr, path: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -401,8 +401,8 @@ impl Drop for Directory {
     }
 }
 
-/// A port for a server that stops and starts again. It lies below the ports that Linux gives to clients and to port 0, so
-/// that nobody else gets it in between.
+/// A port for a server that stops and starts again. It is below the ports that Linux gives to clients and to
+/// port 0, so no other process gets it meanwhile.
 pub fn port_to_keep() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = u16::try_from(std::process::id() % 10_000).expect("less than 10,000");

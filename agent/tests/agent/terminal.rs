@@ -1,4 +1,4 @@
-//! A terminal of its own for a program, and what is to be seen on it.
+//! Runs a program in its own terminal and reads the screen.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -17,7 +17,7 @@ pub struct Terminal {
     shared: Arc<(Mutex<Seen>, Condvar)>,
 }
 
-/// What the program has written, and what that comes to.
+/// The program's output, and the resulting screen.
 struct Seen {
     parser: Parser,
     bytes: Vec<u8>,
@@ -103,7 +103,7 @@ impl Terminal {
         self.shared.0.lock().unwrap().bytes.clone()
     }
 
-    /// The terminal's input modes, in words that can be compared.
+    /// The terminal's input modes, as comparable text.
     pub fn mode(&self) -> String {
         format!("{:?}", self.master.get_termios().unwrap())
     }

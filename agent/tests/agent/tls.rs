@@ -248,7 +248,10 @@ fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
             greeted.write_all(b"GET /livez HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
             let mut answer = [0; 512];
             let read = greeted.read(&mut answer).unwrap();
-            assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "who has shaken hands goes on, {number}");
+            assert!(
+                answer[..read].starts_with(b"HTTP/1.1 200"),
+                "established connections continue, {number}"
+            );
         }
     }
     assert_eq!(pki.client().code(&agent, "/livez"), Ok(200));
@@ -259,7 +262,7 @@ fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
         let waits = end.is_err_and(|error| {
             matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
         });
-        assert!(!waits, "the agent goes on waiting for the client");
+        assert!(!waits, "the agent still waits for the client");
     }
     // A client without a finished handshake does not block a shutdown either.
     let _held = TcpStream::connect(agent.address).unwrap();
@@ -279,7 +282,7 @@ fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
         open.write_all(b"GET /livez HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
         let mut answer = [0; 512];
         let read = open.read(&mut answer).unwrap();
-        assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "a connection that is open goes on");
+        assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "an open connection continues");
     };
     still_served();
     let has = |line: &str| {

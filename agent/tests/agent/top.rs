@@ -1,4 +1,4 @@
-//! `pod-index top`, in a terminal of its own, beside a running agent.
+//! `pod-index top` in its own terminal, with a running agent.
 
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ fn top(agent: &Agent) -> Terminal {
     Terminal::run(&["top", "--interval", "100ms", "--port", &agent.address.port().to_string()], SIZE)
 }
 
-/// The terminal is as a shell wants it.
+/// The terminal is in the state that a shell expects.
 fn assert_given_back(terminal: &Terminal, mode: &str) {
     assert_eq!(terminal.mode(), mode);
     let screen = terminal.screen();
@@ -28,7 +28,7 @@ fn assert_given_back(terminal: &Terminal, mode: &str) {
     assert!(bytes.rfind("\x1b[?7h") > bytes.rfind("\x1b[?7l"), "lines are wrapped again");
 }
 
-/// How a terminal treats what is typed before a program takes it.
+/// The terminal's settings before a program changes them.
 fn untouched() -> String {
     let mut terminal = Terminal::run(&["--version"], SIZE);
     assert_eq!(terminal.wait(), 0);
@@ -101,7 +101,7 @@ fn control_c_and_signals_restore_the_terminal() {
     }
 }
 
-/// An agent on a port of one's choice; killed when dropped.
+/// An agent on a given port, killed on drop.
 pub struct At(Child);
 
 impl At {
@@ -113,7 +113,7 @@ impl At {
         let agent = Self(child);
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "nobody serves on {port}");
+            assert!(Instant::now() < deadline, "no agent serves on {port}");
             std::thread::sleep(Duration::from_millis(10));
         }
         agent

@@ -1,5 +1,5 @@
-//! Edits of the manifest directory: a new manifest is served at once, and whatever happens to it, no other pod is
-//! missing for a moment.
+//! Edits of the manifest directory: a new manifest is served at once, and no edit makes another pod
+//! disappear.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -244,7 +244,7 @@ mod tests {
         tokio::task::yield_now().await;
         let start = Instant::now();
         gate.try_now();
-        assert!(waiting.await.unwrap(), "a waiting request goes on, too");
+        assert!(waiting.await.unwrap(), "a waiting request continues too");
         assert_eq!(start.elapsed(), Duration::ZERO);
         gate.pass().await.unwrap().failed("401", Duration::ZERO);
         assert!(start.elapsed() >= 5 * SECOND, "the one before was dropped, so this one waited");

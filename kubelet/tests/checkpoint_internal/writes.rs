@@ -40,7 +40,7 @@ fn a_pod_too_large_for_a_checkpoint_is_reported_delays_nothing_and_leaves_no_old
         [CheckpointErrorKind::TooLarge]
     );
     assert!(errors[0].to_string().contains("Pod_grows.yaml: cannot be written: the pod ns/grows is larger"));
-    assert!(!keeper.has_failed(), "nobody is to wait for what never comes");
+    assert!(!keeper.has_failed(), "no wait includes a pod without a checkpoint");
     let names = |platter: &Platter| platter.names.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&platter.lock().unwrap()), ["Pod_other.yaml"]);
     writer.update_pod(pod("grows", 3, true)).unwrap();

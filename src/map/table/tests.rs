@@ -331,8 +331,8 @@ fn any_number_of_entries_with_one_hash_are_distinguished() {
         let (used, links) = all.current.pages();
         assert_eq!(used, 1, "one chain of pages");
         assert!(links <= 8 * MANY as usize, "{links} links: growing does not help");
-        assert_eq!(all.current.find(hash, MANY), None, "nobody else is found for them");
-        assert_eq!(all.current.find(hash ^ 1, 0), None, "nor they for somebody else");
+        assert_eq!(all.current.find(hash, MANY), None, "no other entry is found for them");
+        assert_eq!(all.current.find(hash ^ 1, 0), None, "nor they for another hash");
         all.put(hash, MANY / 2);
         all.publish();
         all.check();

@@ -1,4 +1,5 @@
-//! The page at `/` in a real browser. Needs Debian's `chromium` and `chromium-driver`, so it is off unless asked for:
+//! The page at `/` in a real browser. Needs Debian's `chromium` and `chromium-driver`, so it is ignored by
+//! default:
 //!
 //! ```text
 //! .ci/run browser
@@ -18,7 +19,7 @@ use crate::support::{Agent, Directory, PATIENCE, manifest, shipped};
 
 const WINDOW: (u32, u32) = (1280, 720);
 
-/// The rows of the table that is shown.
+/// The rows of the visible table.
 const ROWS: &str = "[...document.querySelectorAll('main > section:not([hidden]) tbody tr[aria-rowindex]')]";
 
 fn open(agent: &Agent) -> Browser {
@@ -27,7 +28,7 @@ fn open(agent: &Agent) -> Browser {
     browser
 }
 
-/// The directory of the shipped manifests, as one that may be written to.
+/// A writable copy of the directory of shipped manifests.
 fn copied() -> Directory {
     let directory = Directory::new();
     for file in fs::read_dir(shipped()).unwrap() {
@@ -37,7 +38,7 @@ fn copied() -> Directory {
     directory
 }
 
-/// Nothing broke, and the page attempted nothing forbidden.
+/// There were no errors, and the page attempted nothing forbidden.
 fn assert_quiet(browser: &Browser) {
     assert_eq!(browser.log(), [""; 0]);
 }

@@ -19,7 +19,7 @@ use crate::browser::webdriver::Browser;
 use crate::support::{Agent, Directory};
 use crate::terminal::Terminal;
 
-/// What a terminal shows, as a page of its own.
+/// A terminal's content as an HTML page.
 fn html(screen: &Screen) -> String {
     let (height, width) = screen.size();
     let mut rows = String::new();

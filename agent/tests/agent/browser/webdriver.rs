@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Directory, PATIENCE};
 
-/// How a reference to an element is told from other objects.
+/// The key that marks a reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// Nothing is asked of the network but the page, and no sandbox is to be had in a container.
+/// No requests except for the page. Containers do not allow a sandbox.
 const FLAGS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -26,7 +26,7 @@ const FLAGS: [&str; 10] = [
     "--hide-scrollbars",
 ];
 
-/// A browser with one window; gone when dropped.
+/// A browser with one window, closed on drop.
 pub struct Browser {
     driver: Child,
     address: SocketAddr,

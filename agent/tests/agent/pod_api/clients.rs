@@ -22,7 +22,7 @@ use crate::metrics::value;
 const CHANGES: usize = 10_000;
 const PODS: u64 = 300;
 
-/// Numbers that look random, the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -77,7 +77,7 @@ impl Drop for Proxy {
     }
 }
 
-/// A reflector, and how often it had to start again.
+/// A reflector, and the number of its restarts.
 struct Reflector {
     store: Store<Pod>,
     restarts: Arc<Mutex<usize>>,
@@ -110,12 +110,12 @@ impl Reflector {
     }
 }
 
-/// The version of the API server that the object is of.
+/// The API server's version of the object.
 fn theirs(pod: &Pod) -> String {
     pod.annotations()[ANNOTATION].clone()
 }
 
-/// What the API server has, of pods that this selects.
+/// The API server's pods that match this selection.
 fn truth(server: &ApiServer, selected: impl Fn(&Value) -> bool) -> BTreeMap<String, String> {
     let objects = server.objects("pods").into_iter().filter(|object| selected(object));
     objects
@@ -126,7 +126,7 @@ fn truth(server: &ApiServer, selected: impl Fn(&Value) -> bool) -> BTreeMap<Stri
         .collect()
 }
 
-/// Changes pods at random, cuts connections at random, and in the middle puts another agent in the place of the first.
+/// Changes pods and cuts connections at random, and replaces the agent by another one halfway.
 async fn upheaval(world: &mut World, proxy: &Proxy) {
     let mut dice = Dice(17);
     for change in 0..CHANGES {
@@ -197,7 +197,7 @@ async fn reflectors_end_with_the_pods_of_the_index() {
     assert_eq!(names(&list).len(), truth(&world.server, everything).len());
 }
 
-/// Needs a Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
+/// Needs Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Python's client for Kubernetes"]
 async fn the_python_client_knows_in_the_end_what_the_index_has() {
@@ -228,7 +228,8 @@ async fn the_python_client_knows_in_the_end_what_the_index_has() {
     }
 }
 
-/// What an agent spares the API server, if others on its node follow it. The documents have the numbers.
+/// How much the agent reduces the API server's load if others on its node follow it. The documents quote the
+/// numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {
     const FOLLOWERS: usize = 10;
@@ -256,7 +257,7 @@ async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {
     drop(by_agent);
 }
 
-/// A hundred come back at once, each from where it was; some from too long ago.
+/// A hundred watches resume at once, each from its last version, some of which are too old.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_watches_that_resume_at_once_neither_lose_nor_repeat_an_event() {
     let world = World::new().await;

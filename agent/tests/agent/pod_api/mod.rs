@@ -1,4 +1,5 @@
-//! The pod API as clients of the API server meet it: raw HTTP for each rule, and real clients through random changes.
+//! The pod API as used by clients of the API server: raw HTTP for each rule, and real clients during random
+//! changes.
 
 mod bad_input;
 mod clients;

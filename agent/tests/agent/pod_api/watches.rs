@@ -1,8 +1,8 @@
-//! Watches: from which version they start, what they tell, and how they end.
+//! Watches: the version they start from, their events, and how they end.
 
 use super::*;
 
-/// Of an event: its type, the name and the version of its object.
+/// An event's type, and its object's name and version.
 fn seen(event: &Value) -> (String, String, u64) {
     let object = &event["object"];
     (

@@ -22,12 +22,13 @@ use crate::support::{Agent, Answer, Directory, PATIENCE, get, manifest};
 const STAY: u64 = 60;
 const CHURN: u64 = 20;
 const PODS: u64 = 200;
-/// Secrets that they name; no divisor in common with [`PODS`], or else a pod would name the same one in all its versions.
+/// Number of Secrets that they name; coprime with [`PODS`], because otherwise a pod would name the same one
+/// in all versions.
 const SECRETS: u64 = 47;
-/// How many of these are named at any time. Of some the last pod goes, and another comes.
+/// How many of these are referenced at any time. Some lose their last pod and get another one later.
 const NAMED: u64 = 30;
 
-/// One turn of a worker.
+/// One iteration of a worker.
 pub type Work<'a> = Box<dyn Fn(u64) + Send + Sync + 'a>;
 
 /// The counts so far.
@@ -72,7 +73,7 @@ impl Counts {
     }
 }
 
-/// The three sources, and where checkpoints go.
+/// The three sources, and the checkpoint directory.
 pub struct Site {
     server: ApiServer,
     manifests: Directory,
@@ -245,7 +246,7 @@ impl Site {
     }
 }
 
-/// How many Secrets the agent finds named.
+/// Number of Secrets that are referenced according to the agent.
 fn named(references: &Answer) -> u64 {
     references.json::<Value>()["secrets"]["objects"].as_u64().unwrap()
 }
@@ -262,7 +263,7 @@ fn lists(turn: u64, agent: &Agent, counts: &Counts) {
     rest(100);
 }
 
-/// One after the other on a connection that is used again.
+/// One request after another on a kept connection.
 fn on_one_connection(turn: u64, agent: SocketAddr, counts: &Counts) {
     let mut stream = TcpStream::connect(agent).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -277,7 +278,7 @@ fn on_one_connection(turn: u64, agent: SocketAddr, counts: &Counts) {
     }
 }
 
-/// Half a head, a list that is not read, garbage; then disconnects.
+/// Half a header, a list that is not read, garbage; then disconnects.
 fn rude(turn: u64, agent: SocketAddr, counts: &Counts) {
     let words: &[u8] = match turn % 4 {
         0 => b"GET /pods HTTP/1.1\r\nHo",

@@ -1,12 +1,12 @@
-//! The agent at work for minutes, with everything switched on and everything changing: its memory, descriptors and threads
-//! stay what they were. Off unless asked for, as it takes its time:
+//! Runs the agent for minutes with all features on and everything changing. Its memory, descriptors and
+//! threads must not grow. Ignored by default, because it takes long:
 //!
 //! ```text
 //! .ci/run soak
 //! ```
 //!
-//! Ten minutes; `POD_INDEX_SOAK_SECONDS` for another time, from thirty on. What was seen is in `target/soak` afterwards, as
-//! `soak.csv` and `soak.svg`, whether it was good or not. The API server that the agent follows is in the test's process.
+//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least thirty). In any case it writes `soak.csv` and
+//! `soak.svg` to `target/soak`. The API server runs in the test's process.
 
 mod churn;
 mod plot;
@@ -22,14 +22,14 @@ use crate::support::{Agent, Stop};
 use self::churn::{Counts, Site};
 use self::samples::{Sample, growth};
 
-/// What is shorter is all warming up.
+/// A shorter run would be all warm-up.
 const SHORTEST: u64 = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes ten minutes"]
 async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were() {
     let seconds = std::env::var("POD_INDEX_SOAK_SECONDS").map_or(600, |seconds| seconds.parse().unwrap());
-    assert!(seconds >= SHORTEST, "POD_INDEX_SOAK_SECONDS: {seconds} are too few to tell anything");
+    assert!(seconds >= SHORTEST, "POD_INDEX_SOAK_SECONDS: {seconds} seconds are too few");
     let site = Site::new(ApiServer::start().await);
     let agent = site.start();
     let (counts, stop) = (Counts::default(), Stop::default());
@@ -45,7 +45,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("soak.csv"), samples::csv(&samples)).unwrap();
     std::fs::write(directory.join("soak.svg"), plot::svg(&samples)).unwrap();
-    assert_eq!(samples.len() as u64, seconds, "somebody who worked has given up");
+    assert_eq!(samples.len() as u64, seconds, "a worker has failed");
     println!("{}\n{}", counts.report(), samples::report(&samples));
     println!("{} watches of Secrets", site.watches_begun());
     // After all failures, it has the right pods.
@@ -54,7 +54,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     assert!(grown.is_empty(), "{}; see {}", grown.join("; "), directory.display());
 }
 
-/// Turn after turn.
+/// Repeats the work until stopped.
 fn until(stop: &Stop, work: &churn::Work<'_>) {
     let mut turn = 0;
     while !stop.is_set() {
@@ -63,7 +63,7 @@ fn until(stop: &Stop, work: &churn::Work<'_>) {
     }
 }
 
-/// A sample each second, unless `broken`.
+/// One sample per second, until `broken`.
 fn watch(agent: &Agent, counts: &Counts, seconds: u64, broken: impl Fn() -> bool) -> Vec<Sample> {
     let start = Instant::now();
     let mut samples = Vec::new();

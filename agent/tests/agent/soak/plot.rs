@@ -1,4 +1,4 @@
-//! The samples as a picture.
+//! The samples as a plot.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ const LEFT: f64 = 70.0;
 
 type Curve = (&'static str, &'static str, fn(&Sample) -> f64);
 
-/// What is drawn together, and over it.
+/// The curves of one panel, and its title.
 const PANELS: [(&str, &[Curve]); 3] = [
     (
         "Memory, MiB",
@@ -44,7 +44,7 @@ fn mib(kib: u64) -> f64 {
     count(kib) / 1024.0
 }
 
-/// The picture, from zero up.
+/// The plot, starting at zero.
 pub fn svg(samples: &[Sample]) -> String {
     let seconds = samples.last().map_or(1.0, |sample| count(sample.second));
     let mut svg = format!(
@@ -112,7 +112,7 @@ fn panel(
     Ok(())
 }
 
-/// A round number of about this size: 1, 2 or 5 and noughts.
+/// A round number of about this size: 1, 2 or 5 followed by zeros.
 fn step(about: f64) -> f64 {
     let decade = 10_f64.powf(about.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * decade).find(|step| *step >= about).unwrap_or(about)

@@ -6,8 +6,8 @@ use std::fs;
 use super::churn::Counts;
 use crate::support::Agent;
 
-/// How much more memory the last third of the time may take than the one before, in KiB: this, or a twentieth. It comes to
-/// about twelve bytes for each request of a run of ten minutes.
+/// Allowed growth of memory from the second to the last third, in KiB: this, or a twentieth. It amounts to
+/// about twelve bytes per request in a run of ten minutes.
 const SLACK_KIB: u64 = 2048;
 /// The allowed growth of descriptors or threads. Clients come and go.
 const SLACK_COUNT: u64 = 4;
@@ -81,7 +81,7 @@ pub fn growth(samples: &[Sample]) -> Vec<String> {
     grown.collect()
 }
 
-/// The figures, for people.
+/// The figures, formatted for people.
 pub fn report(samples: &[Sample]) -> String {
     let (before, after) = thirds(samples);
     let mut text = String::from("                  second third   last third   most\n");
@@ -105,7 +105,7 @@ pub fn csv(samples: &[Sample]) -> String {
     text
 }
 
-/// Samples whose memory and descriptors are as these say.
+/// Samples with these values of memory and descriptors.
 fn made(memory: impl Fn(u64) -> u64, descriptors: impl Fn(u64) -> u64) -> Vec<Sample> {
     let sample = |second| Sample {
         second,
