@@ -300,14 +300,14 @@ pub(super) struct RunArgs {
 
     /// Also accept tokens of the API server (TokenReview) instead of a certificate.
     #[arg(long, env = "POD_INDEX_AUTHENTICATION_TOKEN_WEBHOOK")]
-    #[allow(clippy::doc_markdown, reason = "help is no markdown")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
     pub(super) authentication_token_webhook: bool,
 
     /// What authenticated clients may request: AlwaysAllow, everything; Webhook, what the API server lets them do with
     /// a kubelet (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy) [default:
     /// AlwaysAllow].
     #[arg(long, env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
-    #[allow(clippy::doc_markdown, reason = "help is no markdown")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
     pub(super) authorization_mode: Option<AuthorizationMode>,
 
     /// Let clients change the log level with PUT /log-level.

@@ -181,7 +181,7 @@ impl MirrorKeeper {
         Failure::Kubelet(format!(
             "--manage-mirror-pods: a kubelet runs on the node {:?}: {holder:?} has renewed its lease in kube-node-lease \
              while this agent watched, at {renewed} by its clock; two keepers would replace each other's mirror pods \
-             (--force-manage-mirror-pods, if that is no kubelet)",
+             (--force-manage-mirror-pods, if that is not a kubelet)",
             self.node.as_str(),
         ))
     }

@@ -210,7 +210,7 @@ mod tests {
         let seen = readiness.seen();
         readiness.join(Source::File, status());
         readiness.indexed([Source::File]);
-        assert!(!*seen.borrow(), "the merge has not let go of what was restored");
+        assert!(!*seen.borrow(), "the merge still has restored pods");
         readiness.all_indexed();
         assert!(*seen.borrow());
         for read in [true, false] {

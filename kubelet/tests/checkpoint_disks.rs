@@ -94,8 +94,8 @@ fn the_child_with_a_failing_disk() {
     match disk {
         "read-only" => on_a_read_only_disk(directory),
         "full" => on_a_full_disk(directory),
-        "forbidden" => on_a_disk_of_somebody_else(directory),
-        "unreadable" => beside_a_file_of_somebody_else(directory),
+        "forbidden" => on_a_disk_of_another_user(directory),
+        "unreadable" => beside_a_file_of_another_user(directory),
         _ => panic!("{disk}"),
     }
     println!("\ncame through: {disk}");
@@ -140,7 +140,7 @@ fn on_a_full_disk(directory: &Path) {
 }
 
 /// It may be read, except for one file, but not written; later it may.
-fn on_a_disk_of_somebody_else(directory: &Path) {
+fn on_a_disk_of_another_user(directory: &Path) {
     let mut run = Run::start(directory, Which::Annotated);
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
     assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
@@ -163,7 +163,7 @@ fn on_a_disk_of_somebody_else(directory: &Path) {
 }
 
 /// The child owns the directory but not a file in it.
-fn beside_a_file_of_somebody_else(directory: &Path) {
+fn beside_a_file_of_another_user(directory: &Path) {
     let run = Run::start(directory, Which::Annotated);
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
     assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);

@@ -107,7 +107,7 @@ async fn reads_of_loaded_objects_do_not_wait_for_a_registration() {
         let (sender, read) = mpsc::channel();
         let reading = begin({
             let (secrets, runtime) = (secrets.clone(), Handle::current());
-            move || sender.send(self::read(&secrets, &runtime)).expect("somebody wants it")
+            move || sender.send(self::read(&secrets, &runtime)).expect("the receiver exists")
         });
         let is_read = reading.recv_timeout(DEADLINE).is_ok();
         // Check that there is something to wait for: another registration does wait.

@@ -235,7 +235,7 @@ impl History {
         loop {
             let update = tokio::time::timeout(DEADLINE, self.source.next()).await;
             let update = update.unwrap_or_else(|_| panic!("no further set after {:#?}", self.done));
-            let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is no set") };
+            let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
             let mut shown: Vec<Shown> = pods
                 .iter()
                 .map(|pod| {

@@ -30,7 +30,7 @@ fn source(path: impl AsRef<Path>, period: Duration) -> FileSource {
 
 async fn next(source: &mut FileSource) -> Vec<Arc<Pod>> {
     let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
-    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is no set") };
+    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
     pods
 }
 

@@ -135,7 +135,7 @@ fn source(config: HttpConfig) -> HttpSource {
 
 async fn next(source: &mut HttpSource) -> Vec<Arc<Pod>> {
     let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
-    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is no set") };
+    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
     pods
 }
 

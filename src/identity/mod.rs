@@ -59,7 +59,7 @@ const LONGEST_UID: usize = 253;
 /// assert!(matches!(Identity::parse("::ffff:10.0.0.7"), Ok(Identity::Ip(ip)) if ip.is_ipv4()));
 /// assert!(matches!(Identity::parse("4711"), Ok(Identity::Pid(4711))));
 /// assert!(matches!(Identity::parse("shop/web-0"), Ok(Identity::Name { namespace: "shop", name: "web-0" })));
-/// // The first digits of a container ID are no container ID, and no pod has such a UID.
+/// // A prefix of a container ID is not a container ID. It parses as a UID that no pod has.
 /// assert!(matches!(Identity::parse("3e5f0b1c3e5f"), Ok(Identity::Uid(_))));
 /// assert!(Identity::parse("/system.slice/sshd.service").is_err());
 /// ```

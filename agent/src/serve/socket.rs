@@ -64,7 +64,7 @@ impl Socket {
             }
             _ => {}
         }
-        // Rename after setting permissions: nobody can connect before they are right.
+        // Rename after setting permissions: no client can connect before they are right.
         let beside = beside(path);
         let _ = fs::remove_file(&beside);
         let listener = UnixListener::bind(&beside)?;

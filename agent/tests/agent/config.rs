@@ -143,7 +143,7 @@ fn once_does_not_wait_for_ever_for_a_silent_url() {
             "{said}"
         );
         assert!(said.contains(&format!("http ({url})")), "{said}");
-        assert_eq!(stdout(&output), "", "half an answer is none");
+        assert_eq!(stdout(&output), "", "an incomplete answer is not printed");
         if !said.contains("file (") {
             return;
         }

@@ -42,7 +42,7 @@ fn malformed_and_excessive_requests_are_refused_and_others_are_served() {
             &[405],
         ),
         (
-            "bytes that are no text",
+            "bytes that are not text",
             "GET /pods/%FF%00 HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n".to_owned(),
             &[400],
         ),

@@ -139,7 +139,7 @@ mod tests {
             .as_mut()
             .unwrap()
             .insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
-        assert_eq!(encode(&marked).unwrap(), (bytes, hash), "a restored pod is no other pod");
+        assert_eq!(encode(&marked).unwrap(), (bytes, hash), "a restored pod equals the original");
     }
 
     #[test]

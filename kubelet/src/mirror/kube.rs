@@ -155,7 +155,7 @@ impl KubeMirrorClient {
                 Ok(Mirrored::Existed(MirrorPodUid::from(found.uid())))
             }
             Some(_) => taken("a mirror of another version of the pod has its name"),
-            None => taken("a pod that is no mirror has its name"),
+            None => taken("a pod that is not a mirror has its name"),
         }
     }
 }

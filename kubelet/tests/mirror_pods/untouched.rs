@@ -29,7 +29,7 @@ async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
         let reported = |status: &MirrorsStatus| {
             let error = told(status, "web").and_then(|web| web.last_failure.as_ref());
             let why = if node == NODE {
-                "a pod that is no mirror has its name"
+                "a pod that is not a mirror has its name"
             } else {
                 "a pod that this client may not read has its name"
             };

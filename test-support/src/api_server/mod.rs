@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! let server = ApiServer::start().await;
-//! server.put("pods", &pod);                   // as if somebody else had done it
+//! server.put("pods", &pod);                   // as if another client had done it
 //! server.fail(Verb::List, Fault::Status(500)); // the next list fails
 //! let client = server.client();
 //! ```

@@ -66,7 +66,7 @@ impl HttpConfig {
     /// Like [`new`](Self::new), for the URL in another `field` and a body of at most `limit` bytes.
     pub(in crate::sources) fn of(url: &str, field: &str, limit: usize) -> Result<Self, Problem> {
         let wrong = |message: &str| problem(field, message.to_owned());
-        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is no URL: {error}")))?;
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not a URL: {error}")))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") if cfg!(feature = "tls") => {}
