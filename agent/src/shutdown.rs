@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     const UNIT: &str = include_str!("../../deploy/systemd/pod-index.service");
-    const DAEMONSET: &str = include_str!("../../deploy/kubernetes/daemonset.yaml");
+    const DAEMONSET: &str = include_str!("../../deploy/kubernetes/base/daemonset.yaml");
 
     /// The number after `key` in a line of its own.
     fn seconds(text: &str, key: &str) -> u64 {

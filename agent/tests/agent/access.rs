@@ -69,7 +69,7 @@ fn only_allowed_names_and_groups_of_certificates_are_served() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     let server = ApiServer::start().await;
-    let granted = shipped("pod-index", &["read-only.yaml", "client-reviews.yaml"]);
+    let granted = shipped("pod-index", &["base", "components/client-reviews"]);
     server.grant(granted.clone());
     server.know_token("of-prometheus", "prometheus", &["system:serviceaccounts"]);
     server.know_token("of-nobody-much", "nobody-much", &[]);

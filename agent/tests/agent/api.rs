@@ -43,7 +43,7 @@ pub fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either() {
     let server = ApiServer::start().await;
-    server.grant(shipped("pod-index", &["read-only.yaml"]));
+    server.grant(shipped("pod-index", &["base"]));
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
     server.put("pods", &pod("other", "node-1", &json!({})));
@@ -181,7 +181,7 @@ fn an_invalid_selection_is_exit_code_2() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_outage_removes_nothing() {
     let server = ApiServer::start().await;
-    server.grant(shipped("pod-index", &["read-only.yaml"]));
+    server.grant(shipped("pod-index", &["base"]));
     let directory = Directory::new();
     server.put("pods", &pod("a", "node-1", &json!({})));
     let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);
@@ -201,7 +201,7 @@ const TOKEN: &str = "a-token-that-was-issued";
 async fn secure_server(authority: &Authority) -> ApiServer {
     let (certificate, key) = authority.sign("127.0.0.1");
     let server = ApiServer::start_with_tls(&certificate, &key).await;
-    server.grant(shipped("pod-index", &["read-only.yaml"]));
+    server.grant(shipped("pod-index", &["base"]));
     server.demand_token(TOKEN);
     server.put("pods", &pod("a", "node-1", &json!({})));
     server

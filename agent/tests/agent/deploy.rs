@@ -1,123 +1,48 @@
-//! What `deploy/` holds: of the shape that a cluster knows, with no more rights than are used, and started with flags and
-//! keys that this very binary understands.
+//! `deploy/`: no more rights than the agent uses, and flags and keys that it knows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api_server::{ApiServer, shipped};
 use crate::health::health_address;
+use crate::kustomize::{components, daemonset, deploy, known, objects, rendered};
 use crate::support::{Agent, Directory, binary, get, stderr, stdout};
 use crate::tls::Authority;
-
-fn deploy(path: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("deploy").join(path)
-}
-
-fn objects(path: &Path) -> Vec<Value> {
-    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-fn daemonset() -> DaemonSet {
-    serde_json::from_value(objects(&deploy("kubernetes/daemonset.yaml")).remove(0)).unwrap()
-}
-
-/// The `DaemonSet` as `kubectl patch --local` makes it of a patch.
-fn patched(patch: &str) -> DaemonSet {
-    let mut object = objects(&deploy("kubernetes/daemonset.yaml")).remove(0);
-    merge(&mut object, &objects(&deploy("kubernetes/patches").join(patch)).remove(0));
-    assert_eq!(known::<DaemonSet>(&object), object, "{patch}");
-    serde_json::from_value(object).unwrap()
-}
-
-/// As much of a strategic merge as the patches use: null removes; of lists, items with one name or port are one.
-fn merge(object: &mut Value, patch: &Value) {
-    match (object, patch) {
-        (Value::Object(object), Value::Object(patch)) => {
-            for (key, value) in patch {
-                if value.is_null() {
-                    object.remove(key);
-                } else {
-                    merge(object.entry(key.clone()).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (Value::Array(items), Value::Array(patches)) => {
-            for patch in patches {
-                let key = ["name", "containerPort"].into_iter().find(|key| !patch[key].is_null()).unwrap();
-                match items.iter_mut().find(|item| item[key] == patch[key]) {
-                    Some(item) => merge(item, patch),
-                    None => items.push(patch.clone()),
-                }
-            }
-        }
-        (object, patch) => *object = patch.clone(),
-    }
-}
 
 fn pod(daemonset: DaemonSet) -> PodSpec {
     daemonset.spec.template.spec.unwrap()
 }
 
-/// The container's environment on the node `node-7`, with what is mounted `at` a path in this directory.
-fn environment(container: &Container, at: &str, directory: &Directory) -> BTreeMap<String, String> {
+/// The container's environment on the node `node-7`. Mounted files are in this directory.
+fn environment(container: &Container, directory: &Directory) -> BTreeMap<String, String> {
     let here = directory.0.display().to_string();
+    let mounts: Vec<_> = container.volume_mounts.iter().flatten().map(|mount| &*mount.mount_path).collect();
     let variables = container.env.clone().unwrap().into_iter();
     variables
         .map(|variable| {
             let is_node = variable.name == "POD_INDEX_HOSTNAME_OVERRIDE";
             assert_eq!(variable.value_from.is_some(), is_node, "{}", variable.name);
-            (variable.name, variable.value.map_or("node-7".to_owned(), |value| value.replace(at, &here)))
+            let value = variable.value.unwrap_or_else(|| "node-7".to_owned());
+            let at = mounts.iter().find(|at| value.starts_with(**at));
+            let value = at.map_or(value.clone(), |at| value.replacen(at, &here, 1));
+            (variable.name, value)
         })
         .collect()
 }
 
-/// Read as its type and written again; what the type does not know is lost on the way.
-fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
-    serde_json::to_value(serde_json::from_value::<T>(object.clone()).unwrap()).unwrap()
-}
-
-#[test]
-fn every_shipped_manifest_is_of_the_shape_that_the_api_server_knows() {
-    let mut kinds = BTreeSet::new();
-    for file in std::fs::read_dir(deploy("kubernetes")).unwrap() {
-        let path = file.unwrap().path();
-        if path.is_dir() {
-            continue;
-        }
-        for object in objects(&path) {
-            let kind = object["kind"].as_str().unwrap();
-            let known = match kind {
-                "Namespace" => known::<Namespace>(&object),
-                "ServiceAccount" => known::<ServiceAccount>(&object),
-                "ClusterRole" => known::<ClusterRole>(&object),
-                "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
-                "Role" => known::<Role>(&object),
-                "RoleBinding" => known::<RoleBinding>(&object),
-                "DaemonSet" => known::<DaemonSet>(&object),
-                other => panic!("{}: {other}: add it here", path.display()),
-            };
-            assert_eq!(known, object, "{}: {kind}", path.display());
-            kinds.insert(kind.to_owned());
-        }
-    }
-    assert_eq!(kinds.len(), 7);
-}
-
 #[test]
 fn the_daemonset_runs_with_no_more_than_it_needs() {
-    let rights = shipped("pod-index", &["read-only.yaml", "mirror-pods.yaml"]);
+    let rights = shipped("pod-index", &["base", "components/mirror-pods"]);
     let rights: Vec<_> = rights.iter().map(|right| (&*right.group, &*right.resource, &*right.verb)).collect();
     assert_eq!(rights, [("", "pods", "list"), ("", "pods", "watch")]);
 
-    let pod = daemonset().spec.template.spec.unwrap();
+    let pod = pod(daemonset(&[""; 0]));
+    assert_eq!(pod.priority_class_name.as_deref(), Some("system-node-critical"));
     assert_eq!(pod.service_account_name.as_deref(), Some("pod-index"));
     assert_eq!(pod.volumes, None, "nothing of the host's");
     let security = serde_json::to_value(pod.security_context).unwrap();
@@ -133,14 +58,14 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() {
+async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
     let kubeconfig = crate::api::kubeconfig(&directory, &server);
-    let container = pod(daemonset()).containers.remove(0);
+    let container = pod(daemonset(&[""; 0])).containers.remove(0);
     let args = container.args.as_ref().unwrap();
     let mut command = binary(&args.iter().map(String::as_str).chain(["--check"]).collect::<Vec<_>>());
-    command.envs(environment(&container, "", &directory)).env("KUBECONFIG", &kubeconfig);
+    command.envs(environment(&container, &directory)).env("KUBECONFIG", &kubeconfig);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
@@ -176,11 +101,65 @@ async fn what_is_deployed_is_started_with_flags_and_keys_that_the_agent_knows() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_and_nobody_else() {
+async fn with_all_components_the_agent_does_what_each_of_them_is_for() {
     let server = ApiServer::start().await;
-    server.grant(shipped("pod-index", &["read-only.yaml"]));
     let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
-    let mut pod = pod(patched("tls.yaml"));
+    let (certificate, key) = ours.sign("pod-index");
+    for (file, text) in [("tls.crt", &certificate), ("tls.key", &key), ("ca.crt", &clients.pem)] {
+        directory.write(file, text);
+    }
+    let container = pod(daemonset(&components())).containers.remove(0);
+    let mut command = binary(&["--api-server", "--check"]);
+    command.envs(environment(&container, &directory));
+    let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let here = directory.0.display().to_string();
+    for (setting, value) in [
+        ("kubelet", "https://127.0.0.1:10250"),
+        ("checkpoints", &*here),
+        ("references", "watched"),
+        ("address", "0.0.0.0:10270, TLS"),
+        ("socket", &format!("{here}/pod-index.sock")),
+        ("clients", "allowed by the API server; tokens are accepted"),
+        ("health", "127.0.0.1:10271"),
+    ] {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(setting));
+        assert!(line.is_some_and(|line| line.contains(value)), "{setting}: {text}");
+    }
+}
+
+/// Prometheus finds the agents by their labels and their port, and expects the name in their certificate.
+#[test]
+fn both_scrape_configurations_find_the_agents_that_serve_tls() {
+    let daemonset = daemonset(&["tls"]);
+    let labels = daemonset.spec.template.metadata.as_ref().unwrap().labels.clone().unwrap();
+    let objects = rendered(&["tls", "pod-monitor"]);
+    let monitor = &objects.iter().find(|object| object["kind"] == "PodMonitor").unwrap()["spec"];
+    let endpoint = &monitor["podMetricsEndpoints"][0];
+    assert_eq!(monitor["selector"]["matchLabels"], json!(labels));
+    let port = &pod(daemonset).containers[0].ports.as_ref().unwrap()[0].clone();
+    assert_eq!((endpoint["port"].as_str(), port.host_ip.as_ref()), (port.name.as_deref(), None));
+
+    let scrape = &crate::kustomize::objects(&deploy("prometheus/scrape.yaml"))[0]["scrape_configs"][0];
+    assert_eq!(endpoint["tlsConfig"]["serverName"], scrape["tls_config"]["server_name"]);
+    assert_eq!(endpoint["scheme"], scrape["scheme"]);
+    let relabeled = |rules: &serde_json::Value, from: &str, to: &str| {
+        let rules = rules.as_array().unwrap().iter();
+        rules.map(|rule| (rule[from][0].clone(), rule[to].clone())).next_back().unwrap()
+    };
+    assert_eq!(
+        relabeled(&endpoint["relabelings"], "sourceLabels", "targetLabel"),
+        relabeled(&scrape["relabel_configs"], "source_labels", "target_label")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
+    let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["base"]));
+    let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
+    let mut pod = pod(daemonset(&["tls"]));
     let container = pod.containers.remove(0);
     let mounted = &container.volume_mounts.as_ref().unwrap()[0];
     let volumes = pod.volumes.unwrap();
@@ -200,7 +179,7 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
     ] {
         directory.write(file, text);
     }
-    let mut environment = environment(&container, &mounted.mount_path, &directory);
+    let mut environment = environment(&container, &directory);
     // On a free port.
     let health = environment.insert("POD_INDEX_HEALTH_ADDRESS".to_owned(), "127.0.0.1:0".to_owned());
     let args = container.args.as_ref().unwrap();
@@ -236,27 +215,27 @@ async fn with_the_patch_for_tls_the_daemonset_serves_those_with_a_certificate_an
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_patch_for_checkpoints_the_daemonset_keeps_them_in_a_directory_of_the_node() {
+async fn with_checkpoints_the_daemonset_stores_them_in_a_directory_of_the_node() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
-    let mut pod = pod(patched("checkpoints.yaml"));
+    let mut pod = pod(daemonset(&["checkpoints"]));
     let container = pod.containers.remove(0);
     let mounted = &container.volume_mounts.as_ref().unwrap()[0];
     let volume = pod.volumes.unwrap().remove(0);
     assert_eq!((&mounted.name, mounted.read_only), (&volume.name, None));
     assert_eq!(volume.host_path.unwrap().path, mounted.mount_path);
     let mut command = binary(&["--api-server", "--check"]);
-    command.envs(environment(&container, &mounted.mount_path, &directory));
+    command.envs(environment(&container, &directory));
     let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains(directory.0.to_str().unwrap()), "{}", stdout(&output));
 }
 
 #[test]
-fn with_the_patch_for_process_ids_the_daemonset_sees_processes_and_gains_nothing_else() {
-    let mut pod = pod(patched("host-pids.yaml"));
+fn with_host_pids_the_daemonset_sees_processes_and_gains_nothing_else() {
+    let mut pod = pod(daemonset(&["host-pids"]));
     assert_eq!(pod.host_pid.take(), Some(true));
-    assert_eq!(pod, self::pod(daemonset()));
+    assert_eq!(pod, self::pod(daemonset(&[""; 0])));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

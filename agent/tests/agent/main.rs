@@ -11,6 +11,7 @@ mod documented;
 mod health;
 mod hostile;
 mod http;
+mod kustomize;
 mod life;
 mod lives;
 mod load;

@@ -27,7 +27,7 @@ impl Site {
         let server = ApiServer::start().await;
         server.put("nodes", &json!({ "metadata": { "name": NODE } }));
         server.restrict_to_node(NODE);
-        server.grant(shipped("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]));
+        server.grant(shipped("pod-index-mirrors", &["base", "components/mirror-pods"]));
         let directory = Directory::new();
         let kubeconfig = kubeconfig(&directory, &server);
         let manifests = directory.0.to_str().unwrap();

@@ -16,7 +16,7 @@ fn secret(name: &str, data: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_tells_of_its_inside() {
     let server = ApiServer::start().await;
-    let granted = shipped("pod-index", &["read-only.yaml", "references.yaml"]);
+    let granted = shipped("pod-index", &["base", "components/references"]);
     server.grant(granted.clone());
     server.put("secrets", &secret("good", &json!({ "k": IN_BASE64 })));
     server.put("secrets", &secret("unreadable", &json!(CANARY)));

@@ -22,8 +22,8 @@
 //!   of the same mirror, each further one waits longer, and is reported ([`WaitsFor::Contention`]).
 //!
 //! # Rights
-//! Those of a node, and no more. Other credentials need exactly what `deploy/kubernetes/mirror-pods.yaml`
-//! grants: pods `create`, `delete` and `get`; nodes `get`; leases in `kube-node-lease` `get`. To see the
+//! Those of a node, and no more. Other credentials need exactly what
+//! `deploy/kubernetes/components/mirror-pods` grants: pods `create`, `delete` and `get`; nodes `get`; leases in `kube-node-lease` `get`. To see the
 //! mirrors, the API server source also needs pods `list` and `watch`.
 
 mod attempt;

@@ -144,7 +144,7 @@ async fn the_shipped_rights_are_necessary_and_sufficient() {
     pods.insert("taken".to_owned(), 1);
     agent.has(&pods);
     server.seen(Verb::Get, 3).await;
-    let granted = shipped("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]);
+    let granted = shipped("pod-index-mirrors", &["base", "components/mirror-pods"]);
     let asked = server.asked();
     for right in &granted {
         assert!(asked.iter().any(|asked| right.covers(asked)), "granted, and never asked for: {right:?}");

@@ -199,7 +199,7 @@ impl Drop for Agent {
 pub async fn strict_server() -> ApiServer {
     let server = ApiServer::start().await;
     server.restrict_to_node(NODE);
-    server.grant(shipped("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]));
+    server.grant(shipped("pod-index-mirrors", &["base", "components/mirror-pods"]));
     server
 }
 

@@ -76,9 +76,9 @@ impl Rights {
     }
 }
 
-/// The rights of this service account according to the bindings in these files under `deploy/kubernetes`.
-pub fn shipped(account: &str, files: &[&str]) -> BTreeSet<Right> {
-    let objects: Vec<Value> = files.iter().flat_map(|file| objects(file)).collect();
+/// The rights of this service account according to the bindings in these folders of `deploy/kubernetes`.
+pub fn shipped(account: &str, parts: &[&str]) -> BTreeSet<Right> {
+    let objects: Vec<Value> = parts.iter().flat_map(|part| objects(part)).collect();
     let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
     let holds = |subjects: Option<Vec<Subject>>| {
         subjects
@@ -125,8 +125,9 @@ fn flatten(rules: Option<Vec<PolicyRule>>, namespace: &str) -> Vec<Right> {
     rights
 }
 
-fn objects(file: &str) -> Vec<Value> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("deploy/kubernetes").join(file);
+fn objects(part: &str) -> Vec<Value> {
+    let path =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes")).join(part).join("rbac.yaml");
     serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

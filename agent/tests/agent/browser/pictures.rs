@@ -66,7 +66,7 @@ async fn are_taken_anew() {
     let server = ApiServer::start().await;
     server.put("nodes", &json!({ "metadata": { "name": "node-1" } }));
     server.restrict_to_node("node-1");
-    server.grant(rights("pod-index-mirrors", &["read-only.yaml", "mirror-pods.yaml"]));
+    server.grant(rights("pod-index-mirrors", &["base", "components/mirror-pods"]));
     let pods = [
         ("kube-system", "coredns-6d4b75cb6d-8xk2p", "Running"),
         ("kube-system", "kube-proxy-7vq4r", "Running"),
