@@ -1,4 +1,4 @@
-//! From an identity to the pod: which key of it to ask for, and in what order.
+//! Resolves an identity to a pod: which of its keys to look up, and in which order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use crate::identity::{Cgroup, ContainerId, ContainerLog, Identity, PodLog};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
 
-/// What [`Identity::resolve`] found.
+/// The result of [`Identity::resolve`].
 #[non_exhaustive]
 pub struct Resolved<'a, P> {
     /// The pod; a mirror pod only if its static pod is not in the index.
     pub pod: &'a Arc<P>,
     /// The container's name in the pod, if it is known.
     pub container: Option<&'a str>,
-    /// By which key the pod was found.
+    /// The key by which the pod was found.
     pub by: FoundBy,
 }
 
-/// By which key a pod was found.
+/// The key by which a pod was found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum FoundBy {
@@ -58,7 +58,7 @@ impl fmt::Display for FoundBy {
 impl<'a> Identity<'a> {
     /// The pod that this identity belongs to, in a snapshot.
     ///
-    /// | identity | asked for, in this order |
+    /// | identity | lookups, in this order |
     /// |---|---|
     /// | a UID | the pod with it; the static pod of the mirror with it; that mirror |
     /// | a cgroup | the pod with its UID; the pod with its container ID |
@@ -66,7 +66,7 @@ impl<'a> Identity<'a> {
     /// | a link to a log file | the pod with its container ID; the pod with its name |
     /// | a container ID, an IP | the pod with it |
     /// | a name | the pod with it; the mirror pod with it |
-    /// | a process ID | nothing: what process a pod runs the index does not know |
+    /// | a process ID | none: the index does not know processes |
     ///
     /// Cgroups and log files carry the UID that the node knows, and carry it before any status names the container. A log
     /// file of a pod that was replaced by another of the same name belongs to the old one, so its name is not asked for.

@@ -16,7 +16,7 @@ pub(super) struct Answer<'a> {
     pub(super) found: bool,
     #[serde(borrow)]
     pub(super) query: Cow<'a, str>,
-    /// What kind of identity the query is. `None` if it is none.
+    /// The kind of identity. `None` if the query is not an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<Kind>,
     /// Why no pod was found.

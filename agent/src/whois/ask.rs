@@ -94,7 +94,7 @@ async fn of_input(server: &Server, wait: Option<Duration>, mut printer: Printer)
         let done =
             input::batches(io::stdin().lock(), lines, |batch| batches.blocking_send(Ok(batch)).is_ok());
         if let Err(error) = done {
-            // Fails if nobody is interested any more.
+            // Fails if the receiver is gone.
             let _ = batches.blocking_send(Err(Failure::unable("standard input", error)));
         }
     });
@@ -116,7 +116,7 @@ async fn of_input(server: &Server, wait: Option<Duration>, mut printer: Printer)
     let mut failed = None;
     while let Some(answer) = asked.next().await {
         match answer {
-            // Fails if nobody reads the output any more.
+            // Fails if the output was closed.
             Ok(answer) => {
                 if answers.send(answer).await.is_err() {
                     break;

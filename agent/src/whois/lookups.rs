@@ -10,7 +10,7 @@ use super::answer::Kind;
 pub(crate) enum Outcome {
     Found,
     Unknown,
-    /// The query is no identity.
+    /// The query is not an identity.
     Invalid,
 }
 

@@ -30,7 +30,7 @@ impl Printer {
         Self { output, widths: [0; HEADINGS.len()], is_headed: false, all_found: true }
     }
 
-    /// Prints these lines. `false`: nobody reads the output any more.
+    /// Prints these lines. `false`: the output was closed.
     pub(super) fn print(&mut self, answers: &[u8]) -> Result<bool, Failure> {
         let lines = || answers.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         self.all_found = self.all_found && !lines().any(|line| line.starts_with(NOT_FOUND));

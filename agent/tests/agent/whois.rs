@@ -384,7 +384,7 @@ async fn hostile_queries_get_an_error_each_and_harm_nobody() {
         assert!(answer.body.contains(says), "{request}: {}", answer.body);
     }
 
-    // Texts that are no identity.
+    // Texts that are not identities.
     let long = "x".repeat(70_000);
     let line = "y".repeat(3 << 20);
     let control = "\u{1b}[2J";

@@ -23,7 +23,7 @@ const MOST_EVENTS: usize = 32 * 1024;
 /// Bytes of events that are read at once.
 const BUFFER: usize = 16 * 1024;
 
-/// How a [`CgroupResolver`] goes about it.
+/// Options of a [`CgroupResolver`].
 ///
 /// # Examples
 /// ```
@@ -88,7 +88,7 @@ impl CgroupOptions {
         self
     }
 
-    /// A clock of your own, for tests.
+    /// Your own clock, for tests.
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Clock::new(clock);
         self

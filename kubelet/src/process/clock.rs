@@ -1,10 +1,10 @@
-//! Two clocks, and one for tests in the place of both.
+//! Two clocks, and one that replaces both in tests.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a test sets in place of the system's clocks.
+/// The clock set by a test.
 type Own = Box<dyn Fn() -> Duration + Send + Sync>;
 
 /// The system's clocks, or a test's.

@@ -1,10 +1,10 @@
-//! What can be wrong with `/proc` or cgroupfs.
+//! Problems with `/proc` or cgroupfs.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file or a directory that could not be read or followed. It names the path, and shows nothing of the content.
+/// A file or directory that could not be read or followed. Errors name the path and never quote the content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolveError {
     kind: ResolveErrorKind,
@@ -18,7 +18,7 @@ pub struct ResolveError {
 pub enum ResolveErrorKind {
     /// It could not be read. What has vanished is not an error, but [`Gone`](super::Placement::Gone).
     Unreadable,
-    /// It is longer than 64 KiB; nothing there is.
+    /// It is longer than 64 KiB, which no valid file is.
     TooLong,
     /// A field of it is missing or not what it should be.
     Malformed,
@@ -34,7 +34,7 @@ pub enum ResolveErrorKind {
 }
 
 impl ResolveErrorKind {
-    /// A short word for the kind, for labels of metrics.
+    /// A short word for the kind, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,13 +58,13 @@ impl ResolveError {
         Self::new(ResolveErrorKind::Unreadable, path, format!("cannot be read: {error}"))
     }
 
-    /// What kind of error it is.
+    /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> ResolveErrorKind {
         self.kind
     }
 
-    /// The file or the directory it is about.
+    /// The file or directory that the error is about.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

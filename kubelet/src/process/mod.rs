@@ -50,7 +50,7 @@ pub use cgroup::{CgroupOptions, CgroupResolver};
 pub use error::{ResolveError, ResolveErrorKind};
 pub use pid::PidResolver;
 
-/// What a process ID or a cgroup ID stands for.
+/// The result for a process ID or a cgroup ID.
 ///
 /// # Examples
 /// ```

@@ -123,7 +123,7 @@ impl PidResolver {
         self
     }
 
-    /// A clock of your own, for tests: the time since the machine was started.
+    /// Your own clock, for tests: the time since the machine was started.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Clock::new(clock);
