@@ -44,9 +44,9 @@ use crate::pod::{PodMeta, is_mirror_pod};
 /// may be stale: later publications appear in later snapshots.
 ///
 /// # Complexity
-/// Point look-ups are O(1) expected, through a shallow tree whose depth grows with log₆₄ of the number of pods; they
-/// allocate nothing and write to nothing, except that a translation copies an answer that is a UID in an unusual spelling.
-/// Whole-set reads are views: O(1) to obtain, no copy.
+/// Point lookups are O(1) expected: one link from each of two arrays, and one page. They allocate nothing and write to no
+/// memory, except that a translation copies a result that is a UID in an unusual spelling. Whole-set reads are views: O(1)
+/// to obtain, no copy.
 ///
 /// # Examples
 /// ```
@@ -394,7 +394,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// share nothing.
     ///
     /// # Complexity
-    /// O(changes · log n): parts that the two snapshots share are skipped. After `set_pods` they share
+    /// O(√n) for each change, at most O(n): parts that the two snapshots share are skipped. After `set_pods` they share
     /// nothing, and it is O(n). Allocates only the vector.
     ///
     /// # Examples
