@@ -5,19 +5,19 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CachedReader, PodMeta, Writer};
 
-/// What the thread that reads the flows has.
+/// The state of the thread that reads the flows.
 struct Tagger(CachedReader<Pod>);
 
 impl Tagger {
     /// Both ends of a flow, from one snapshot.
     ///
-    /// An IP means the pod that has it now. If your flows come late, a pod that went may be taken for its successor:
-    /// compare the flow's time with the pod's `creation_timestamp`.
+    /// An IP means the pod that has it now. If your flows arrive late, a removed pod's flow may be attributed
+    /// to its successor: compare the flow's time with the pod's `creation_timestamp`.
     fn tag(&mut self, source: IpAddr, destination: IpAddr) -> String {
         let pods = self.0.load();
         let [source, destination] = [source, destination].map(|ip| match pods.pod_by_ip(ip) {
             Some(pod) => format!("{}/{}", pod.namespace(), pod.name()),
-            // A node, a service, the outside; or a pod that uses its node's network.
+            // A node, a service or an external address; or a pod in its node's network.
             None => ip.to_string(),
         });
         format!("{source} -> {destination}")
@@ -30,7 +30,7 @@ fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let web: IpAddr = "10.0.0.7".parse()?;
     let job: IpAddr = "10.0.0.8".parse()?;
     let node: IpAddr = "192.168.0.1".parse()?;
-    // As a dual-stack socket reports IPv4.
+    // IPv4 as reported by a dual-stack socket.
     let mapped: IpAddr = "::ffff:10.0.0.7".parse()?;
 
     add(&mut writer, "web-0", 1, "Running", web, false)?;
@@ -38,7 +38,7 @@ fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
     add(&mut writer, "job-1", 1, "Running", job, false)?;
     let mut lines = vec![tagger.tag(job, web), tagger.tag(mapped, node)];
 
-    // A finished pod keeps the IP in its status. The next pod has it already, and gets the flows.
+    // A finished pod keeps the IP in its status. The next pod already has it, and gets the flows.
     add(&mut writer, "job-1", 1, "Succeeded", job, false)?;
     add(&mut writer, "job-2", 2, "Running", job, false)?;
     lines.push(tagger.tag(job, web));
@@ -81,7 +81,7 @@ fn every_flow_gets_its_pods() {
         "shop/job-1 -> shop/web-0",
         "shop/web-0 -> 192.168.0.1",
         "shop/job-2 -> shop/web-0",
-        // Nobody else has the IP, so the finished pod is the last that had it.
+        // No other pod has the IP, so the finished pod is the last that had it.
         "shop/job-1 -> shop/web-0",
         "10.0.0.8 -> shop/web-0",
     ];

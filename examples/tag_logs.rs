@@ -1,6 +1,6 @@
 //! Tags the lines of log files with their pods, by the paths of the files. `cargo run --example tag_logs`
 //!
-//! A collector reads the last lines of a file when the pod is gone already. So it keeps the pod for as long as it
+//! A collector reads the last lines of a file when the pod is already gone. So it keeps the pod as long as it
 //! follows the file.
 
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
 use pod_index::{CachedReader, PodMeta, Writer};
 
-/// What the thread that reads the files has.
+/// The state of the thread that reads the files.
 struct Tagger {
     pods: CachedReader<Pod>,
-    /// The pod of each file that is being followed, as it was last. It costs a reference, not a copy.
+    /// The last known pod of each file that is being followed. It costs a reference, not a copy.
     files: HashMap<String, Arc<Pod>>,
 }
 
@@ -22,10 +22,10 @@ impl Tagger {
     fn tag(&mut self, path: &str) -> String {
         let Ok(identity) = Identity::parse(path) else { return "not a pod's".to_owned() };
         let pods = self.pods.load();
-        // The UID in the path tells a pod from another that has its name now.
+        // The UID in the path distinguishes the pod from another one that has its name now.
         if let Some(found) = identity.resolve(pods) {
             let tags = format!("{}, {}", tags(found.pod), found.container.unwrap_or("?"));
-            // Nothing is allocated for the next lines.
+            // No allocation for the next lines.
             if let Some(pod) = self.files.get_mut(path) {
                 pod.clone_from(found.pod);
             } else {
@@ -35,7 +35,8 @@ impl Tagger {
         }
         match (self.files.get(path), identity) {
             (Some(gone), _) => format!("{}, gone", tags(gone)),
-            // Never seen: the agent was started after the pod went. The path has its name, but no labels.
+            // Never seen: the agent was started after the pod was removed. The path has its name, but no
+            // labels.
             (None, Identity::PodLog(log)) => format!("{}/{}, never seen", log.namespace, log.name),
             _ => "unknown".to_owned(),
         }

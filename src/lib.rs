@@ -150,7 +150,7 @@ pub use writer::{Applied, Operation, Refused, Writer};
 
 /// An empty index: its writer and a first reader.
 ///
-/// It keeps every kind of key that the pods name, so that each look-up finds what there is. [`with_options`] leaves some out.
+/// It keeps every kind of key that the pods name, so that each lookup finds what there is. [`with_options`] leaves some out.
 ///
 /// # Complexity
 /// O(1).

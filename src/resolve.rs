@@ -72,7 +72,7 @@ impl<'a> Identity<'a> {
     /// file of a pod that was replaced by another of the same name belongs to the old one, so its name is not asked for.
     ///
     /// # Complexity
-    /// O(1) expected, three look-ups at most; no allocation for the usual UIDs.
+    /// O(1) expected, three lookups at most; no allocation for the usual UIDs.
     ///
     /// # Examples
     /// ```

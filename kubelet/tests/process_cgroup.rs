@@ -1,4 +1,5 @@
-//! From cgroup IDs to pods, on directories that look like cgroupfs, and on cgroupfs where a test may write to it.
+//! Resolving cgroup IDs to pods: on directories with cgroupfs's structure, and on cgroupfs itself if a test
+//! may write to it.
 #![cfg(target_os = "linux")]
 
 mod process_support;
@@ -14,7 +15,7 @@ use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Pla
 use process_support::{Clock, id, pod, slice};
 use sources_support::Directory;
 
-/// A directory that looks like cgroupfs.
+/// A directory with the structure of cgroupfs.
 struct Cgroups {
     directory: Directory,
     clock: Clock,
@@ -37,7 +38,7 @@ impl Cgroups {
         CgroupResolver::new(self.directory.path(), options).expect("a directory")
     }
 
-    /// Makes a cgroup and returns its ID.
+    /// Creates a cgroup and returns its ID.
     fn make(&self, path: &str) -> u64 {
         fs::create_dir_all(self.directory.at(path)).expect("a directory");
         fs::metadata(self.directory.at(path)).expect("it is there").ino()
@@ -57,7 +58,7 @@ fn container_path(number: u8, container: u8) -> String {
 }
 
 #[test]
-fn what_is_there_at_the_start_is_found() {
+fn existing_cgroups_are_found_at_the_start() {
     let cgroups = Cgroups::new();
     let [of_pod, container, below, host] = [
         cgroups.make(&pod_path(1)),
@@ -90,7 +91,7 @@ fn a_new_cgroup_is_found_at_once() {
 }
 
 #[test]
-fn a_removed_cgroup_is_kept_for_a_time_and_then_gone() {
+fn a_removed_cgroup_is_kept_for_a_while_and_then_gone() {
     let cgroups = Cgroups::new();
     let container = cgroups.make(&container_path(1, 2));
     let mut resolver = cgroups.resolver();
@@ -117,7 +118,7 @@ fn a_removed_cgroup_is_gone_within_100_ms_if_it_is_not_kept() {
     assert_eq!(resolver.resolve(container), Placement::Gone);
 }
 
-/// Temporary file systems reuse inode numbers at will; here a rename does.
+/// Temporary file systems reuse inode numbers unpredictably; here a rename does.
 #[test]
 fn a_reused_id_belongs_to_its_new_cgroup() {
     for keep in [0, 2_000] {
@@ -131,7 +132,7 @@ fn a_reused_id_belongs_to_its_new_cgroup() {
         fs::rename(cgroups.directory.at(&from), cgroups.directory.at(&to)).expect("a rename");
         cgroups.clock.pass(100);
         assert_eq!(resolver.resolve(container), pod(3, Some(4)));
-        // What is forgotten of the former cgroup must not take the new one along.
+        // Expiring the former cgroup must not remove the new one.
         cgroups.clock.pass(5_000);
         resolver.catch_up();
         assert_eq!(resolver.resolve(container), pod(3, Some(4)));
@@ -142,7 +143,7 @@ fn a_reused_id_belongs_to_its_new_cgroup() {
 }
 
 #[test]
-fn a_cgroup_that_is_made_again_under_its_name_is_followed() {
+fn a_cgroup_created_again_under_its_name_is_followed() {
     let cgroups = Cgroups::new();
     let mut resolver = cgroups.resolver();
     for _ in 0..5 {
@@ -158,7 +159,7 @@ fn a_cgroup_that_is_made_again_under_its_name_is_followed() {
 
 /// The kernel drops events when its queue is full.
 #[test]
-fn after_lost_events_everything_is_found_and_nothing_is_kept() {
+fn after_lost_events_exactly_the_existing_cgroups_are_known() {
     let queue: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
         .expect("a limit")
         .trim()
@@ -181,7 +182,7 @@ fn after_lost_events_everything_is_found_and_nothing_is_kept() {
         fs::rename(&b, &a).expect("a file");
     }
     let added = cgroups.make(&container_path(3, 4));
-    // Another directory under a name that is known.
+    // Another directory under a known name.
     let renewed = cgroups.make(&slice(5));
     cgroups.remove("system.slice");
     fs::rename(cgroups.directory.at(&slice(5)), cgroups.directory.at("system.slice")).expect("a directory");
@@ -195,7 +196,7 @@ fn after_lost_events_everything_is_found_and_nothing_is_kept() {
 }
 
 #[test]
-fn what_there_was_no_room_for_is_found_by_a_scan_that_is_not_made_too_often() {
+fn cgroups_beyond_the_limit_are_found_by_infrequent_scans() {
     let cgroups = Cgroups::new();
     cgroups.make("a/b");
     let mut resolver = cgroups.resolver_with(cgroups.options().max_cgroups(4));
@@ -212,7 +213,7 @@ fn what_there_was_no_room_for_is_found_by_a_scan_that_is_not_made_too_often() {
 }
 
 #[test]
-fn one_pod_does_not_use_up_the_room_of_others() {
+fn one_pod_does_not_use_up_the_limit_of_others() {
     let cgroups = Cgroups::new();
     let mut resolver = cgroups.resolver_with(cgroups.options().max_in_pod(3));
     let greedy = container_path(1, 2);
@@ -228,14 +229,14 @@ fn one_pod_does_not_use_up_the_room_of_others() {
     );
     assert_eq!(resolver.problem().expect("too many").kind(), ResolveErrorKind::TooMany);
 
-    // A fresh one finds the same, and a scan loses none of them.
+    // A new resolver finds the same, and a scan loses none of them.
     let mut fresh = cgroups.resolver_with(cgroups.options().max_in_pod(3));
     assert_eq!(fresh.resolve(other), pod(3, Some(4)));
     cgroups.clock.pass(1_000);
     assert_eq!(fresh.resolve(u64::MAX), Placement::Gone);
     assert_eq!(fresh.len(), 9);
 
-    // One more at a time makes no difference, and one less makes room.
+    // One more cgroup makes no difference, and one less makes space.
     cgroups.make(&format!("{greedy}/one more"));
     fresh.catch_up();
     assert_eq!(fresh.len(), 9);
@@ -246,7 +247,7 @@ fn one_pod_does_not_use_up_the_room_of_others() {
     fresh.catch_up();
     assert_eq!(fresh.len(), 8);
 
-    // So does the end of the pod.
+    // So does removing the pod.
     cgroups.remove(&pod_path(1));
     let again = cgroups.make(&format!("{greedy}/again"));
     // This file system may have given it the ID of a removed one.
@@ -278,7 +279,7 @@ fn symbolic_links_are_not_followed() {
     symlink(cgroups.directory.path(), cgroups.directory.at("loop")).expect("a link");
     let mut resolver = cgroups.resolver();
     symlink(elsewhere.path(), cgroups.directory.at("later")).expect("a link");
-    // Its event tells of a directory.
+    // Its event says that it is a directory.
     cgroups.make("replaced");
     cgroups.remove("replaced");
     symlink(elsewhere.path(), cgroups.directory.at("replaced")).expect("a link");
@@ -287,7 +288,7 @@ fn symbolic_links_are_not_followed() {
 }
 
 #[test]
-fn names_that_are_no_text_belong_to_no_pod() {
+fn names_that_are_not_text_belong_to_no_pod() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -304,7 +305,7 @@ fn names_that_are_no_text_belong_to_no_pod() {
 }
 
 #[test]
-fn a_root_that_goes_takes_all_along_and_is_found_when_it_is_back() {
+fn a_removed_root_removes_everything_and_is_found_when_it_returns() {
     let cgroups = Cgroups::new();
     let container = cgroups.make(&format!("root/{}", container_path(1, 2)));
     let options = cgroups.options().keep_removed(Duration::ZERO);
@@ -362,9 +363,9 @@ fn the_descriptor_is_readable_when_events_are_waiting() {
     assert!(!is_readable(&resolver));
 }
 
-/// After any history, it knows what a fresh one knows.
+/// After any history, it equals a new resolver.
 #[test]
-fn after_many_changes_it_knows_what_a_fresh_one_knows() {
+fn after_many_changes_it_equals_a_new_resolver() {
     let cgroups = Cgroups::new();
     let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -396,7 +397,7 @@ fn after_many_changes_it_knows_what_a_fresh_one_knows() {
     }
 }
 
-/// Cgroups of cgroupfs, removed at the end. The deepest come first.
+/// Cgroups in cgroupfs, removed at the end, the deepest first.
 struct Real(Vec<PathBuf>);
 
 impl Drop for Real {
@@ -407,7 +408,7 @@ impl Drop for Real {
     }
 }
 
-/// On cgroupfs, if this process may make cgroups there: a child is moved into a pod's cgroup.
+/// On cgroupfs, if this process may create cgroups there: moves a child process into a pod's cgroup.
 #[test]
 fn real_cgroups_and_a_real_process_in_one() {
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! From process IDs to pods, on directories that look like `/proc`, and on `/proc`.
+//! Resolving process IDs to pods: on directories with the structure of `/proc`, and on `/proc` itself.
 #![cfg(target_os = "linux")]
 
 mod process_support;
@@ -13,12 +13,12 @@ use pod_index_kubelet::process::{PidResolver, Placement, ResolveErrorKind};
 use process_support::{Clock, id, pod, slice};
 use sources_support::Directory;
 
-/// The start of processes that are old enough not to be moved any more, in clock ticks.
+/// The start time of processes that are too old to be moved, in clock ticks.
 const OLD: u64 = 1_000;
-/// That again, as time since the start of the machine.
+/// The same as time since the start of the machine.
 const OLD_TIME: Duration = Duration::from_secs(10);
 
-/// A directory that looks like `/proc`, and a resolver that reads it.
+/// A directory with the structure of `/proc`, and a resolver that reads it.
 struct Proc {
     directory: Directory,
     clock: Clock,
@@ -53,7 +53,7 @@ impl Proc {
     }
 }
 
-/// The cgroup of a container, and what a process in it sees in `/proc`.
+/// The cgroup of a container, as a process in it sees it in `/proc`.
 fn cgroup(number: u8, container: u8) -> String {
     format!(
         "0::/kubepods.slice/kubepods-burstable.slice/{}/cri-containerd-{}.scope\n",
@@ -81,7 +81,7 @@ fn a_process_belongs_to_the_pod_of_its_cgroup() {
 }
 
 #[test]
-fn an_answer_counts_for_its_age_and_no_longer() {
+fn an_answer_is_valid_for_its_maximum_age() {
     let mut proc = Proc::new();
     proc.process(7, OLD, &cgroup(1, 2));
     proc.resolve(7);
@@ -117,7 +117,7 @@ fn a_reused_id_is_noticed_when_the_answer_is_too_old_and_at_once_if_the_end_is_r
 }
 
 #[test]
-fn by_its_start_time_no_process_is_taken_for_another() {
+fn a_start_time_distinguishes_processes() {
     let mut proc = Proc::new();
     let tick = Duration::from_millis(10);
     proc.process(7, OLD, &cgroup(1, 2));
@@ -136,7 +136,7 @@ fn by_its_start_time_no_process_is_taken_for_another() {
 
 /// A runtime starts the process in its own cgroup, and then moves it.
 #[test]
-fn a_young_process_is_soon_found_where_it_was_moved() {
+fn a_young_process_is_soon_found_in_its_new_cgroup() {
     let mut proc = Proc::new();
     let young = u64::try_from(proc.clock.now().as_millis() / 10).expect("a number") - 100;
     proc.process(7, young, HOST);
@@ -145,14 +145,14 @@ fn a_young_process_is_soon_found_where_it_was_moved() {
     assert_eq!(proc.resolve(7), Placement::NoPod);
     proc.clock.pass(10);
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
-    // That it is young does not matter any more: it is where it belongs.
+    // Its age no longer matters: it is in its final cgroup.
     proc.process(7, young, HOST);
     proc.clock.pass(999);
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
 }
 
 #[test]
-fn a_pods_cgroup_without_a_container_is_not_where_a_young_process_stays() {
+fn a_pods_cgroup_without_a_container_is_not_final_for_a_young_process() {
     let mut proc = Proc::new();
     let young = u64::try_from(proc.clock.now().as_millis() / 10).expect("a number");
     proc.process(7, young, &format!("0::/{}\n", slice(1)));
@@ -163,7 +163,7 @@ fn a_pods_cgroup_without_a_container_is_not_where_a_young_process_stays() {
 }
 
 #[test]
-fn a_process_that_was_not_there_is_soon_found() {
+fn a_process_that_did_not_exist_is_soon_found() {
     let mut proc = Proc::new();
     assert_eq!(proc.resolve(7), Placement::Gone);
     proc.process(7, OLD, &cgroup(1, 2));
@@ -173,7 +173,7 @@ fn a_process_that_was_not_there_is_soon_found() {
 }
 
 #[test]
-fn what_is_remembered_stays_bounded_and_is_dropped_with_time() {
+fn remembered_answers_are_bounded_and_expire() {
     let mut proc = Proc::new();
     proc.resolver =
         PidResolver::new(proc.directory.path()).expect("it").clock(proc.clock.read()).capacity(16);
@@ -197,7 +197,7 @@ fn what_is_remembered_stays_bounded_and_is_dropped_with_time() {
 }
 
 #[test]
-fn without_an_age_every_look_up_reads() {
+fn with_a_zero_age_every_lookup_reads() {
     let mut proc = Proc::new();
     proc.resolver =
         PidResolver::new(proc.directory.path()).expect("it").clock(proc.clock.read()).max_age(Duration::ZERO);
@@ -280,7 +280,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn real_processes_are_there_until_they_end_and_have_one_start_time() {
+fn real_processes_exist_until_they_end_and_have_one_start_time() {
     let clock = Clock::new();
     let mut resolver = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
     let child = Running::new();

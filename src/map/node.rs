@@ -236,7 +236,7 @@ impl<T> Array<T> {
     }
 
     /// The child selected by the highest bits of `hash`.
-    #[expect(clippy::inline_always, reason = "one load, on the way of every look-up")]
+    #[expect(clippy::inline_always, reason = "one load, on the way of every lookup")]
     #[inline(always)]
     pub(super) fn child(&self, hash: u64) -> &T {
         self.check();

@@ -265,7 +265,8 @@ async fn the_example_agent_follows_pods_with_its_kubeconfig() {
     assert_eq!(pods.list(&of_node).await.unwrap().items.len(), 5);
 }
 
-/// The unit has the right to read every file. What it may read of them, mounts decide: an empty root, and what is bound into it.
+/// The unit has the right to read every file. Mounts decide which files it sees: an empty root plus bind
+/// mounts.
 #[test]
 fn the_service_sees_the_manifests_and_its_configuration_and_no_key_of_the_node() {
     let unit = std::fs::read_to_string(deploy("systemd/pod-index.service")).unwrap();

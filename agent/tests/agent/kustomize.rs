@@ -1,5 +1,5 @@
-//! The Kustomizations in `deploy/kubernetes`, rendered by as much of kustomize as they use. CI compares the result with
-//! `kubectl kustomize`.
+//! Renders the Kustomizations in `deploy/kubernetes`, with the features of kustomize that they use. CI
+//! compares the result with `kubectl kustomize`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -63,7 +63,7 @@ pub fn components() -> Vec<String> {
     names
 }
 
-/// No component, each alone, some that belong together, and all.
+/// No component, each one alone, some that belong together, and all.
 fn combinations() -> Vec<Vec<String>> {
     let all = components();
     let mut combinations: Vec<_> = all.iter().map(|name| vec![name.clone()]).collect();
@@ -96,7 +96,7 @@ pub fn daemonset(components: &[impl AsRef<str>]) -> DaemonSet {
     serde_json::from_value(objects.find(|object| object["kind"] == "DaemonSet").unwrap()).unwrap()
 }
 
-/// Adds the objects of a Kustomization or a component to those before it, and changes those that it patches.
+/// Adds the objects of a Kustomization or component to `all`, and applies its patches.
 fn accumulate(directory: &Path, all: &mut Vec<Value>) {
     let path = directory.join("kustomization.yaml");
     let kustomization: Kustomization = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap())
@@ -132,14 +132,14 @@ fn accumulate(directory: &Path, all: &mut Vec<Value>) {
     }
 }
 
-/// What identifies an object.
+/// The identity of an object.
 fn key(object: &Value) -> [&Value; 4] {
     let metadata = &object["metadata"];
     [&object["apiVersion"], &object["kind"], &metadata["namespace"], &metadata["name"]]
 }
 
-/// As much of a strategic merge as the patches use: null removes a field; in lists, items with the same name or port are
-/// merged.
+/// A strategic merge, as far as the patches need it: null removes a field; in lists, items with the same name
+/// or port are merged.
 fn merge(object: &mut Value, patch: &Value) {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => {
@@ -168,7 +168,7 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-/// Parses a value as its type and serializes it. Fields that the type does not have are lost.
+/// Parses a value as its type and serializes it again. Fields unknown to the type are lost.
 pub fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
     serde_json::to_value(serde_json::from_value::<T>(object.clone()).unwrap()).unwrap()
 }
@@ -212,7 +212,7 @@ fn all_objects_are_in_one_namespace_except_the_right_to_read_leases() {
     }
 }
 
-/// `deploy/kubernetes/kustomization.yaml` lists every component for the reader to choose from, and chooses none.
+/// `deploy/kubernetes/kustomization.yaml` lists every component as a comment, and enables none.
 #[test]
 fn the_kustomization_to_edit_lists_every_component_and_is_the_base() {
     let path = deploy("kubernetes/kustomization.yaml");
@@ -265,7 +265,7 @@ fn text(lines: &BTreeSet<String>) -> String {
     if lines.is_empty() { "–".to_owned() } else { lines.iter().cloned().collect::<Vec<_>>().join("; ") }
 }
 
-/// What the accounts may do: `secrets: list, watch`.
+/// The rights of the accounts: `secrets: list, watch`.
 fn rights(parts: &[&str]) -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     for account in ["pod-index", "pod-index-mirrors"] {
@@ -280,7 +280,7 @@ fn rights(parts: &[&str]) -> BTreeSet<String> {
     lines
 }
 
-/// What the level `restricted` of the Pod Security Standards forbids of the pod with these components.
+/// The violations of the Pod Security Standards' level `restricted` by the pod with these components.
 fn forbidden(components: &[&str]) -> BTreeSet<String> {
     let pod = daemonset(components).spec.template.spec.unwrap();
     let mut forbidden = BTreeSet::new();
@@ -347,7 +347,7 @@ fn kubectl_renders_the_same_objects() {
     }
 }
 
-/// The object as text, without the order of lists whose items have keys: kustomize puts what a patch adds first.
+/// The object as text, without the order of lists whose items have keys: kustomize puts added items first.
 fn canonical(object: &Value) -> String {
     fn sort(value: &mut Value) {
         match value {

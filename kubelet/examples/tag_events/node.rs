@@ -1,4 +1,4 @@
-//! A node that is made up, and its events.
+//! A simulated node and its events.
 
 use std::error::Error;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ fn web() -> serde_json::Result<Pod> {
     }))
 }
 
-/// Directories that look like those of a node.
+/// Directories with the structure of a node's.
 struct Node(PathBuf);
 
 impl Node {
@@ -61,7 +61,7 @@ impl Node {
         self.0.join(name).display().to_string()
     }
 
-    /// Makes a process and its cgroup. Returns the cgroup ID.
+    /// Creates a process and its cgroup. Returns the cgroup ID.
     fn process(&self, pid: u32, started: Duration, cgroup: &str) -> io::Result<u64> {
         let (directory, proc) = (self.0.join("cgroup").join(cgroup), self.0.join(format!("proc/{pid}")));
         fs::create_dir_all(&directory)?;

@@ -1,4 +1,4 @@
-//! From an event to the words that describe its pod.
+//! Describes the pod of an event.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CachedReader, PodMeta, Reader};
 use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Placement, ResolveError};
 
-/// What an eBPF program writes to its ring buffer.
+/// The record that an eBPF program writes to its ring buffer.
 pub(crate) struct Event {
     pub(crate) what: &'static str,
     /// `bpf_get_current_cgroup_id()`. On a host with cgroup v1 it is the ID of the root.
     pub(crate) cgroup_id: u64,
     /// `bpf_get_current_pid_tgid() >> 32`
     pub(crate) pid: u32,
-    /// `start_boottime` of the process. With it, no process is taken for another one that had the same ID.
+    /// `start_boottime` of the process. It distinguishes processes that had the same ID.
     pub(crate) started: Duration,
 }
 
-/// What the thread that reads the ring buffer has.
+/// The state of the thread that reads the ring buffer.
 pub(crate) struct Tagger {
     pods: CachedReader<Pod>,
     cgroups: CgroupResolver,
@@ -25,14 +25,16 @@ pub(crate) struct Tagger {
 }
 
 impl Tagger {
-    /// `proc` and `cgroupfs` are where those of the host are mounted: `/proc` and `/sys/fs/cgroup` on the host itself.
+    /// `proc` and `cgroupfs` are the mount points of the host's file systems: `/proc` and `/sys/fs/cgroup` on
+    /// the host itself.
     pub(crate) fn new(pods: &Reader<Pod>, proc: &str, cgroupfs: &str) -> Result<Self, ResolveError> {
         let cgroups = CgroupResolver::new(cgroupfs, CgroupOptions::default())?;
         Ok(Self { pods: pods.cached(), cgroups, processes: PidResolver::new(proc)? })
     }
 
     pub(crate) fn tag(&mut self, event: &Event) -> Result<String, ResolveError> {
-        // The cgroup first: it may be known although the process has ended. The root says nothing about the process.
+        // The cgroup first: it may be known even if the process has ended. The root cgroup says nothing about
+        // the process.
         let place = match self.cgroups.resolve(event.cgroup_id) {
             place @ Placement::Pod(_) => place,
             _ => self.processes.resolve_started(event.pid, event.started)?,
@@ -42,7 +44,7 @@ impl Tagger {
             Placement::NoPod => return Ok("the host".to_owned()),
             Placement::Gone => return Ok("a process that has ended".to_owned()),
         };
-        // One snapshot for both answers. The UID is known before any status names the container.
+        // One snapshot for both lookups. The UID is known before any status names the container.
         let pods = self.pods.load();
         let container = cgroup.container_id.and_then(|id| pods.pod_by_container_id(id));
         let pod = cgroup.pod_uid.and_then(|uid| pods.pod_by_uid(&uid)).or(container.map(|found| found.pod));

@@ -1,4 +1,4 @@
-//! What the tests of the resolvers share.
+//! Shared by the tests of the resolvers.
 #![allow(dead_code, unreachable_pub, reason = "no test uses everything")]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use pod_index::identity::Cgroup;
 use pod_index_kubelet::process::Placement;
 
-/// A clock that stands still until it is set forward. It starts an hour after the start of the machine.
+/// A clock that stands still until it is advanced. It starts an hour after the start of the machine.
 #[derive(Clone)]
 pub struct Clock(Arc<AtomicU64>);
 
@@ -31,7 +31,7 @@ impl Clock {
     }
 }
 
-/// A UID as the API server makes them.
+/// A UID in the API server's spelling.
 pub fn uid(number: u8) -> String {
     format!("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1{number:02x}")
 }
@@ -46,7 +46,7 @@ pub fn slice(number: u8) -> String {
     format!("kubepods-burstable-pod{}.slice", uid(number).replace('-', "_"))
 }
 
-/// What is to be found.
+/// The expected result.
 pub fn pod(number: u8, container: Option<u8>) -> Placement {
     let container = container.map(id).unwrap_or_default();
     let path = format!("/kubepods/pod{}/{container}", uid(number));
