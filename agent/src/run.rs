@@ -31,7 +31,7 @@ use super::source_tasks::SourceTasks;
 use super::whois::{Lookups, Processes, Whois};
 use super::writer_thread::WriterThread;
 use super::{checkpoints, format, source_tasks, systemd, table};
-use pod_index::{PodMeta, Reader, Snapshot};
+use pod_index::{Options, PodMeta, Reader, Snapshot};
 
 /// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
 /// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
@@ -71,7 +71,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     });
     let socket = socket.transpose()?;
 
-    let (writer, reader) = pod_index::new();
+    let (writer, reader) = pod_index::with_options(Options::new().container_ids(true).ips(true));
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader, &readiness);
     if settings.kubelet_metrics {
@@ -113,7 +113,8 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     metrics.watches(&pods);
     let lookups = Lookups::default();
     metrics.lookups(&lookups);
-    let whois = Whois::new(&reader, &readiness, Processes::new(settings.proc.clone()), lookups);
+    let processes = Processes::new(&settings.proc).map_err(|error| Failure::unable("--proc", error))?;
+    let whois = Whois::new(&reader, &readiness, processes, lookups);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, client.as_ref(), settings.node.as_str());
     metrics.log(&log);

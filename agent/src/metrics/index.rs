@@ -57,6 +57,24 @@ impl Collector for Index {
             "generation",
             "The generation of the current snapshot; 0 before the first publication.",
             i64::try_from(snapshot.generation()).unwrap_or(i64::MAX),
+        )?;
+        let keys = snapshot.key_counts();
+        gauges(
+            &mut encoder,
+            "keys",
+            "Keys by which the index finds pods, besides names, by kind.",
+            [
+                ([("kind", "uid")], number(snapshot.pods().len())),
+                ([("kind", "mirror_uid")], number(snapshot.mirror_pods().len())),
+                ([("kind", "container_id")], number(keys.container_ids)),
+                ([("kind", "ip")], number(keys.ips)),
+            ],
+        )?;
+        gauge(
+            &mut encoder,
+            "ignored_keys",
+            "Container IDs and IP addresses of pods that are invalid, or beyond the limit of a pod.",
+            number(snapshot.ignored_key_count()),
         )
     }
 }

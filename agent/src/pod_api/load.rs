@@ -8,6 +8,7 @@
 #![allow(clippy::cast_precision_loss, reason = "what is printed is rounded")]
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -224,7 +225,12 @@ fn a_thousand_watches_of_ten_thousand_pods() {
     let mut metrics = Metrics::new(&reader, &readiness);
     let app = App {
         reader: reader.clone(),
-        whois: Whois::new(&reader, &readiness, Processes::new("/proc".into()), Lookups::default()),
+        whois: Whois::new(
+            &reader,
+            &readiness,
+            Processes::new(Path::new("/proc")).unwrap(),
+            Lookups::default(),
+        ),
         readiness,
         mirrors: Arc::new(MirrorKeeper::new(NodeName::new("node-1"), Management::Off)),
         references: None,

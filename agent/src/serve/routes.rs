@@ -98,7 +98,7 @@ fn list<'a>(
 async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
     let snapshot = app.reader.load();
     if let Some(pod) = app.whois.pod(&snapshot, &key) {
-        return Json(&**pod).into_response();
+        return Json(&*pod).into_response();
     }
     let hint = match snapshot.mirror_pod_by_uid(&*key) {
         Some(_) => {

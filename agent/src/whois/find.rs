@@ -1,11 +1,13 @@
 //! From an identity to the pod, in one snapshot.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use pod_index::identity::{Cgroup, ContainerId, Identity, ParseIdentityError};
-use pod_index::{PodUid, Snapshot};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::identity::{Identity, ParseIdentityError};
+use pod_index::{FoundBy, Resolved, Snapshot, UidRef, is_mirror_pod};
+use pod_index_kubelet::process::{PodCgroup, ResolveError};
 
 pub(super) use super::answer::Key;
 use super::answer::{Answer, Kind, Owner, PodAnswer};
@@ -23,8 +25,8 @@ pub(super) struct Sought<'a> {
 #[derive(Debug)]
 enum What<'a> {
     Identity(Identity<'a>),
-    /// The cgroup of a process. At least one of the two is there.
-    Process(Option<PodUid>, Option<ContainerId>),
+    /// The cgroup of a process.
+    Process(PodCgroup),
 }
 
 /// A pod, and how it was found.
@@ -46,7 +48,7 @@ pub(super) enum Unknown {
     NoRoom,
     NoProcess,
     NotOfPod,
-    Unreadable(String),
+    Unreadable(ResolveError),
     NoPod(Kind),
 }
 
@@ -67,7 +69,7 @@ impl Unknown {
     pub(super) fn words(&self) -> Cow<'static, str> {
         let words = match self {
             Self::Unparsed(error) => return error.to_string().into(),
-            Self::Unreadable(error) => return format!("the process cannot be read: {error}").into(),
+            Self::Unreadable(error) => return error.to_string().into(),
             Self::NotUtf8 => "an identity must be UTF-8",
             Self::NoRoom => "the answers before this one fill the response; ask for fewer at once",
             Self::NoProcess => "no process has this ID, or the agent does not see it (--proc)",
@@ -92,7 +94,7 @@ impl<'a> Sought<'a> {
         let sought = |what| Self { text: (!text.contains('/')).then_some(text), what };
         let Identity::Pid(pid) = identity else { return Ok(sought(What::Identity(identity))) };
         match processes.get(pid) {
-            Process::Pod(cgroup) => Ok(sought(What::Process(cgroup.pod_uid, cgroup.container_id))),
+            Process::Pod(cgroup) => Ok(sought(What::Process(cgroup))),
             Process::NoPod => Err(Unknown::NotOfPod),
             Process::Gone => Err(Unknown::NoProcess),
             Process::Unreadable(error) => Err(Unknown::Unreadable(error)),
@@ -107,105 +109,58 @@ impl<'a> Sought<'a> {
             What::Identity(Identity::ContainerLog(_)) => Kind::LogLink,
             What::Identity(Identity::Ip(_)) => Kind::Ip,
             What::Identity(Identity::Name { .. }) => Kind::Name,
-            What::Identity(Identity::Pid(_)) | What::Process(..) => Kind::Pid,
+            What::Identity(Identity::Pid(_)) | What::Process(_) => Kind::Pid,
             What::Identity(_) => Kind::Uid,
         }
     }
 
     /// Looks the pod up.
-    pub(super) fn find<'s>(&self, snapshot: &'s Snapshot<Pod>) -> Result<Found<'s>, Unknown>
-    where
-        'a: 's,
-    {
+    pub(super) fn find<'s>(&'s self, snapshot: &'s Snapshot<Pod>) -> Result<Found<'s>, Unknown> {
         let found = match &self.what {
-            What::Process(uid, container) => by_cgroup(snapshot, uid.as_ref(), *container),
-            What::Identity(identity) => by_identity(snapshot, *identity),
+            What::Process(cgroup) => by_cgroup(snapshot, cgroup),
+            What::Identity(identity) => identity.resolve(snapshot).map(|found| Found::new(snapshot, found)),
         };
         // A manifest may set any UID, even one that looks like something else.
-        let found = found.or_else(|| by_uid(snapshot, self.text?));
+        let found = found.or_else(|| by_uid(snapshot, self.text?.into()));
         found.ok_or_else(|| Unknown::NoPod(self.kind()))
     }
 }
 
-fn by_identity<'s>(snapshot: &'s Snapshot<Pod>, identity: Identity<'s>) -> Option<Found<'s>> {
-    match identity {
-        Identity::Uid(uid) => by_uid(snapshot, uid),
-        Identity::ContainerId(id) => by_container(snapshot, id),
-        Identity::Cgroup(Cgroup { pod_uid, container_id, .. }) => {
-            by_cgroup(snapshot, pod_uid.map(|uid| uid.to_pod_uid()).as_ref(), container_id)
-        }
-        Identity::PodLog(log) => {
-            let found = by_uid(snapshot, log.pod_uid)?;
-            Some(Found { container: Some(log.container), ..found })
-        }
-        Identity::ContainerLog(log) => {
-            let found = log.container_id.and_then(|id| by_container(snapshot, id));
-            found.or_else(|| {
-                let found = by_name(snapshot, log.namespace?, log.name)?;
-                Some(Found { container: log.container, ..found })
-            })
-        }
-        Identity::Name { namespace, name } => by_name(snapshot, namespace, name),
-        _ => None,
-    }
-}
-
-fn by_uid<'s, 'u>(snapshot: &'s Snapshot<Pod>, uid: impl Into<pod_index::UidRef<'u>>) -> Option<Found<'s>> {
-    let uid = uid.into();
-    if let Some(pod) = snapshot.pod_by_uid(uid) {
-        return Some(Found {
-            pod: Some(pod),
-            mirror: snapshot.mirror_pod_by_pod(pod),
-            container: None,
-            by: Key::Uid,
-        });
-    }
-    let mirror = snapshot.mirror_pod_by_uid(uid)?;
-    let pod = snapshot.pod_by_mirror_pod(mirror);
-    Some(Found { pod, mirror: Some(mirror), container: None, by: Key::MirrorUid })
-}
-
-fn by_name<'s>(snapshot: &'s Snapshot<Pod>, namespace: &str, name: &str) -> Option<Found<'s>> {
-    let pod = snapshot.pod_by_name(namespace, name);
-    Some(Found { by: Key::Name, ..by_pod(snapshot, pod?) })
+fn by_uid<'s>(snapshot: &'s Snapshot<Pod>, uid: UidRef<'s>) -> Option<Found<'s>> {
+    let found = Identity::Uid(uid).resolve(snapshot);
+    found.map(|found| Found::new(snapshot, found))
 }
 
 /// By the pod's UID, which the node has before any status names the container; else by the container's ID.
-fn by_cgroup<'s>(
-    snapshot: &'s Snapshot<Pod>,
-    uid: Option<&PodUid>,
-    container: Option<ContainerId>,
-) -> Option<Found<'s>> {
-    if let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid)) {
-        let id = container.map(|id| id.to_string());
-        let container = id.and_then(|id| container_name(found.pod?, &id));
-        return Some(Found { container, ..found });
-    }
-    by_container(snapshot, container?)
-}
-
-fn by_container(_snapshot: &Snapshot<Pod>, _id: ContainerId) -> Option<Found<'_>> {
-    None
-}
-
-fn by_pod<'s>(snapshot: &'s Snapshot<Pod>, pod: &'s Arc<Pod>) -> Found<'s> {
-    Found { pod: Some(pod), mirror: snapshot.mirror_pod_by_pod(pod), container: None, by: Key::Uid }
-}
-
-/// The container of this pod that has this ID, or had it before its last restart.
-fn container_name<'a>(pod: &'a Pod, id: &str) -> Option<&'a str> {
-    let status = pod.status.as_ref()?;
-    let lists =
-        [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
-    let has = |container: &&ContainerStatus| {
-        let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-        let ids = [container.container_id.as_ref(), last.and_then(|last| last.container_id.as_ref())];
-        ids.into_iter().flatten().any(|full| full.rsplit_once("://").is_some_and(|(_, digits)| digits == id))
+fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<Found<'s>> {
+    let by_id = cgroup.container_id.and_then(|id| Identity::ContainerId(id).resolve(snapshot));
+    let by_id = by_id.map(|found| Found::new(snapshot, found));
+    let Some(found) = cgroup.pod_uid.as_ref().and_then(|uid| by_uid(snapshot, uid.into())) else {
+        return by_id;
     };
-    lists.into_iter().flatten().flatten().find(has).map(|container| &*container.name)
+    let is_same = |by_id: &Found<'_>| {
+        by_id.pod.zip(found.pod).is_some_and(|(by_id, by_uid)| Arc::ptr_eq(by_id, by_uid))
+    };
+    Some(Found { container: by_id.filter(is_same).and_then(|by_id| by_id.container), ..found })
 }
 
 impl<'a> Found<'a> {
+    fn new(snapshot: &'a Snapshot<Pod>, found: Resolved<'a, Pod>) -> Self {
+        let Resolved { pod, container, by, .. } = found;
+        let by = match by {
+            FoundBy::MirrorUid => Key::MirrorUid,
+            FoundBy::ContainerId => Key::ContainerId,
+            FoundBy::Ip => Key::Ip,
+            FoundBy::Name => Key::Name,
+            _ => Key::Uid,
+        };
+        if is_mirror_pod(&**pod) {
+            Self { pod: None, mirror: Some(pod), container, by }
+        } else {
+            Self { pod: Some(pod), mirror: snapshot.mirror_pod_by_pod(pod), container, by }
+        }
+    }
+
     /// The answer.
     pub(super) fn answer(self, query: &'a str, kind: Kind) -> Answer<'a> {
         let pod = self.pod.or(self.mirror).map(|pod| describe(pod, &self));
@@ -215,7 +170,7 @@ impl<'a> Found<'a> {
 
 /// What the answer tells of this pod.
 fn describe<'a>(pod: &'a Pod, found: &Found<'a>) -> PodAnswer<'a> {
-    static NO_LABELS: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+    static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
     let text = |text: &'a Option<String>| Cow::from(text.as_deref().unwrap_or_default());
     let uid = |pod: &'a Arc<Pod>| pod.metadata.uid.as_deref().map(Cow::from);
     let mut owners = pod.metadata.owner_references.iter().flatten();

@@ -50,22 +50,29 @@ impl Whois {
     }
 
     /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID identifies none: that path does not translate.
-    pub(crate) fn pod<'a>(&self, snapshot: &'a Snapshot<Pod>, key: &'a str) -> Option<&'a Arc<Pod>> {
+    pub(crate) fn pod(&self, snapshot: &Snapshot<Pod>, key: &str) -> Option<Arc<Pod>> {
         let direct = snapshot.pod_by_uid(key).map(|pod| (Kind::Uid, pod));
         let direct = direct.or_else(|| Some((Kind::Name, snapshot.pod_by_full_name(key)?)));
         if let Some((kind, pod)) = direct {
             self.lookups.count(Some(kind), Outcome::Found);
-            return Some(pod);
+            return Some(Arc::clone(pod));
         }
         let sought = self.seek(key);
-        let kind = sought.as_ref().map_or_else(Unknown::kind, |sought| Some(sought.kind()));
-        let found = sought.and_then(|sought| sought.find(snapshot)).map(|found| (found.by, found.pod));
-        let found = found.and_then(|(by, pod)| match (by, pod) {
-            (Key::MirrorUid, _) | (_, None) => Err(Unknown::NoPod(Kind::Uid)),
-            (_, Some(pod)) => Ok(pod),
+        let found = sought.as_ref().map_err(Unknown::clone).and_then(|sought| {
+            let found = sought.find(snapshot)?;
+            let pod = found.pod.filter(|_| found.by != Key::MirrorUid);
+            Ok((sought.kind(), Arc::clone(pod.ok_or(Unknown::NoPod(sought.kind()))?)))
         });
-        self.lookups.count(kind, found.as_ref().map_or_else(Unknown::outcome, |_| Outcome::Found));
-        found.ok()
+        match found {
+            Ok((kind, pod)) => {
+                self.lookups.count(Some(kind), Outcome::Found);
+                Some(pod)
+            }
+            Err(unknown) => {
+                self.lookups.count(unknown.kind(), unknown.outcome());
+                None
+            }
+        }
     }
 
     /// What `text` identifies. A process ID is resolved here, so that later steps need only a snapshot.

@@ -85,6 +85,9 @@ impl Setup {
     /// A process in this cgroup.
     fn process(&self, pid: &str, cgroup: &str) {
         fs::create_dir(self.proc.0.join(pid)).unwrap();
+        // Started long ago.
+        let stat = format!("{pid} (a b) S{}\n", " 0".repeat(40));
+        fs::write(self.proc.0.join(pid).join("stat"), stat).unwrap();
         fs::write(self.proc.0.join(pid).join("cgroup"), cgroup).unwrap();
     }
 
@@ -145,9 +148,19 @@ fn forms() -> Vec<(String, &'static str, &'static str, Option<&'static str>)> {
         (format!("/sys/fs/cgroup/kubepods/burstable/pod{WEB}"), "cgroup", "uid", None),
         (log.clone(), "logPath", "uid", Some("nginx")),
         (format!("{log}.20260102-030405.gz"), "logPath", "uid", Some("nginx")),
-        // The index does not know this container.
+        (id('a'), "containerId", "containerId", Some("nginx")),
+        (format!("containerd://{}", id('b')), "containerId", "containerId", Some("nginx")),
+        (format!("cri-containerd-{}.scope", id('c')), "containerId", "containerId", Some("setup")),
+        ("10.0.0.7".to_owned(), "ip", "ip", None),
+        ("::ffff:10.0.0.7".to_owned(), "ip", "ip", None),
+        ("fd00:0::7".to_owned(), "ip", "ip", None),
+        // Inside a cgroup namespace.
+        (format!("/../cri-containerd-{}.scope", id('a')), "cgroup", "containerId", Some("nginx")),
+        (link(&id('a')), "logLink", "containerId", Some("nginx")),
+        // No status names this container.
         (link(&id('e')), "logLink", "name", Some("nginx")),
         ("4711".to_owned(), "pid", "uid", Some("nginx")),
+        ("4712".to_owned(), "pid", "containerId", Some("nginx")),
     ]
 }
 
@@ -155,6 +168,7 @@ fn forms() -> Vec<(String, &'static str, &'static str, Option<&'static str>)> {
 async fn each_form_of_identity_finds_the_pod() {
     let setup = Setup::new().await;
     setup.process("4711", &format!("0::{}\n", cgroup(WEB, &id('a'))));
+    setup.process("4712", &format!("0::/../cri-containerd-{}.scope\n", id('b')));
     let forms = forms();
     let queries: Vec<_> = forms.iter().map(|(query, ..)| &**query).collect();
     let answers = setup.get(&queries);
@@ -259,13 +273,13 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     setup.process("7", "0::/system.slice/sshd.service\n");
     setup.process("8", &format!("0::/kubepods/pod{STATIC}/{}\n", id('f')));
     setup.process("9", &format!("0::/kubepods/podu-9/{}\n", id('f')));
-    fs::create_dir(setup.proc.0.join("10")).unwrap();
-    fs::create_dir(setup.proc.0.join("10/cgroup")).unwrap();
+    setup.process("10", "");
+    fs::write(setup.proc.0.join("10/stat"), "10 (a b)").unwrap();
     let answers = setup.get(&["7", "8", "9", "10", "4711"]);
     assert_eq!(answers[0]["error"], "the process belongs to no pod");
     assert_eq!((&answers[1]["kind"], &answers[1]["podUID"]), (&json!("pid"), &json!(STATIC)));
     assert_eq!(answers[2]["error"], "the index does not have the pod of this process");
-    assert!(answers[3]["error"].as_str().unwrap().contains("10/cgroup"), "{}", answers[3]);
+    assert!(answers[3]["error"].as_str().unwrap().contains("10/stat"), "{}", answers[3]);
     assert!(answers[4]["error"].as_str().unwrap().starts_with("no process has this ID"), "{}", answers[4]);
     assert!(answers.iter().all(|answer| answer["kind"] == "pid"));
 }
