@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use pod_index_kubelet::process::{PidResolver, PodCgroup, ResolveError, Resolved};
+use pod_index_kubelet::process::{PidResolver, Placement, PodCgroup, ResolveError};
 
 /// The processes that a `/proc` shows.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ impl Processes {
         // The resolver stays usable after a panic.
         let resolved = self.0.lock().unwrap_or_else(PoisonError::into_inner).resolve(pid);
         match resolved {
-            Ok(Resolved::Pod(cgroup)) => Process::Pod(cgroup),
-            Ok(Resolved::NoPod) => Process::NoPod,
-            Ok(Resolved::Gone) => Process::Gone,
+            Ok(Placement::Pod(cgroup)) => Process::Pod(cgroup),
+            Ok(Placement::NoPod) => Process::NoPod,
+            Ok(Placement::Gone) => Process::Gone,
             Err(error) => Process::Unreadable(error),
         }
     }

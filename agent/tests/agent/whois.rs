@@ -15,7 +15,7 @@ use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout};
 
 const WEB: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
-const MIRROR: &str = "5b3e5b3e-0000-4000-8000-5b3e5b3e5b3e";
+pub const MIRROR: &str = "5b3e5b3e-0000-4000-8000-5b3e5b3e5b3e";
 
 /// A container ID.
 fn id(digit: char) -> String {
@@ -61,8 +61,8 @@ fn mirror() -> Value {
     mirror
 }
 
-struct Setup {
-    agent: Agent,
+pub struct Setup {
+    pub agent: Agent,
     server: ApiServer,
     /// The host's processes.
     proc: Directory,
@@ -70,7 +70,7 @@ struct Setup {
 }
 
 impl Setup {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let (server, directory, proc) = (ApiServer::start().await, Directory::new(), Directory::new());
         server.put("pods", &web());
         server.put("pods", &mirror());

@@ -1,10 +1,12 @@
 // The page: shows the agent's responses. This file connects the others.
 
-import { Agent } from "./agent.js";
+import { Agent, get } from "./agent.js";
 import { show } from "./pod.js";
 import { Rows, element } from "./rows.js";
 
 const VIEWS = ["pods", "mirrors", "sources"];
+/** Pause after a key before the agent is asked, in milliseconds. */
+const TYPING = 250;
 /** Maximum number of problems listed per source. */
 const PROBLEMS = 200;
 
@@ -170,9 +172,31 @@ function route() {
 }
 
 by("filter").addEventListener("input", () => {
-  pods.filter(by("filter").value);
-  mirrors.filter(by("filter").value);
+  filter(by("filter").value);
+  clearTimeout(typing);
+  typing = setTimeout(lookUp, TYPING);
 });
+
+let typing;
+
+/** Filters by words, and by the answer of `/whois` if there is one. */
+function filter(text, { podUID, mirrorUID } = {}) {
+  pods.filter(text, (row) => row.uid === podUID);
+  mirrors.filter(text, (row) => (podUID ? row.podUID === podUID : mirrorUID && row.mirrorUID === mirrorUID));
+}
+
+/** Asks the agent which pod the filter's text identifies: the tables hold no container IDs, addresses or processes. */
+async function lookUp() {
+  const text = by("filter").value;
+  if (!text.trim()) return;
+  try {
+    const answer = await get(`whois?q=${encodeURIComponent(text)}`).then((response) => response.json());
+    if (answer.found && text === by("filter").value) filter(text, answer);
+  } catch {
+    // Without an answer the words filter.
+  }
+}
+
 addEventListener("hashchange", route);
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.target.matches("input") || by("pod").open) return;

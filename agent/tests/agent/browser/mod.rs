@@ -106,6 +106,35 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     assert_eq!(browser.run(&format!("return {ROWS}.length")), 5, "what it said stays");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs chromedriver: .ci/run browser"]
+async fn the_filter_finds_a_pod_by_whatever_identifies_it() {
+    let setup = crate::whois::Setup::new().await;
+    let browser = open(&setup.agent);
+    browser.until(&format!("{ROWS}.length === 2"));
+    let type_anew = |text: &str| {
+        browser.run("document.querySelector('#filter').value = ''");
+        browser.type_into("#filter", text);
+    };
+    for (query, name) in [
+        ("10.0.0.7", "web-0"),
+        (crate::whois::MIRROR, "static-web-node-1"),
+        (&*"b".repeat(64), "web-0"),
+        ("default/static-web-node-1", "static-web-node-1"),
+    ] {
+        type_anew(query);
+        browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('{name}')"));
+    }
+    browser.click("nav a[href='#/mirrors']");
+    browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('static-web-node-1')"));
+    type_anew("10.9.9.9");
+    browser.until("document.querySelector('#mirrors .none').innerText.includes('No pair matches')");
+    // Words still filter.
+    type_anew("static default");
+    browser.until(&format!("{ROWS}.length === 1"));
+    assert_quiet(&browser);
+}
+
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
 fn a_restarted_agent_is_followed_again() {
