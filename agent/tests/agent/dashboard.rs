@@ -105,6 +105,8 @@ fn the_dashboard_is_one_that_grafana_can_draw() {
         }
         let kind = panel["type"].as_str().unwrap();
         assert!(["row", "stat", "timeseries"].contains(&kind), "{title}: {kind}");
+        // Grafana's type for the options of a time series requires the list.
+        assert_eq!(kind == "timeseries", panel["options"]["legend"]["calcs"].is_array(), "{title}");
         let asks = panel["targets"].as_array().map_or(0, Vec::len);
         assert_eq!(asks == 0, kind == "row", "{title}");
     }
