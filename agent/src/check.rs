@@ -6,20 +6,22 @@ use std::path::Path;
 use std::process;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use kube::Client;
-use pod_index_kubelet::sources::Problem;
 use pod_index_kubelet::sources::api_server::check_kubeconfig;
 use pod_index_kubelet::sources::http::HttpSource;
+use pod_index_kubelet::sources::kubelet::KubeletSource;
+use pod_index_kubelet::sources::{Problem, SourceStatus};
+use tokio::sync::watch;
 
 use super::exit::Failure;
-use super::settings::{FileSettings, Settings};
+use super::settings::{ApiSettings, FileSettings, Settings};
 use super::{format, source_tasks};
 
 /// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Prints the settings and the result. With `online`, also queries the API server and the URL.
+/// Prints the settings and the result. With `online`, also queries the API server, the URL and the kubelet.
 ///
 /// An error that would stop the agent is reported in the same words. Missing manifests or an unwritable checkpoint
 /// directory would not stop the agent; they are reported as well.
@@ -29,14 +31,7 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
     let client = runtime.block_on(credentials(settings))?;
     if let Some(FileSettings { path, .. }) = &settings.file {
-        readable(path).map_err(|error| {
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "does not exist".to_owned(),
-                _ => format!("cannot be read: {error}"),
-            };
-            let path = path.display();
-            Failure::No(Some(format!("staticPodPath: {path}: {why}; the agent would run without its pods")))
-        })?;
+        manifests(path)?;
     }
     if let Some((path, _)) = &settings.checkpoints {
         keeps(path)?;
@@ -47,8 +42,9 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
     format::print("\nThe configuration is valid.\n")?;
     let api = "whether the API server answers, accepts the credentials and grants the rights";
     let api = settings.api.as_ref().map(|_| api);
-    let untried: Vec<_> =
-        api.into_iter().chain(settings.http.as_ref().map(|_| "whether the URL answers")).collect();
+    let url = settings.http.as_ref().map(|_| "whether the URL answers");
+    let kubelet = settings.kubelet.as_ref().map(|_| "whether the kubelet answers");
+    let untried: Vec<_> = [api, url, kubelet].into_iter().flatten().collect();
     if online || untried.is_empty() {
         return Ok(());
     }
@@ -56,7 +52,7 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
 }
 
 /// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
-async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
+pub(super) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     let client = source_tasks::client(settings).await?;
     if let Some(api) = &settings.api {
         let checked = check_kubeconfig(api.kubeconfig.as_deref()).await;
@@ -65,28 +61,78 @@ async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     Ok(client)
 }
 
-/// Whether the API server and the URL return what the agent needs.
+/// Whether the API server, the URL and the kubelet return what the agent needs.
 async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Failure> {
     if let (Some(api), Some(client)) = (&settings.api, client) {
-        let pods = source_tasks::pods_of(api, client, &settings.node).patience(PATIENCE);
-        pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))?;
+        api_server(settings, api, client).await?;
     }
-    if let Some(config) = &settings.http {
-        let source = HttpSource::new(config.clone(), settings.node.clone());
-        let mut source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
-        let mut status = source.status();
-        tokio::select! {
-            _ = source.next() => {}
-            _ = status.wait_for(|status| status.checks > 0) => {}
-        }
-        let problem = status.borrow().problems.first().cloned();
-        problem.map_or(Ok(()), |problem| Err(without_pods(&problem, "the URL")))?;
+    let sound = |status: SourceStatus, source| match status.problems.first() {
+        Some(problem) => Err(without_pods(problem, source)),
+        None => Ok(()),
+    };
+    if let Some(status) = url(settings).await? {
+        sound(status, "the URL")?;
+    }
+    if let Some(status) = kubelet(settings).await? {
+        sound(status, "the kubelet")?;
     }
     Ok(())
 }
 
+/// Whether the API server lists and watches pods for the agent.
+pub(super) async fn api_server(
+    settings: &Settings,
+    api: &ApiSettings,
+    client: Client,
+) -> Result<(), Failure> {
+    let pods = source_tasks::pods_of(api, client, &settings.node).patience(PATIENCE);
+    pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
+}
+
+/// The result of one request to the URL, if one is configured.
+pub(super) async fn url(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
+    let Some(config) = &settings.http else { return Ok(None) };
+    let source = HttpSource::new(config.clone(), settings.node.clone());
+    let source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
+    let status = source.status();
+    Ok(Some(first_look(source, status).await))
+}
+
+/// The result of one request to the kubelet, if one is configured.
+pub(super) async fn kubelet(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
+    let Some(config) = &settings.kubelet else { return Ok(None) };
+    let source = KubeletSource::new(config.clone());
+    let source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
+    let status = source.status();
+    Ok(Some(first_look(source, status).await))
+}
+
+/// Lets a source read its place once.
+pub(super) async fn first_look(
+    mut source: impl Stream + Unpin,
+    mut status: watch::Receiver<SourceStatus>,
+) -> SourceStatus {
+    tokio::select! {
+        _ = source.next() => {}
+        _ = status.wait_for(|status| status.checks > 0) => {}
+    }
+    status.borrow().clone()
+}
+
 fn without_pods(problem: &Problem, source: &str) -> Failure {
     Failure::No(Some(format!("{problem}; the agent would run without pods of {source}")))
+}
+
+/// Whether the manifests can be read.
+pub(super) fn manifests(path: &Path) -> Result<(), Failure> {
+    readable(path).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "does not exist".to_owned(),
+            _ => format!("cannot be read: {error}"),
+        };
+        let path = path.display();
+        Failure::No(Some(format!("staticPodPath: {path}: {why}; the agent would run without its pods")))
+    })
 }
 
 fn readable(path: &Path) -> io::Result<()> {
@@ -95,7 +141,7 @@ fn readable(path: &Path) -> io::Result<()> {
 
 /// Whether checkpoints can be kept in this directory, which need not exist yet. Leaves the directory unchanged and does
 /// not disturb an agent that uses it.
-fn keeps(path: &Path) -> Result<(), Failure> {
+pub(super) fn keeps(path: &Path) -> Result<(), Failure> {
     let name = format!(".pod-index-check-{}", process::id());
     if path.is_dir() {
         fs::read_dir(path).map_err(|error| unusable(path, "cannot be used", error))?;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::duration::GoDuration;
 use super::exit::Failure;
+use super::log_filter::LogFilter;
 use super::pod_api::StaticPods;
 use super::serve::socket::Mode;
 use super::settings::access::AuthorizationMode;
@@ -19,8 +20,8 @@ use pod_index_kubelet::references::Strategy;
 #[derive(Debug, Parser)]
 #[command(name = "pod-index", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 success; 1 not found, or with --once an unusable manifest; 2 wrong usage; 3 failed, \
-                  for example with --once because a source does not respond; 4 a kubelet manages \
+    after_help = "Exit codes: 0 success; 1 not found, a warning of doctor, or with --once an unusable manifest; 2 wrong \
+                  usage, or a failure of doctor; 3 failed, for example with --once because a source does not respond; 4 a kubelet manages \
                   the node's mirror pods."
 )]
 pub(super) struct Cli {
@@ -46,6 +47,18 @@ pub(super) struct Cli {
 pub(super) enum Command {
     #[command(flatten)]
     Query(Query),
+    /// Check the settings, rights, kubelet, sources, clock and limits, and print what to do about each problem.
+    ///
+    /// Takes the agent's own settings, and asks the running agent, if there is one. Exits with code 0 if all is well, 1
+    /// after warnings, 2 after failures.
+    Doctor {
+        #[command(flatten)]
+        run: Box<RunArgs>,
+
+        /// Where a kubelet of this node would answer /healthz, in plain HTTP.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10248")]
+        kubelet_healthz: SocketAddr,
+    },
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -90,6 +103,17 @@ pub(super) enum Query {
         /// The refresh interval.
         #[arg(long, value_name = "DURATION", default_value = "1s")]
         interval: GoDuration,
+    },
+    /// Print the pods, and then each change of them, as lines of JSON: added, changed (the names of the fields) or
+    /// removed. Continues after a lost connection.
+    Watch {
+        /// Only pods in this namespace.
+        #[arg(short, long, value_name = "NAMESPACE")]
+        namespace: Option<String>,
+
+        /// Only pods that match this label selector, for example app=web,tier!=test.
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
     },
 }
 
@@ -280,10 +304,6 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
     pub(super) max_watches_per_client: Option<usize>,
 
-    /// Also serve on this Unix socket, without TLS.
-    #[arg(long, env = "POD_INDEX_SOCKET", value_name = "PATH")]
-    pub(super) socket: Option<PathBuf>,
-
     /// The permissions of the socket, in octal. Users with write permission can connect [default: 0660].
     #[arg(long, env = "POD_INDEX_SOCKET_MODE", value_name = "MODE")]
     pub(super) socket_mode: Option<Mode>,
@@ -326,14 +346,16 @@ pub(super) struct RunArgs {
     #[arg(long, conflicts_with = "once")]
     pub(super) check: bool,
 
-    /// Like --check; also request one pod and a watch from the API server, and the manifests from the URL. Names each
-    /// missing right.
+    /// Like --check; also request one pod and a watch from the API server, the manifests from the URL and the pods from
+    /// the kubelet. Names each missing right.
     #[arg(long, conflicts_with = "once")]
     pub(super) check_online: bool,
 
-    /// The minimum log level. The log goes to standard error [default: info].
-    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_enum)]
-    pub(super) log_level: Option<LogLevel>,
+    /// The minimum log level: error, warn, info, debug or trace; with others for some modules, for example
+    /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
+    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]
+    #[allow(clippy::doc_markdown, reason = "help is no markdown")]
+    pub(super) log_level: Option<LogFilter>,
 
     /// text for people, json for programs [default: text].
     #[arg(long, env = "POD_INDEX_LOG_FORMAT", value_enum)]
@@ -350,6 +372,10 @@ pub(super) struct ServerArgs {
     /// The port of the agent; 0 picks a free one [default: 10270].
     #[arg(long, global = true, env = "POD_INDEX_PORT")]
     pub(super) port: Option<u16>,
+
+    /// Also serve on this Unix socket, without TLS. Client commands connect to it instead of the port.
+    #[arg(long, global = true, env = "POD_INDEX_SOCKET", value_name = "PATH")]
+    pub(super) socket: Option<PathBuf>,
 }
 
 /// How client commands connect to an agent with TLS. The flags have kubectl's names.

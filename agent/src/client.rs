@@ -1,16 +1,24 @@
-//! A client of a running agent, with or without TLS.
+//! A client of a running agent: on its port, with or without TLS, or on its socket.
 
 use std::error::Error;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode, header};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, Uri, header};
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tower::Service;
 
 use super::cli::{ClientArgs, ServerArgs};
 use super::exit::Failure;
@@ -19,9 +27,17 @@ use super::tls;
 /// A running agent. Requests share connections.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    pub(super) address: SocketAddr,
-    scheme: &'static str,
-    client: Client<Connector, Full<Bytes>>,
+    /// An address and a port, or the path of a socket.
+    pub(super) place: String,
+    /// The URL up to the path.
+    base: String,
+    client: Transport,
+}
+
+#[derive(Clone, Debug)]
+enum Transport {
+    Port(Client<Connector, Full<Bytes>>),
+    Socket(Client<SocketConnector, Full<Bytes>>),
 }
 
 /// A successful response.
@@ -31,35 +47,65 @@ pub(super) struct Body {
     pub(super) tag: Option<String>,
 }
 
+/// Why there is no body.
+#[derive(Debug)]
+pub(super) enum Denied {
+    Unreachable(Failure),
+    /// A response other than 200.
+    Refused(StatusCode, Failure),
+}
+
 impl Server {
-    /// The agent that the flags name.
+    /// The agent that the flags name: its socket, or else its address and port.
     pub(super) fn new(
         server: &ServerArgs,
         client: &ClientArgs,
         default: (IpAddr, u16),
     ) -> Result<Self, Failure> {
+        if let Some(path) = server.socket.as_deref().filter(|path| !path.as_os_str().is_empty()) {
+            return Ok(Self::on_socket(path));
+        }
         let address = SocketAddr::new(server.address.unwrap_or(default.0), server.port.unwrap_or(default.1));
-        let (scheme, connector) = match tls::client::connector(client, address.ip()) {
-            Ok(Some(connector)) => ("https", Ok(connector)),
-            Ok(None) => ("http", tls::client::plain()),
-            Err(error) => ("https", Err(error)),
-        };
-        let client = Client::builder(TokioExecutor::new()).build(connector.map_err(Failure::Usage)?);
-        Ok(Self { address, scheme, client })
+        match tls::client::connector(client, address.ip()).map_err(Failure::Usage)? {
+            Some(connector) => Ok(Self::on_port("https", address, connector)),
+            None => Self::plain(address),
+        }
+    }
+
+    /// A server that speaks plain HTTP.
+    pub(super) fn plain(address: SocketAddr) -> Result<Self, Failure> {
+        Ok(Self::on_port("http", address, tls::client::plain().map_err(Failure::Usage)?))
+    }
+
+    fn on_port(scheme: &str, address: SocketAddr, connector: Connector) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Self {
+            place: address.to_string(),
+            base: format!("{scheme}://{address}"),
+            client: Transport::Port(client),
+        }
+    }
+
+    fn on_socket(path: &Path) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build(SocketConnector(Arc::new(path.to_owned())));
+        Self {
+            place: path.display().to_string(),
+            base: "http://localhost".to_owned(),
+            client: Transport::Socket(client),
+        }
     }
 
     /// The body at `path`.
     pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Body, Failure> {
-        let unchanged = || Failure::Unable(format!("{} says that {path} has not changed", self.address));
+        let unchanged = || Failure::Unable(format!("{} says that {path} has not changed", self.place));
         self.get_unless_known(path, headers).await?.ok_or_else(unchanged)
     }
 
     /// The body at `path`, parsed as JSON.
     pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.get(path, &[]).await?;
-        serde_json::from_slice(&body.bytes).map_err(|error| {
-            Failure::unable(format_args!("cannot read what {} answers", self.address), error)
-        })
+        serde_json::from_slice(&body.bytes)
+            .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
     }
 
     /// The response at `path`. `None` if it is not modified (304).
@@ -84,22 +130,47 @@ impl Server {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Result<Option<Body>, Failure> {
-        let request = Request::builder().method(method);
-        let request = request.uri(format!("{}://{}{path}", self.scheme, self.address));
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let request = request
-            .body(Full::new(body))
-            .map_err(|error| Failure::Usage(format!("invalid request: {error}")))?;
-        let response = self.client.request(request).await.map_err(|error| self.unreachable(&error))?;
+        let response = self.request(method, path, headers, body).await?;
         let code = response.status();
         let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-        let body = response.into_body().collect().await.map_err(|error| self.unreachable(&error))?;
-        let bytes = body.to_bytes();
+        let bytes = self.whole(response.into_body()).await?;
         match code {
             StatusCode::OK => Ok(Some(Body { bytes, tag })),
             StatusCode::NOT_MODIFIED => Ok(None),
             _ => Err(self.refusal(code, &bytes)),
         }
+    }
+
+    /// The body at `path`, to be read as it comes.
+    pub(super) async fn stream(&self, path: &str) -> Result<Incoming, Denied> {
+        let response =
+            self.request(Method::GET, path, &[], Bytes::new()).await.map_err(Denied::Unreachable)?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            code => {
+                let body = self.whole(response.into_body()).await.map_err(Denied::Unreachable)?;
+                Err(Denied::Refused(code, self.refusal(code, &body)))
+            }
+        }
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failure> {
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request
+            .body(Full::new(body))
+            .map_err(|error| Failure::Usage(format!("invalid request: {error}")))?;
+        self.client.request(request).await.map_err(|error| self.unreachable(&error))
+    }
+
+    async fn whole(&self, body: Incoming) -> Result<Bytes, Failure> {
+        Ok(body.collect().await.map_err(|error| self.unreachable(&error))?.to_bytes())
     }
 
     /// The agent's reason for a response other than 200.
@@ -108,17 +179,49 @@ impl Server {
         match (code, message) {
             (StatusCode::NOT_FOUND, Some(message)) => Failure::No(Some(message)),
             (_, message) => {
-                Failure::Unable(format!("{} answers {code} {}", self.address, message.unwrap_or_default()))
+                Failure::Unable(format!("{} answers {code} {}", self.place, message.unwrap_or_default()))
             }
         }
     }
 
     /// The innermost error has the reason. The outer ones only say "client error (Connect)".
-    fn unreachable(&self, error: &(dyn Error + 'static)) -> Failure {
+    pub(super) fn unreachable(&self, error: &(dyn Error + 'static)) -> Failure {
         let mut innermost = error;
         while let Some(source) = innermost.source() {
             innermost = source;
         }
-        Failure::unable(format_args!("no agent answers on {} (--address, --port)", self.address), innermost)
+        let flags = match self.client {
+            Transport::Port(_) => "--address, --port",
+            Transport::Socket(_) => "--socket",
+        };
+        Failure::unable(format_args!("no agent answers on {} ({flags})", self.place), innermost)
+    }
+}
+
+impl Transport {
+    async fn request(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
+        match self {
+            Self::Port(client) => client.request(request).await,
+            Self::Socket(client) => client.request(request).await,
+        }
+    }
+}
+
+/// Connects to a Unix socket, whatever the URL.
+#[derive(Clone, Debug)]
+struct SocketConnector(Arc<PathBuf>);
+
+impl Service<Uri> for SocketConnector {
+    type Response = TokioIo<UnixStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TokioIo<UnixStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let path = Arc::clone(&self.0);
+        async move { UnixStream::connect(&*path).await.map(TokioIo::new) }.boxed()
     }
 }

@@ -16,6 +16,8 @@ pub(super) enum Failure {
     Unable(String),
     /// A kubelet manages the mirror pods of this node.
     Kubelet(String),
+    /// `doctor` found a failure, and has printed it. A warning is [`No`](Self::No).
+    Ill,
 }
 
 impl Failure {
@@ -28,6 +30,7 @@ impl Failure {
     pub(super) fn message(&self) -> Option<&str> {
         match self {
             Self::No(message) => message.as_deref(),
+            Self::Ill => None,
             Self::Usage(message) | Self::Unable(message) | Self::Kubelet(message) => Some(message),
         }
     }
@@ -43,7 +46,7 @@ pub(super) fn code(done: Result<(), Failure>) -> ExitCode {
     }
     ExitCode::from(match failure {
         Failure::No(_) => 1,
-        Failure::Usage(_) => 2,
+        Failure::Usage(_) | Failure::Ill => 2,
         Failure::Unable(_) => 3,
         Failure::Kubelet(_) => 4,
     })

@@ -19,8 +19,8 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | success; also after a first SIGTERM or Ctrl-C |
-//! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, no manifests |
-//! | 2 | the command line or the configuration is wrong |
+//! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, no manifests; `doctor` has a warning |
+//! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
 //! | 130, 143 | a second Ctrl-C or SIGTERM: ends at once |
@@ -32,13 +32,16 @@ mod check;
 mod checkpoints;
 mod cli;
 mod client;
+mod doctor;
 mod duration;
 mod events;
 mod exit;
 mod format;
 mod headers;
 mod log;
+mod log_filter;
 mod manual;
+mod memory;
 mod metrics;
 mod mirrors;
 mod pod_api;
@@ -57,6 +60,7 @@ mod systemd;
 mod table;
 mod tls;
 mod top;
+mod watch;
 mod whois;
 mod writer_thread;
 
@@ -82,6 +86,10 @@ pub fn main() -> ExitCode {
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
+        Some(Command::Doctor { run, kubelet_healthz }) => {
+            let given = settings::Given { run: *run, server: cli.server, output: cli.output };
+            doctor::examine(&given, &cli.client, kubelet_healthz)
+        }
         Some(Command::Completions { shell }) => manual::print_completions(shell),
         Some(Command::Man { command }) => manual::print_page(command.as_deref()),
     };

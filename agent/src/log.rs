@@ -14,15 +14,16 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use super::cli::{LogFormat, LogLevel};
+use super::log_filter::LogFilter;
 
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;
 
-/// Sets the log level while the agent runs.
+/// Sets the filter while the agent runs.
 #[derive(Clone, Debug)]
 pub(super) struct Log {
     filter: reload::Handle<Targets, Registry>,
-    level: Arc<Mutex<LogLevel>>,
+    current: Arc<Mutex<LogFilter>>,
     dropped: ErrorCounter,
     /// Writes the queued lines when dropped.
     writer: Arc<Mutex<Option<WorkerGuard>>>,
@@ -30,8 +31,8 @@ pub(super) struct Log {
 
 impl Log {
     /// Starts logging.
-    pub(super) fn start(level: LogLevel, format: LogFormat) -> Self {
-        let (filter, handle) = reload::Layer::new(filter(level));
+    pub(super) fn start(shown: LogFilter, format: LogFormat) -> Self {
+        let (filter, handle) = reload::Layer::new(filter(&shown));
         let (lines, writer) = NonBlockingBuilder::default()
             .buffered_lines_limit(WAITING)
             .lossy(true)
@@ -46,7 +47,7 @@ impl Log {
         // Fails if a logger is already installed. That one stays.
         let _ = registry().with(filter).with(lines).try_init();
         let writer = Arc::new(Mutex::new(Some(writer)));
-        Self { filter: handle, level: Arc::new(Mutex::new(level)), dropped, writer }
+        Self { filter: handle, current: Arc::new(Mutex::new(shown)), dropped, writer }
     }
 
     /// The number of lines dropped because the queue was full.
@@ -59,34 +60,39 @@ impl Log {
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// The minimum level that is logged.
-    pub(super) fn level(&self) -> LogLevel {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is logged.
+    pub(super) fn shown(&self) -> LogFilter {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets the minimum level.
-    pub(super) fn set_level(&self, level: LogLevel) {
-        let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Sets what is logged.
+    pub(super) fn show(&self, shown: LogFilter) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         // Fails if the logger is gone.
-        if self.filter.reload(filter(level)).is_ok() {
-            *current = level;
+        if self.filter.reload(filter(&shown)).is_ok() {
+            *current = shown;
         }
     }
 }
 
 /// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. The client's lines
 /// therefore appear at `debug`. Lines with whole responses, which include environment variables and Secrets, appear at
-/// `trace`.
-fn filter(level: LogLevel) -> Targets {
-    let shown = level_filter(level);
-    let at = |least: LevelFilter| if shown >= least { shown } else { LevelFilter::OFF };
-    Targets::new()
-        .with_default(shown)
-        .with_target("kube_client", at(LevelFilter::DEBUG))
-        .with_target("kube_runtime", at(LevelFilter::DEBUG))
+/// `trace`. That also holds for levels of single modules.
+fn filter(shown: &LogFilter) -> Targets {
+    let modules = shown.modules.iter().map(|(module, level)| (module.as_str(), level_filter(*level)));
+    let least = [
+        ("kube_client", LevelFilter::DEBUG),
+        ("kube_runtime", LevelFilter::DEBUG),
         // The module that decodes responses and logs those that it cannot decode.
-        .with_target("kube_client::client", at(LevelFilter::TRACE))
-        .with_target("kube_client::client::builder", at(LevelFilter::DEBUG))
+        ("kube_client::client", LevelFilter::TRACE),
+        ("kube_client::client::builder", LevelFilter::DEBUG),
+    ];
+    let of_the_client = least.into_iter().map(|(module, least)| {
+        let level = level_filter(shown.level_of(module));
+        (module, if level >= least { level } else { LevelFilter::OFF })
+    });
+    // The last of two levels for a module counts.
+    Targets::new().with_default(level_filter(shown.level)).with_targets(modules).with_targets(of_the_client)
 }
 
 fn level_filter(level: LogLevel) -> LevelFilter {
@@ -109,12 +115,35 @@ mod tests {
     fn the_clients_lines_are_at_debug_and_whole_responses_at_trace() {
         let levels = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
         let shown = |target: &str, severity: Level| {
-            levels.into_iter().filter(|level| filter(*level).would_enable(target, &severity)).count()
+            let filter = |level: &LogLevel| filter(&LogFilter::from(*level));
+            levels.iter().filter(|level| filter(level).would_enable(target, &severity)).count()
         };
         assert_eq!(shown("pod_index::agent::run", Level::WARN), 4);
         for target in ["kube_client::client::builder", "kube_client::config", "kube_runtime::watcher"] {
             assert_eq!(shown(target, Level::ERROR), 2, "{target}");
         }
         assert_eq!(shown("kube_client::client", Level::WARN), 1);
+    }
+
+    #[test]
+    fn a_module_has_its_own_level_and_whole_answers_stay_for_trace() {
+        let shown = |text: &str, target: &str, severity: Level| {
+            filter(&text.parse().unwrap()).would_enable(target, &severity)
+        };
+        let text = "warn,pod_index_kubelet::sources=debug";
+        assert!(shown(text, "pod_index_kubelet::sources::status", Level::DEBUG));
+        assert!(!shown(text, "pod_index_kubelet::sources::status", Level::TRACE));
+        assert!(!shown(text, "pod_index_agent::run", Level::INFO));
+        assert!(shown("debug,hyper=error", "pod_index_agent::run", Level::DEBUG));
+        assert!(!shown("debug,hyper=error", "hyper::client", Level::WARN));
+        for (text, is_shown) in [
+            ("info,kube_client=debug", false),
+            ("info,kube_client::client=debug", false),
+            ("info,kube_client=trace", true),
+            ("trace,kube_client=info", false),
+        ] {
+            assert_eq!(shown(text, "kube_client::client", Level::WARN), is_shown, "{text}");
+        }
+        assert!(shown("info,kube_client=debug", "kube_client::config", Level::DEBUG));
     }
 }

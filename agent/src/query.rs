@@ -10,7 +10,7 @@ use super::api_types::Translation;
 use super::cli::{ClientArgs, Output, Query, ServerArgs};
 use super::client::Server;
 use super::exit::Failure;
-use super::{format, settings, table, top, whois};
+use super::{format, settings, table, top, watch, whois};
 
 /// Timeout of the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,6 +40,10 @@ pub(super) fn ask(
         }
         Query::Whois(asked) => whois::ask::ask(&server, asked, output),
         Query::Top { interval } => top::run(server, interval.0),
+        Query::Watch { namespace, selector } => {
+            let wanted = watch::Wanted { namespace: namespace.as_deref(), selector: selector.as_deref() };
+            watch::run(&server, &wanted, output)
+        }
     }
 }
 
@@ -49,7 +53,7 @@ fn translation_table(answer: &Translation) -> String {
     table::table(["UID", "KIND", "POD UID", "POD"], [[&*answer.uid, kind, &*answer.pod_uid, &*pod]])
 }
 
-fn escaped(segment: &str) -> String {
+pub(super) fn escaped(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
 }
 
@@ -59,8 +63,7 @@ fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure>
         .enable_all()
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let late =
-        || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", server.address));
+    let late = || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", server.place));
     let answer = async { tokio::time::timeout(TIMEOUT, server.get_json(path)).await };
     runtime.block_on(answer).map_err(|_| late())?
 }

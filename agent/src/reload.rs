@@ -50,7 +50,7 @@ impl Reload<'_> {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;
         }
-        self.log.set_level(settings.log_level);
+        self.log.show(settings.log_filter.clone());
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ use super::signals::{Hangups, Signals};
 use super::source_tasks::SourceTasks;
 use super::whois::{Lookups, Processes, Whois};
 use super::writer_thread::WriterThread;
-use super::{checkpoints, format, source_tasks, systemd, table};
+use super::{checkpoints, format, memory, source_tasks, systemd, table};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 
 /// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
@@ -40,7 +40,7 @@ const BLOCKING: usize = 16;
 
 /// Runs the agent to its end. `given` is resolved again on a reload.
 pub(super) fn run(given: &Given, settings: Settings) -> Result<(), Failure> {
-    let log = Log::start(settings.log_level, settings.log_format);
+    let log = Log::start(settings.log_filter.clone(), settings.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(BLOCKING)
@@ -195,6 +195,7 @@ async fn serve(
     if let Some(tls) = settings.tls.clone() {
         tokio::spawn(tls.keep_current());
     }
+    tokio::spawn(memory::warn());
 
     let greeting = async {
         app.readiness.ready().await;

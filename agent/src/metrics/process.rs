@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{gauge, gauges, number};
+use crate::memory::Memory;
 
 /// This process, read from `/proc`. Omits values that cannot be read there.
 #[derive(Debug)]
@@ -24,6 +25,16 @@ impl Collector for Process {
         if let Some(bytes) = resident_memory() {
             let help = "Resident memory size in bytes.";
             gauge(&mut encoder, "process_resident_memory_bytes", help, bytes)?;
+        }
+        let (used, limit) = match Memory::read() {
+            Some(Memory { used, limit }) => (i64::try_from(used).ok(), i64::try_from(limit).unwrap_or(0)),
+            None => (resident_memory(), 0),
+        };
+        let help = "Limit of the cgroup's memory; 0 if there is none.";
+        gauge(&mut encoder, "pod_index_memory_limit_bytes", help, limit)?;
+        if let Some(bytes) = used {
+            let help = "Memory of the cgroup without inactive page cache; without a limit, resident memory.";
+            gauge(&mut encoder, "pod_index_memory_used_bytes", help, bytes)?;
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
             // One of the entries is the directory's own descriptor.

@@ -44,6 +44,7 @@ use tokio::time::timeout;
 pub(crate) use self::client::{Client, Peer};
 pub(crate) use self::follow::StaticPods;
 use self::history::{History, Limits};
+pub(crate) use self::object::API_SERVER_VERSION;
 pub(crate) use self::query::is_meant;
 pub(crate) use self::routes::{collection_of_rows, router};
 use self::status::Refusal;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::shape::{Form, Kind};
 
 /// Holds the API server's version of the object. `metadata.resourceVersion` is the agent's own.
-pub(super) const API_SERVER_VERSION: &str = "pod-index/api-server-resource-version";
+pub(crate) const API_SERVER_VERSION: &str = "pod-index/api-server-resource-version";
 
 /// A pod and the version of its last event.
 #[derive(Debug)]

@@ -7,11 +7,10 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use clap::ValueEnum;
 use http_body_util::{BodyExt, Collected, Limited};
 
-use crate::cli::LogLevel;
 use crate::log::Log;
+use crate::log_filter::LogFilter;
 use crate::refusal::refused;
 
 /// Maximum size of the body, in bytes.
@@ -24,7 +23,7 @@ pub(super) fn router(log: Log) -> Router {
 }
 
 async fn level(State(log): State<Log>) -> String {
-    format!("{}\n", name(log.level()))
+    format!("{}\n", log.shown())
 }
 
 async fn set_level(State(log): State<Log>, request: Request) -> Response {
@@ -33,16 +32,11 @@ async fn set_level(State(log): State<Log>, request: Request) -> Response {
         return refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned());
     };
     let body = body.map(Collected::to_bytes).unwrap_or_default();
-    let Ok(level) = LogLevel::from_str(String::from_utf8_lossy(&body).trim(), true) else {
-        let levels: Vec<_> = LogLevel::value_variants().iter().map(|level| name(*level)).collect();
-        let message = format!("the log level must be one of {}", levels.join(", "));
-        return refused(StatusCode::BAD_REQUEST, "BadRequest", message);
+    let shown: LogFilter = match String::from_utf8_lossy(&body).trim().parse() {
+        Ok(shown) => shown,
+        Err(message) => return refused(StatusCode::BAD_REQUEST, "BadRequest", message),
     };
-    log.set_level(level);
-    tracing::warn!(level = name(level), "the log level was set");
-    format!("{}\n", name(level)).into_response()
-}
-
-fn name(level: LogLevel) -> String {
-    level.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    log.show(shown.clone());
+    tracing::warn!(level = %shown, "the log level was set");
+    format!("{shown}\n").into_response()
 }

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
 use super::access::AuthorizationMode;
-use crate::cli::{LogFormat, LogLevel};
+use crate::cli::LogFormat;
 use crate::duration::GoDuration;
 use crate::exit::Failure;
+use crate::log_filter::LogFilter;
 use crate::pod_api::StaticPods;
 use crate::serve::socket::Mode;
 use pod_index_kubelet::references::Strategy;
@@ -66,7 +67,7 @@ pub(super) struct ConfigFile {
     pub(super) allowed_client_names: Vec<String>,
     pub(super) allowed_client_groups: Vec<String>,
     pub(super) debug_endpoints: bool,
-    pub(super) log_level: Option<LogLevel>,
+    pub(super) log_level: Option<LogFilter>,
     pub(super) log_format: Option<LogFormat>,
 }
 

@@ -5,6 +5,7 @@ pub(super) mod access;
 #[cfg(test)]
 mod documented;
 mod file;
+mod idle;
 mod selection;
 
 use std::fmt::Display;
@@ -17,6 +18,7 @@ use super::access::AccessSettings;
 use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
 use super::duration::GoDuration;
 use super::exit::Failure;
+use super::log_filter::LogFilter;
 use super::mirrors::Management;
 use super::pod_api;
 use super::serve::socket::Mode;
@@ -84,10 +86,15 @@ pub(super) struct Settings {
     /// The timeout of `--once`. `None`: no timeout.
     pub(super) once_timeout: Option<Duration>,
     pub(super) output: Output,
-    pub(super) log_level: LogLevel,
+    pub(super) log_filter: LogFilter,
     pub(super) log_format: LogFormat,
+    /// How often the URL and the kubelet are asked.
+    http_period: Duration,
+    kubelet_period: Duration,
     /// The configuration as rows of a table, for logs and `--check`.
     summary: Vec<[String; 2]>,
+    /// Settings that do nothing, and why.
+    without_effect: Vec<String>,
 }
 
 /// The user's command line and environment. The configuration file may add to them.
@@ -143,6 +150,7 @@ impl Settings {
     #[allow(clippy::too_many_lines, reason = "a list: each setting once")]
     fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
         let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+        let without_effect = idle::idle(&args, &config);
         let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
         let access = access::settings(
             args.allowed_client_names.into_iter().chain(config.allowed_client_names).collect(),
@@ -238,7 +246,7 @@ impl Settings {
                 .unwrap_or(WATCHES_PER_CLIENT),
         };
         let mode = args.socket_mode.or(config.socket_mode);
-        let socket = args.socket.or(config.socket).filter(|path| !path.as_os_str().is_empty());
+        let socket = server.socket.clone().or(config.socket).filter(|path| !path.as_os_str().is_empty());
         if socket.is_none() && mode.is_some() {
             return Err(Failure::Usage("socketMode needs a socket (--socket)".to_owned()));
         }
@@ -298,10 +306,34 @@ impl Settings {
             once: args.once,
             once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
-            log_level: args.log_level.or(config.log_level).unwrap_or(LogLevel::Info),
+            log_filter: args.log_level.or(config.log_level).unwrap_or_else(|| LogLevel::Info.into()),
             log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
+            http_period,
+            kubelet_period,
             summary,
+            without_effect,
         })
+    }
+
+    /// How often a source is read. Zero for one that is followed.
+    pub(super) fn period_of(&self, source: &str) -> Duration {
+        match source {
+            "file" => self.file.as_ref().map_or(Duration::ZERO, |file| file.period),
+            "http" => self.http_period,
+            "kubelet" => self.kubelet_period,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Settings that do nothing, and what each one needs.
+    pub(super) fn without_effect(&self) -> &[String] {
+        &self.without_effect
+    }
+
+    /// The configuration in a line.
+    pub(super) fn words(&self) -> String {
+        let settings: Vec<_> = self.summary.iter().map(|[name, value]| format!("{name}: {value}")).collect();
+        settings.join("; ")
     }
 
     /// Which static pods are derived from mirror pods. An agent that manages the mirror pods of this node has its

@@ -49,6 +49,11 @@ impl Selection {
         self.given().into_iter().find_map(|(flag, text)| text.map(|_| flag))
     }
 
+    /// The namespace, if there is only one.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// A description, to follow "pods of this node".
     pub(super) fn words(&self) -> String {
         let words = ["in the namespace", "with labels", "with fields"];

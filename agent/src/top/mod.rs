@@ -53,7 +53,7 @@ async fn watch(server: Server, every: Duration) -> io::Result<()> {
     let mut screen = Screen::enter()?;
     let mut keys = EventStream::new();
     let (heard, mut news) = mpsc::channel(1);
-    let mut model = Model::new(server.address);
+    let mut model = Model::new(server.place.clone());
     tokio::spawn(ask::follow(server, every, heard));
     let mut tick = tokio::time::interval(TICK);
     loop {

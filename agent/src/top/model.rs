@@ -3,7 +3,6 @@
 mod list;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -67,7 +66,7 @@ impl Moment {
 
 #[derive(Debug)]
 pub(super) struct Model {
-    pub(super) server: SocketAddr,
+    pub(super) server: String,
     pub(super) view: View,
     pub(super) filter: String,
     /// Whether the filter is being typed.
@@ -95,7 +94,7 @@ pub(super) struct Model {
 
 impl Model {
     /// The initial state for the agent on `server`.
-    pub(super) fn new(server: SocketAddr) -> Self {
+    pub(super) fn new(server: String) -> Self {
         Self {
             server,
             view: View::Pods,

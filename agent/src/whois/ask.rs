@@ -141,7 +141,7 @@ async fn within<T>(
     answer: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let limit = TIMEOUT + wait.unwrap_or_default();
-    let late = || Failure::Unable(format!("the agent on {} did not answer within {limit:?}", server.address));
+    let late = || Failure::Unable(format!("the agent on {} did not answer within {limit:?}", server.place));
     timeout(limit, answer).await.map_err(|_| late())?
 }
 

@@ -7,6 +7,7 @@ mod browser;
 mod config;
 mod dashboard;
 mod deploy;
+mod doctor;
 mod documented;
 mod health;
 mod hostile;
@@ -31,6 +32,7 @@ mod support;
 mod terminal;
 mod tls;
 mod top;
+mod watch_command;
 mod watched;
 mod whois;
 

@@ -162,7 +162,7 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_has_unreadable_f
 
 /// The binary with these arguments, under limits that prevent watching files. `None`: this process may not set such
 /// limits.
-fn without_file_events(args: &[&str]) -> Option<Command> {
+pub fn without_file_events(args: &[&str]) -> Option<Command> {
     let limited = |program: &OsStr| {
         let script = "echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"";
         let mut command = Command::new("unshare");

@@ -1,27 +1,65 @@
 //! One request, from start to answer.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::HeaderValue;
 use hyper::{Response, header};
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
+use serde_json::json;
 
-use super::answer::{Body, Cut, Refusal};
+use super::answer::{Body, Cut, Refusal, json_answer};
 use super::fault::Fault;
 use super::request::{Request, Verb};
 use super::write::Write;
-use super::{Shared, admission, list, watch, write};
+use super::{Shared, admission, list, review, watch, write};
 
 /// The answer; an error closes the connection without one.
 pub(super) async fn handle(
     shared: Arc<Shared>,
     request: hyper::Request<Incoming>,
 ) -> Result<Response<Body>, Cut> {
+    let date = shared.lock().date.map(date_after);
+    let answer = dated(shared, request).await;
+    answer.map(|mut answer| {
+        if let Some(date) = date {
+            answer.headers_mut().insert(header::DATE, date);
+        }
+        answer
+    })
+}
+
+/// The time of a clock that is this far off, as HTTP writes it.
+fn date_after(seconds: i64) -> HeaderValue {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let time = i64::try_from(since).unwrap() + seconds;
+    let time = Timestamp::from_second(time).unwrap();
+    DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap().try_into().unwrap()
+}
+
+async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Cut> {
+    let is_let_in = |request: &hyper::Request<Incoming>| {
+        let bearer = request.headers().get(header::AUTHORIZATION);
+        shared.lock().token.as_ref().is_none_or(|token| {
+            bearer.is_some_and(|bearer| bearer.as_bytes() == format!("Bearer {token}").as_bytes())
+        })
+    };
+    if request.uri().path() == "/version" {
+        if !is_let_in(&request) {
+            return Ok(Refusal::new(401, "Unauthorized", "Unauthorized").answer());
+        }
+        let version =
+            json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64" });
+        return Ok(json_answer(200, version.to_string().into()));
+    }
+    let is_let_in = is_let_in(&request);
     let parsed = match Request::parse(&request) {
         Ok(parsed) => parsed,
         Err(refusal) => return Ok(refusal.answer()),
     };
-    let bearer = request.headers().get(header::AUTHORIZATION).cloned();
     let body = request.into_body().collect().await.map_err(Cut::other)?.to_bytes();
     let verb = parsed.verb;
     let fault = {
@@ -31,10 +69,12 @@ pub(super) async fn handle(
         if verb == Verb::List && parsed.metadata_only && parsed.query("resourceVersion").is_some() {
             state.comparisons += 1;
         }
-        if let Some(token) = &state.token
-            && bearer.is_none_or(|bearer| bearer != format!("Bearer {token}"))
-        {
+        if !is_let_in {
             return Ok(Refusal::new(401, "Unauthorized", "Unauthorized").answer());
+        }
+        if review::is_of_oneself(&parsed) {
+            let answer = review::of_oneself(&parsed, &state.user(), &state.rights, &body);
+            return Ok(answer.unwrap_or_else(|refusal| refusal.answer()));
         }
         if let Err(refusal) = state.rights.check(&parsed) {
             return Ok(refusal.answer());

@@ -84,6 +84,8 @@ struct State {
     reviews: review::Reviews,
     /// Requests without this token are unauthorized.
     token: Option<String>,
+    /// By how many seconds the server's clock is ahead, if it is wrong.
+    date: Option<i64>,
     /// The cache, if it is older than the store: lists of version 0 use it.
     cached: Option<(u64, store::Objects)>,
     /// How long a get or a list waits for a future version.
@@ -119,6 +121,11 @@ struct State {
 }
 
 impl State {
+    /// Who the client is.
+    fn user(&self) -> String {
+        self.restricted_to.as_ref().map_or_else(|| "test".to_owned(), |node| format!("system:node:{node}"))
+    }
+
     fn compact(&mut self) {
         self.store.compact(self.held);
     }
@@ -173,6 +180,7 @@ impl ApiServer {
                 rights: Rights::default(),
                 reviews: review::Reviews::default(),
                 token: None,
+                date: None,
                 cached: None,
                 future_patience: Duration::from_secs(3),
                 bookmark_period: Duration::from_secs(60),
@@ -427,6 +435,11 @@ impl ApiServer {
     /// Requests without this token are refused.
     pub fn demand_token(&self, token: &str) {
         self.shared.lock().token = Some(token.to_owned());
+    }
+
+    /// The server's clock is this many seconds ahead of the machine's.
+    pub fn set_clock_ahead(&self, seconds: i64) {
+        self.shared.lock().date = Some(seconds);
     }
 
     /// All kinds of requests made so far.

@@ -24,7 +24,7 @@ impl Verb {
 }
 
 /// The resources of this server: group and name.
-const RESOURCES: [(&str, &str); 11] = [
+const RESOURCES: [(&str, &str); 13] = [
     ("", "configmaps"),
     ("", "events"),
     ("", "namespaces"),
@@ -33,7 +33,9 @@ const RESOURCES: [(&str, &str); 11] = [
     ("", "secrets"),
     ("", "serviceaccounts"),
     ("", "services"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "subjectaccessreviews"),
     ("coordination.k8s.io", "leases"),
 ];

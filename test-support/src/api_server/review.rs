@@ -1,4 +1,4 @@
-//! Reviews of tokens and of rights: `TokenReview` and `SubjectAccessReview`.
+//! Reviews of tokens and of rights: `TokenReview` and `SubjectAccessReview`, and those of oneself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::ApiServer;
 use super::answer::{Body, Refusal, json_answer};
 use super::request::Request;
+use super::rights::{Right, Rights};
 
 /// Known users and rights, and the reviews so far.
 #[derive(Default)]
@@ -20,6 +21,38 @@ pub(super) struct Reviews {
     tokens_asked: u64,
     /// The attributes of each access review.
     rights_asked: Vec<Value>,
+}
+
+/// Whether the request is a review of the client itself, which every authenticated user may make
+/// (`system:basic-user`).
+pub(super) fn is_of_oneself(request: &Request) -> bool {
+    ["selfsubjectreviews", "selfsubjectaccessreviews"].contains(&&*request.selector.resource)
+}
+
+/// The answer to a review of the client itself.
+pub(super) fn of_oneself(
+    request: &Request,
+    user: &str,
+    rights: &Rights,
+    body: &Bytes,
+) -> Result<Response<Body>, Refusal> {
+    let Ok(mut review) = serde_json::from_slice::<Value>(body) else {
+        return Err(Refusal::new(400, "BadRequest", "the body is no JSON"));
+    };
+    review["status"] = if request.selector.resource == "selfsubjectreviews" {
+        json!({ "userInfo": { "username": user, "groups": ["system:authenticated"] } })
+    } else {
+        let attributes = &review["spec"]["resourceAttributes"];
+        let text = |name: &str| attributes[name].as_str().unwrap_or_default().to_owned();
+        let asked = Right {
+            group: text("group"),
+            resource: text("resource"),
+            verb: text("verb"),
+            namespace: text("namespace"),
+        };
+        json!({ "allowed": rights.allow(&asked) })
+    };
+    Ok(json_answer(201, review.to_string().into()))
 }
 
 impl Reviews {

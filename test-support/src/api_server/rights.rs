@@ -59,12 +59,16 @@ impl Rights {
         self.granted = Some(rights);
     }
 
-    /// Whether this request is allowed; all are, unless rights were granted.
+    /// Whether this is allowed; everything is, unless rights were granted.
+    pub(super) fn allow(&self, asked: &Right) -> bool {
+        self.granted.as_ref().is_none_or(|granted| granted.iter().any(|right| right.covers(asked)))
+    }
+
+    /// Whether this request is allowed.
     pub(super) fn check(&mut self, request: &Request) -> Result<(), Refusal> {
         let asked = Right::asked(request);
         self.asked.insert(asked.clone());
-        let Some(granted) = &self.granted else { return Ok(()) };
-        if granted.iter().any(|right| right.covers(&asked)) {
+        if self.allow(&asked) {
             return Ok(());
         }
         let Right { group, resource, verb, namespace } = &asked;

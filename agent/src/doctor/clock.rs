@@ -1,0 +1,81 @@
+//! This machine's clock against that of the API server.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::{Request, header};
+use k8s_openapi::jiff::fmt::rfc2822;
+use kube::Client;
+use kube::client::Body;
+use tokio::time::{Instant, timeout};
+
+use super::PATIENCE;
+use super::report::{Finding, span};
+
+const CHECK: &str = "clock";
+
+/// Differences up to this are not reported. The header has whole seconds.
+const TOLERATED: f64 = 5.0;
+/// Above this, new certificates and tokens are likely to be rejected as not yet valid, or as expired.
+const GRAVE: f64 = 60.0;
+
+/// The server's clock minus this machine's, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Offset(pub(super) f64);
+
+/// Asks the API server for its version, for the `Date` of the answer: any answer has one. An error says why it is unknown.
+pub(super) async fn offset(client: &Client) -> Result<Offset, String> {
+    let request = Request::get("/version").body(Body::empty()).map_err(|error| error.to_string())?;
+    let (before, started) = (now(), Instant::now());
+    let answer = timeout(PATIENCE, client.send(request));
+    let response = answer
+        .await
+        .map_err(|_| format!("no answer within {PATIENCE:?}"))?
+        .map_err(|error| pod_index_kubelet::text::api_causes(&error))?;
+    let between = before + started.elapsed().as_secs_f64() / 2.0;
+    let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| rfc2822::parse(date).ok());
+    let date = date.ok_or("its answer has no date")?;
+    // The header leaves out the fraction of a second: half a second on average.
+    #[allow(clippy::cast_precision_loss, reason = "exact for 285 million years")]
+    let date = date.timestamp().as_second() as f64 + 0.5;
+    Ok(Offset(date - between))
+}
+
+/// Seconds since 1970 by this machine's clock.
+pub(super) fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+pub(super) fn judge(Offset(offset): Offset) -> Finding {
+    let size = offset.abs();
+    if size <= TOLERATED {
+        return Finding::ok(CHECK, format!("within {TOLERATED} s of the API server's"));
+    }
+    let side = if offset > 0.0 { "behind" } else { "ahead of" };
+    let message = format!("{} {side} the API server's clock", span(size));
+    let fix =
+        "set one of the two clocks right, for example with chrony; certificates and tokens depend on them";
+    if size <= GRAVE { Finding::warning(CHECK, message, fix) } else { Finding::failure(CHECK, message, fix) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Outcome;
+    use super::*;
+
+    #[test]
+    fn a_clock_is_judged_by_how_far_it_is_off_to_either_side() {
+        for (offset, result, words) in [
+            (0.0, Outcome::Ok, "within 5 s"),
+            (-5.0, Outcome::Ok, "within 5 s"),
+            (6.0, Outcome::Warning, "6 s behind"),
+            (-60.0, Outcome::Warning, "60 s ahead of"),
+            (3_700.0, Outcome::Failure, "61 min behind"),
+            (-1e9, Outcome::Failure, "11574 d ahead of"),
+        ] {
+            let finding = judge(Offset(offset));
+            assert_eq!(finding.result, result, "{offset}");
+            assert!(finding.message.starts_with(words), "{offset}: {}", finding.message);
+        }
+    }
+}

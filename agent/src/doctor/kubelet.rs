@@ -1,0 +1,175 @@
+//! Whether a kubelet is on this node, and whether that fits the settings.
+
+use std::net::SocketAddr;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::Api;
+use tokio::time::timeout;
+
+use super::clock::{self, Offset};
+use super::report::{Finding, Outcome, span};
+use super::rights::{self, Right};
+use super::{PATIENCE, check};
+use crate::client::{Denied, Server};
+use crate::mirrors::Management;
+use crate::settings::Settings;
+
+const CHECK: &str = "kubelet";
+
+/// Kubelet: `NamespaceNodeLease`, and the duration of a lease that does not name one.
+const NAMESPACE: &str = "kube-node-lease";
+const DEFAULT_SECONDS: i32 = 40;
+
+/// What shows that a kubelet runs.
+#[derive(Clone, Debug, PartialEq)]
+struct Signs {
+    /// Whether it answers `/healthz`; if it answers and is not healthy, why.
+    healthz: Option<Result<(), String>>,
+    /// Whether it lists its pods for the agent.
+    lists: bool,
+    /// Seconds since its lease was renewed, and the duration of the lease. `None` if there is none, or if it is unknown.
+    lease: Option<(f64, f64)>,
+}
+
+pub(super) async fn check(
+    settings: &Settings,
+    client: Option<&Client>,
+    offset: Option<Offset>,
+    healthz: SocketAddr,
+) -> Vec<Finding> {
+    let lease = match (client, offset) {
+        (Some(client), Some(offset)) => lease(settings, client, offset).await,
+        _ => None,
+    };
+    let pods = pods(settings).await;
+    let lists = pods.as_ref().is_some_and(|pods| pods.result == Outcome::Ok);
+    let signs = Signs { healthz: healthz_of(healthz).await, lists, lease };
+    let static_pods = settings.file.is_some() || settings.http.is_some();
+    let needs_mirrors = static_pods && settings.api.is_some();
+    let mut findings = vec![judge(&signs, healthz, settings.mirrors, needs_mirrors)];
+    findings.extend(pods);
+    findings
+}
+
+/// `None` if nothing answers.
+async fn healthz_of(address: SocketAddr) -> Option<Result<(), String>> {
+    let server = Server::plain(address).ok()?;
+    match timeout(PATIENCE, server.stream("/healthz")).await.ok()? {
+        Ok(_) => Some(Ok(())),
+        Err(Denied::Refused(_, failure)) => Some(Err(failure.message().unwrap_or_default().to_owned())),
+        Err(Denied::Unreachable(_)) => None,
+    }
+}
+
+/// Reads the lease, if the agent may.
+async fn lease(settings: &Settings, client: &Client, Offset(offset): Offset) -> Option<(f64, f64)> {
+    if rights::may(client, &Right::lease(settings)).await != Ok(true) {
+        return None;
+    }
+    let leases = Api::<Lease>::namespaced(client.clone(), NAMESPACE);
+    let lease = timeout(PATIENCE, leases.get_opt(settings.node.as_str())).await.ok()?.ok()??;
+    let spec = lease.spec?;
+    let renewed = spec.renew_time?.0.as_microsecond();
+    let lasts = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+    #[allow(clippy::cast_precision_loss, reason = "exact to a microsecond for 285 years")]
+    let age = clock::now() + offset - renewed as f64 / 1e6;
+    Some((age, f64::from(lasts)))
+}
+
+fn judge(signs: &Signs, address: SocketAddr, mirrors: Management, needs_mirrors: bool) -> Finding {
+    let answers = match &signs.healthz {
+        None if signs.lists => format!("one lists its pods; it does not answer on {address}"),
+        None => format!("none answers on {address}"),
+        Some(Ok(())) => format!("one answers on {address}"),
+        Some(Err(why)) => format!("one is not healthy: {why}"),
+    };
+    let renewal = match signs.lease {
+        None => String::new(),
+        Some((age, _)) => format!("; the node's lease was renewed {} ago", span(age.max(0.0))),
+    };
+    let message = format!("{answers}{renewal}");
+    let lives = signs.healthz.is_some() || signs.lists || signs.lease.is_some_and(|(age, lasts)| age < lasts);
+    match (mirrors, lives) {
+        (Management::Careful, true) => Finding::failure(
+            CHECK,
+            format!("{message}; the agent would exit with code 4"),
+            "run the agent without --manage-mirror-pods: the kubelet manages the mirror pods",
+        ),
+        (Management::Forced, true) => Finding::warning(
+            CHECK,
+            format!("{message}; it and the agent would replace each other's mirror pods"),
+            "run the agent without --manage-mirror-pods, unless that is no kubelet",
+        ),
+        (Management::Off, false) if needs_mirrors => Finding::warning(
+            CHECK,
+            format!("{message}; nothing creates mirror pods for the static pods"),
+            "start the kubelet, or run the agent with --manage-mirror-pods; if the kubelet serves /healthz elsewhere, \
+             name the address with --kubelet-healthz",
+        ),
+        _ if matches!(signs.healthz, Some(Err(_))) => {
+            Finding::warning(CHECK, message, "see the kubelet's log: journalctl -u kubelet")
+        }
+        _ => Finding::ok(CHECK, message),
+    }
+}
+
+/// Whether the kubelet lists its pods for the agent, if the agent is to ask it.
+async fn pods(settings: &Settings) -> Option<Finding> {
+    const CHECK: &str = "kubelet's pods";
+    let failure = |message: &str| Finding::failure(CHECK, message, fix(message));
+    match check::kubelet(settings).await {
+        Ok(status) => {
+            let status = status?;
+            Some(match status.problems.first() {
+                None => Finding::ok(CHECK, format!("{}: {} pods", status.origin, status.pods)),
+                Some(problem) => failure(&problem.to_string()),
+            })
+        }
+        Err(error) => Some(failure(error.message().unwrap_or_default())),
+    }
+}
+
+/// What to do about a kubelet that does not list its pods.
+fn fix(message: &str) -> &'static str {
+    if message.contains("answered 403") {
+        "grant the token's user what deploy/kubernetes/components/kubelet/rbac.yaml grants"
+    } else if message.contains("answered 401") {
+        "name a valid token with --kubelet-token-file"
+    } else if message.contains("certificate") {
+        "name the authority of the kubelet's certificate with --kubelet-ca"
+    } else {
+        "see whether the kubelet runs, and whether the URL is its own"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubelet_must_manage_the_mirror_pods_or_the_agent_and_never_both() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 10248));
+        let result = |healthz, lease, mirrors, needs| {
+            judge(&Signs { healthz, lists: false, lease }, address, mirrors, needs).result
+        };
+        let (healthy, ill) = (Some(Ok(())), Some(Err("500".to_owned())));
+        let (fresh, over) = (Some((3.0, 40.0)), Some((41.0, 40.0)));
+        for (healthz, lease, lives) in [
+            (None, None, false),
+            (None, over, false),
+            (None, fresh, true),
+            (healthy.clone(), None, true),
+            (healthy.clone(), over, true),
+            (ill.clone(), None, true),
+        ] {
+            let of = |mirrors, needs| result(healthz.clone(), lease, mirrors, needs);
+            let expected = |when, otherwise| if lives { when } else { otherwise };
+            assert_eq!(of(Management::Careful, true), expected(Outcome::Failure, Outcome::Ok));
+            assert_eq!(of(Management::Forced, true), expected(Outcome::Warning, Outcome::Ok));
+            let unhealthy = if healthz == ill { Outcome::Warning } else { Outcome::Ok };
+            assert_eq!(of(Management::Off, true), expected(unhealthy, Outcome::Warning));
+            assert_eq!(of(Management::Off, false), unhealthy);
+        }
+    }
+}

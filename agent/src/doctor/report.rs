@@ -1,0 +1,138 @@
+//! What the checks found, for people and for programs.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::table::harmless;
+
+/// The result of a check. The order is that of severity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Outcome {
+    Ok,
+    /// Not checked; the message has the reason.
+    Skipped,
+    Warning,
+    Failure,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Skipped => "skipped",
+            Self::Warning => "warning",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+/// One thing that was checked.
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) check: &'static str,
+    pub(super) result: Outcome,
+    pub(super) message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Self { check, result: Outcome::Ok, message: message.into(), fix: None }
+    }
+
+    pub(super) fn skipped(check: &'static str, why: impl Into<String>) -> Self {
+        Self { check, result: Outcome::Skipped, message: why.into(), fix: None }
+    }
+
+    pub(super) fn warning(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, result: Outcome::Warning, message: message.into(), fix: Some(fix.into()) }
+    }
+
+    pub(super) fn failure(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, result: Outcome::Failure, message: message.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// All findings, in the order of the checks.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// The most severe result. Skipped checks count as ok.
+    pub(super) result: Outcome,
+    pub(super) checks: Vec<Finding>,
+}
+
+impl Report {
+    pub(super) fn new(checks: Vec<Finding>) -> Self {
+        let worst = checks.iter().map(|finding| finding.result).max().unwrap_or(Outcome::Ok);
+        let result = if worst == Outcome::Skipped { Outcome::Ok } else { worst };
+        Self { result, checks }
+    }
+
+    /// A line for each check, one more for its fix, and the sums.
+    pub(super) fn table(&self) -> String {
+        let width = self.checks.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
+        let mut text = format!("{:7}  {:width$}  MESSAGE\n", "RESULT", "CHECK");
+        for Finding { check, result, message, fix } in &self.checks {
+            let result = result.as_str();
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{result:7}  {check:width$}  {}", harmless(message));
+            if let Some(fix) = fix {
+                let _ = writeln!(text, "{:7}  {:width$}  fix: {}", "", "", harmless(fix));
+            }
+        }
+        let count = |result| self.checks.iter().filter(|finding| finding.result == result).count();
+        let _ = writeln!(
+            text,
+            "\nfailures: {}, warnings: {}, ok: {}, skipped: {}",
+            count(Outcome::Failure),
+            count(Outcome::Warning),
+            count(Outcome::Ok),
+            count(Outcome::Skipped),
+        );
+        text
+    }
+}
+
+/// A time span in its largest sensible unit.
+pub(super) fn span(seconds: f64) -> String {
+    let units = [(2.0 * 86_400.0, 86_400.0, "d"), (2.0 * 3_600.0, 3_600.0, "h"), (120.0, 60.0, "min")];
+    let unit = units.into_iter().find(|(from, ..)| seconds >= *from);
+    let (_, size, unit) = unit.unwrap_or((0.0, 1.0, "s"));
+    format!("{:.0} {unit}", (seconds / size).floor())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_result_counts_and_a_skipped_check_is_no_finding() {
+        let worst = |checks| Report::new(checks).result;
+        let (ok, skipped) = (|| Finding::ok("a", "x"), || Finding::skipped("b", "y"));
+        assert_eq!(worst(vec![]), Outcome::Ok);
+        assert_eq!(worst(vec![ok(), skipped()]), Outcome::Ok);
+        assert_eq!(worst(vec![Finding::warning("c", "z", "w"), skipped()]), Outcome::Warning);
+        assert_eq!(worst(vec![Finding::failure("d", "z", "w"), ok()]), Outcome::Failure);
+    }
+
+    #[test]
+    fn each_finding_is_a_line_and_its_fix_another_one_below_the_message() {
+        let report = Report::new(vec![
+            Finding::ok("settings", "node a"),
+            Finding::failure("clock", "an hour\x1b[2J late", "set it"),
+        ]);
+        let expected = "\
+RESULT   CHECK     MESSAGE
+ok       settings  node a
+failure  clock     an hour\u{fffd}[2J late
+                   fix: set it
+
+failures: 1, warnings: 0, ok: 1, skipped: 0
+";
+        assert_eq!(report.table(), expected);
+    }
+}

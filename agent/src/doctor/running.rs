@@ -1,0 +1,277 @@
+//! What the agent that runs here says: its sources, its static pods, its process.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+use super::report::{Finding, span};
+use crate::cli::ClientArgs;
+use crate::client::Server;
+use crate::exit::Failure;
+use crate::settings::{DEFAULT_ADDRESS, DEFAULT_PORT, Given, Settings};
+
+const AGENT: &str = "agent";
+const SOURCES: &str = "sources";
+const STATIC_PODS: &str = "static pods";
+
+/// A source that was last heard longer ago is reported: the watch of an API server counts as dead after 150 s.
+const LATE: u64 = 150;
+/// As the alert `PodIndexSourceSilent`.
+const SILENT: u64 = 300;
+
+/// The agent's answers, or why there are none.
+pub(super) struct Agent {
+    place: String,
+    answers: Result<Answers, String>,
+}
+
+struct Answers {
+    sources: Sources,
+    mirrors: Mirrors,
+    metrics: Metrics,
+}
+
+/// The response of `/sources`, as far as it is judged.
+#[derive(Deserialize)]
+struct Sources {
+    node: String,
+    sources: Vec<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Source {
+    source: String,
+    origin: String,
+    seen: bool,
+    pods: u64,
+    seconds_since_heard: Option<u64>,
+    problems: Vec<Problem>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    kind: String,
+    origin: String,
+    line: Option<u64>,
+    field: Option<String>,
+    message: String,
+}
+
+impl Problem {
+    /// As in [`is_grave`](crate::readiness::is_grave).
+    fn is_grave(&self) -> bool {
+        !["skipped", "unhinted"].contains(&&*self.kind)
+    }
+
+    fn words(&self) -> String {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let field = self.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+        format!("{}{line}: {field}{}", self.origin, self.message)
+    }
+}
+
+/// The response of `/mirrors`, as far as it is judged.
+#[derive(Deserialize)]
+struct Mirrors {
+    managed: bool,
+    problem: Option<String>,
+    pods: Vec<Pair>,
+    orphans: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    #[serde(rename = "mirrorUID")]
+    mirror_uid: Option<IgnoredAny>,
+    state: Option<String>,
+}
+
+/// The response of `/metrics`.
+pub(super) struct Metrics(String);
+
+impl Metrics {
+    /// The value of a metric without labels.
+    pub(super) fn value(&self, name: &str) -> Option<f64> {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.split(' ').next()?.parse().ok()
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.0.split("pod_index_build_info{version=\"").nth(1)?.split('"').next()
+    }
+}
+
+impl Agent {
+    /// Asks the agent that the flags or its settings name.
+    pub(super) async fn ask(given: &Given, client: &ClientArgs, settings: Option<&Settings>) -> Self {
+        let default = settings.map_or((DEFAULT_ADDRESS, DEFAULT_PORT), |settings| {
+            (settings.address.ip(), settings.address.port())
+        });
+        // An agent that serves on all addresses answers on this one.
+        let here =
+            |address: IpAddr| if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
+        let server = Server::new(&given.server, client, (here(default.0), default.1));
+        let server = match server {
+            Ok(server) => server,
+            Err(failure) => return Self { place: String::new(), answers: Err(words(&failure)) },
+        };
+        let answers = match timeout(PATIENCE, answers(&server)).await {
+            Ok(answers) => answers.map_err(|failure| words(&failure)),
+            Err(_) => Err(format!("no answer from {} within {PATIENCE:?}", server.place)),
+        };
+        Self { place: server.place, answers }
+    }
+
+    /// The metrics, if an agent answers.
+    pub(super) fn metrics(&self) -> Option<&Metrics> {
+        self.answers.as_ref().ok().map(|answers| &answers.metrics)
+    }
+
+    pub(super) fn findings(&self, settings: Option<&Settings>) -> Vec<Finding> {
+        let Answers { sources, mirrors, metrics } = match &self.answers {
+            Ok(answers) => answers,
+            Err(why) => {
+                let fix = "start the agent, or name its place with --address and --port (with TLS, also \
+                           --certificate-authority)";
+                let why_not = "no agent answers";
+                return vec![
+                    Finding::warning(AGENT, why, fix),
+                    Finding::skipped(SOURCES, why_not),
+                    Finding::skipped(STATIC_PODS, why_not),
+                ];
+            }
+        };
+        let version = metrics.version().unwrap_or("unknown");
+        let answer = format!("version {version} answers on {} for the node {:?}", self.place, sources.node);
+        let mut findings = vec![match settings {
+            Some(settings) if settings.node.as_str() != sources.node => Finding::warning(
+                AGENT,
+                format!("{answer}; the settings name the node {:?}", settings.node.as_str()),
+                "give the agent and doctor the same --node-name",
+            ),
+            _ if version != env!("CARGO_PKG_VERSION") => Finding::warning(
+                AGENT,
+                format!("{answer}; this program is version {}", env!("CARGO_PKG_VERSION")),
+                "restart the agent after an upgrade",
+            ),
+            _ => Finding::ok(AGENT, answer),
+        }];
+        findings.extend(sources.sources.iter().map(|source| {
+            let period = settings.map_or(Duration::ZERO, |settings| settings.period_of(&source.source));
+            judge(source, period)
+        }));
+        findings.push(static_pods(mirrors));
+        findings
+    }
+}
+
+fn words(failure: &Failure) -> String {
+    failure.message().unwrap_or_default().to_owned()
+}
+
+async fn answers(server: &Server) -> Result<Answers, Failure> {
+    let sources = server.get_json("/sources").await?;
+    let mirrors = server.get_json("/mirrors").await?;
+    let metrics = server.get("/metrics", &[]).await?;
+    Ok(Answers { sources, mirrors, metrics: Metrics(String::from_utf8_lossy(&metrics.bytes).into_owned()) })
+}
+
+/// `period`: how often the source is read, as far as it is.
+fn judge(source: &Source, period: Duration) -> Finding {
+    let Source { source: name, origin, seen, pods, seconds_since_heard, problems } = source;
+    let problem = problems.iter().find(|problem| problem.is_grave()).map(Problem::words);
+    let place = format!("{name} ({origin})");
+    let look = "see \"It is not ready\" in docs/operators.md";
+    if !seen {
+        let why = problem.map(|problem| format!(": {problem}")).unwrap_or_default();
+        return Finding::failure(SOURCES, format!("{place}: not read yet{why}"), look);
+    }
+    let silence = seconds_since_heard.unwrap_or_default();
+    #[allow(clippy::cast_precision_loss, reason = "seconds")]
+    let age = span(silence as f64);
+    let message = format!("{place}: {pods} pods, last heard {age} ago");
+    let overdue = |limit: u64| silence > limit.max(3 * period.as_secs());
+    let because = problem.as_ref().map(|problem| format!("; {problem}")).unwrap_or_default();
+    if overdue(SILENT) {
+        return Finding::failure(SOURCES, format!("{message}{because}"), look);
+    }
+    if overdue(LATE) || problem.is_some() {
+        let fix = "GET /sources lists all problems; see \"A pod is missing\" in docs/operators.md";
+        return Finding::warning(SOURCES, format!("{message}{because}"), fix);
+    }
+    Finding::ok(SOURCES, message)
+}
+
+/// How many static pods have a mirror pod, and who sees to it.
+fn static_pods(mirrors: &Mirrors) -> Finding {
+    let Mirrors { managed, problem, pods, orphans } = mirrors;
+    let mirrored = pods.iter().filter(|pod| pod.mirror_uid.is_some()).count();
+    let manager = if *managed { "the agent manages them" } else { "a kubelet manages them, if any" };
+    let message = format!(
+        "{} static pods, {mirrored} of them with a mirror pod ({manager}); {} mirror pods without a static pod",
+        pods.len(),
+        orphans.len(),
+    );
+    let fix = "see \"A static pod has no mirror\" in docs/operators.md; GET /mirrors lists them";
+    let is_wrong = |pair: &&Pair| !matches!(pair.state.as_deref(), None | Some("inSync" | "finished"));
+    let wrong = pods.iter().filter(is_wrong).count();
+    if let Some(problem) = problem {
+        return Finding::warning(STATIC_PODS, format!("{message}; {problem}"), fix);
+    }
+    if wrong > 0 || !orphans.is_empty() {
+        return Finding::warning(STATIC_PODS, format!("{message}; {wrong} not in sync"), fix);
+    }
+    Finding::ok(STATIC_PODS, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Outcome;
+    use super::*;
+
+    fn source(seen: bool, heard: Option<u64>, kinds: &[&str]) -> Source {
+        let problem = |kind: &&str| Problem {
+            kind: (*kind).to_owned(),
+            origin: "a.yaml".to_owned(),
+            line: Some(4),
+            field: Some("spec".to_owned()),
+            message: "bad".to_owned(),
+        };
+        Source {
+            source: "file".to_owned(),
+            origin: "/pods".to_owned(),
+            seen,
+            pods: 2,
+            seconds_since_heard: heard,
+            problems: kinds.iter().map(problem).collect(),
+        }
+    }
+
+    #[test]
+    fn a_source_is_judged_by_its_silence_and_its_problems() {
+        let short = Duration::from_secs(20);
+        for (source, period, result, words) in [
+            (source(true, Some(3), &[]), short, Outcome::Ok, "file (/pods): 2 pods, last heard 3 s ago"),
+            (source(true, Some(3), &["skipped", "unhinted"]), short, Outcome::Ok, "3 s ago"),
+            (source(true, Some(3), &["skipped", "syntax"]), short, Outcome::Warning, "a.yaml:4: spec: bad"),
+            (source(true, Some(151), &[]), short, Outcome::Warning, "2 min ago"),
+            (
+                source(true, Some(301), &["request"]),
+                short,
+                Outcome::Failure,
+                "5 min ago; a.yaml:4: spec: bad",
+            ),
+            (source(true, Some(301), &[]), Duration::from_secs(3600), Outcome::Ok, "5 min ago"),
+            (source(false, None, &["request"]), short, Outcome::Failure, "not read yet: a.yaml:4: spec: bad"),
+        ] {
+            let finding = judge(&source, period);
+            assert_eq!(finding.result, result, "{finding:?}");
+            assert!(finding.message.ends_with(words), "{finding:?}");
+        }
+    }
+}

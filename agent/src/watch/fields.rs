@@ -1,0 +1,130 @@
+//! Which fields of a pod differ between two versions, by name. Keeps hashes, no values.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use pod_index::CONFIG_SEEN_ANNOTATION;
+use serde_json::Value;
+
+use crate::pod_api::API_SERVER_VERSION;
+
+/// The parts of a field's name, such as `status.containerStatuses[web].state`: what lies deeper counts as part of it.
+const DEPTH: usize = 3;
+/// The keys of labels and annotations are left out.
+const DEPTH_OF_METADATA: usize = 2;
+
+/// The fields of a pod, each with a hash of its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields(BTreeMap<String, u64>);
+
+impl Fields {
+    pub(super) fn of(pod: &Value) -> Self {
+        let mut fields = BTreeMap::new();
+        let mut metadata = pod["metadata"].clone();
+        if let Some(metadata) = metadata.as_object_mut() {
+            // They change with each run of the agent, or with each version.
+            metadata.retain(|name, _| !["resourceVersion", "managedFields"].contains(&&**name));
+            if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+                annotations
+                    .retain(|name, _| ![CONFIG_SEEN_ANNOTATION, API_SERVER_VERSION].contains(&&**name));
+            }
+            // As if there were none.
+            metadata.retain(|_, value| !value.as_object().is_some_and(serde_json::Map::is_empty));
+        }
+        walk("metadata".to_owned(), DEPTH_OF_METADATA - 1, &metadata, &mut fields);
+        for part in ["spec", "status"] {
+            walk(part.to_owned(), DEPTH - 1, &pod[part], &mut fields);
+        }
+        Self(fields)
+    }
+
+    /// The names of the fields that differ, sorted.
+    pub(super) fn changed(&self, after: &Self) -> Vec<String> {
+        let (Self(before), Self(after)) = (self, after);
+        let gone = before.keys().filter(|name| !after.contains_key(*name));
+        let other = after.iter().filter(|(name, hash)| before.get(*name) != Some(hash)).map(|(name, _)| name);
+        let mut names: Vec<_> = gone.chain(other).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+fn walk(path: String, depth: usize, value: &Value, fields: &mut BTreeMap<String, u64>) {
+    match value {
+        Value::Null => {}
+        Value::Object(members) if depth > 0 => {
+            for (name, member) in members {
+                walk(format!("{path}.{name}"), depth - 1, member, fields);
+            }
+        }
+        Value::Array(items) if depth > 0 && items.iter().all(|item| name(item).is_some()) => {
+            for item in items {
+                walk(format!("{path}[{}]", name(item).unwrap_or_default()), depth, item, fields);
+            }
+        }
+        value => {
+            let mut hasher = DefaultHasher::new();
+            value.to_string().hash(&mut hasher);
+            fields.insert(path, hasher.finish());
+        }
+    }
+}
+
+/// What tells an item of a list from the others: containers and volumes have names, conditions have types.
+fn name(item: &Value) -> Option<&str> {
+    ["name", "type"].into_iter().find_map(|key| item.get(key)?.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_named_by_its_field_and_has_no_value() {
+        let before = json!({
+            "metadata": { "labels": { "a": "1" }, "resourceVersion": "1",
+                "annotations": { CONFIG_SEEN_ANNOTATION: "x", API_SERVER_VERSION: "7" } },
+            "spec": { "nodeName": "n", "containers": [
+                { "name": "web", "image": "i:1", "env": [{ "name": "PASSWORD", "value": "one" }] },
+                { "name": "log", "image": "l:1" },
+            ] },
+            "status": { "phase": "Pending", "conditions": [{ "type": "Ready", "status": "False" }],
+                "containerStatuses": [{ "name": "web", "state": { "waiting": { "reason": "x" } }, "ready": false }] },
+        });
+        let changed = |change: fn(&mut Value)| {
+            let mut after = before.clone();
+            change(&mut after);
+            Fields::of(&before).changed(&Fields::of(&after))
+        };
+        type Change = fn(&mut Value);
+        for (change, expected) in [
+            ((|_| {}) as Change, &[][..]),
+            (|pod| pod["metadata"]["resourceVersion"] = json!("2"), &[]),
+            (|pod| pod["metadata"]["annotations"][CONFIG_SEEN_ANNOTATION] = json!("y"), &[]),
+            (|pod| pod["metadata"]["annotations"] = json!(null), &[]),
+            (|pod| pod["metadata"]["managedFields"] = json!([{}]), &[]),
+            (|pod| pod["metadata"]["labels"]["b"] = json!("2"), &["metadata.labels"]),
+            (|pod| pod["metadata"]["annotations"]["k"] = json!("v"), &["metadata.annotations"]),
+            (|pod| pod["status"]["phase"] = json!("Running"), &["status.phase"]),
+            (
+                |pod| pod["spec"]["containers"][0]["env"][0]["value"] = json!("two"),
+                &["spec.containers[web].env"],
+            ),
+            (|pod| pod["spec"]["containers"][1]["image"] = json!("l:2"), &["spec.containers[log].image"]),
+            (
+                |pod| pod["status"]["conditions"][0]["status"] = json!("True"),
+                &["status.conditions[Ready].status"],
+            ),
+            (
+                |pod| pod["status"]["containerStatuses"][0]["state"] = json!({ "running": {} }),
+                &["status.containerStatuses[web].state"],
+            ),
+            (|pod| drop(pod["spec"].as_object_mut().unwrap().remove("nodeName")), &["spec.nodeName"]),
+            (|pod| pod["spec"]["containers"].as_array_mut().unwrap().reverse(), &[]),
+        ] {
+            assert_eq!(changed(change), expected);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! `pod-index doctor` on setups that work, and on broken ones.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, kubeconfig_with, pod};
+use crate::api_server::{ApiServer, Right, shipped};
+use crate::restart::without_file_events;
+use crate::support::{Agent, Directory, manifest, run, stderr, stdout};
+
+/// A port on which nothing listens: that of a listener that is gone.
+fn nowhere() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// What doctor reports with these flags, and its exit code.
+fn report(args: &[&str]) -> (Vec<Value>, Option<i32>) {
+    parsed(&run(&as_str(&with_nothing_else(args))))
+}
+
+/// On a machine where no kubelet and, unless `args` name one, no agent runs.
+fn with_nothing_else(args: &[&str]) -> Vec<String> {
+    let mut all: Vec<String> =
+        ["doctor", "-o", "json"].into_iter().chain(args.iter().copied()).map(str::to_owned).collect();
+    for flag in ["--kubelet-healthz", "--port"] {
+        if !args.contains(&flag) {
+            let address = nowhere();
+            let value =
+                if flag == "--port" { address.rsplit(':').next().unwrap().to_owned() } else { address };
+            all.extend([flag.to_owned(), value]);
+        }
+    }
+    all
+}
+
+fn parsed(output: &Output) -> (Vec<Value>, Option<i32>) {
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)));
+    let checks = report["checks"].as_array().unwrap().clone();
+    let worst = if checks.iter().any(|finding| finding["result"] == "failure") {
+        ("failure", 2)
+    } else if checks.iter().any(|finding| finding["result"] == "warning") {
+        ("warning", 1)
+    } else {
+        ("ok", 0)
+    };
+    assert_eq!((report["result"].as_str().unwrap(), output.status.code()), (worst.0, Some(worst.1)));
+    for finding in &checks {
+        let is_bad = ["warning", "failure"].contains(&finding["result"].as_str().unwrap());
+        assert_eq!(finding["fix"].is_string(), is_bad, "what is wrong has a fix: {finding}");
+    }
+    (checks, output.status.code())
+}
+
+/// The findings that are neither ok nor skipped: check, result, message.
+fn wrong(findings: &[Value]) -> Vec<(&str, &str, &str)> {
+    findings
+        .iter()
+        .filter(|finding| finding.get("fix").is_some())
+        .map(|finding| {
+            let text = |name: &str| finding[name].as_str().unwrap();
+            (text("check"), text("result"), text("message"))
+        })
+        .collect()
+}
+
+fn of<'a>(findings: &'a [Value], check: &str) -> Vec<&'a Value> {
+    findings.iter().filter(|finding| finding["check"] == check).collect()
+}
+
+/// A node with one static pod, its mirror pod and another pod, and the agent's flags.
+async fn node() -> (ApiServer, Directory, Vec<String>) {
+    let server = ApiServer::start().await;
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    server.put("pods", &pod("other", "node-1", &json!({})));
+    let kubeconfig = kubeconfig(&directory, &server);
+    let path = directory.0.to_str().unwrap().to_owned();
+    let flags = ["--pod-manifest-path", &path, "--node-name", "node-1", "--kubeconfig", &kubeconfig];
+    let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    (server, directory, flags)
+}
+
+fn as_str(flags: &[String]) -> Vec<&str> {
+    flags.iter().map(String::as_str).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_all_is_well_every_check_says_what_it_saw() {
+    let (server, _directory, flags) = node().await;
+    server.grant(shipped("pod-index", &["base"]));
+    let agent = Agent::start(&as_str(&flags));
+    agent.until("/readyz", |answer| answer.code == 200);
+    let uid = agent.get("/pods/default/web-node-1").json::<Value>()["metadata"]["uid"].clone();
+    let hash = json!({ "kubernetes.io/config.mirror": uid, "kubernetes.io/config.hash": uid });
+    let mut mirror = pod("web-node-1", "node-1", &hash);
+    mirror["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n", "controller": true }]);
+    server.put("pods", &mirror);
+    agent.until("/mirrors", |answer| answer.body.contains("mirrorUID"));
+    let port = agent.address.port().to_string();
+    let healthz = healthy();
+    let (findings, code) =
+        report(&[&as_str(&flags)[..], &["--port", &port, "--kubelet-healthz", &healthz]].concat());
+    assert_eq!((wrong(&findings), code), (vec![], Some(0)));
+    for (check, words) in [
+        ("settings", "node: node-1; file: "),
+        ("manifests", ": 1 pods"),
+        ("clock", "within 5 s"),
+        ("rights", "test may list pods, watch pods"),
+        ("API server", "it lists and watches pods"),
+        ("kubelet", "one answers on 127.0.0.1:"),
+        ("agent", "for the node \"node-1\""),
+        ("sources", "pods, last heard"),
+        ("static pods", "1 static pods, 1 of them with a mirror pod"),
+        ("file events", "manifests can be watched"),
+        ("descriptors", "files open"),
+    ] {
+        let said = of(&findings, check);
+        assert!(
+            said.iter().any(|finding| finding["message"].as_str().unwrap().contains(words)),
+            "{check}: {said:?}"
+        );
+    }
+    assert_eq!(of(&findings, "sources").len(), 2, "one for each source");
+
+    // For people.
+    let output =
+        run(&[&["doctor", "--port", &port, "--kubelet-healthz", &healthz], &as_str(&flags)[..]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).starts_with("RESULT   CHECK"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("\nfailures: 0, warnings: 0, ok: "), "{}", stdout(&output));
+}
+
+/// A kubelet's `/healthz`.
+fn healthy() -> String {
+    serve(|_| "ok".to_owned())
+}
+
+/// Answers each path with a text, until the test ends.
+fn serve(answer: impl Fn(&str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+            let path = head.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default().to_owned();
+            let body = answer(&path);
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_token_is_a_failure_and_no_output_has_the_token() {
+    let server = ApiServer::start().await;
+    server.demand_token("the-right-one");
+    let directory = Directory::new();
+    let cluster = json!({ "server": server.url() });
+    let kubeconfig = kubeconfig_with(&directory, &cluster, &json!({ "token": "the-wrong-one" }));
+    let output = run(&as_str(&with_nothing_else(&["--kubeconfig", &kubeconfig])));
+    assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains("the-wrong-one"));
+    let (findings, code) = parsed(&output);
+    assert_eq!(code, Some(2));
+    let [finding] = of(&findings, "API server")[..] else { panic!("{findings:#?}") };
+    assert_eq!(finding["result"], "failure");
+    assert!(finding["message"].as_str().unwrap().contains("Unauthorized"), "{finding}");
+    assert!(finding["fix"].as_str().unwrap().contains("renew the token"), "{finding}");
+    let rights = of(&findings, "rights");
+    assert!(rights.len() == 2 && rights.iter().all(|finding| finding["result"] == "skipped"), "{rights:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tried() {
+    let (server, _directory, flags) = node().await;
+    let mut granted = shipped("pod-index", &["base"]);
+    granted.retain(|right: &Right| right.verb != "watch");
+    server.grant(granted);
+    let (findings, code) = report(&as_str(&flags));
+    assert_eq!(code, Some(2));
+    let failed: Vec<_> = wrong(&findings).into_iter().filter(|finding| finding.1 == "failure").collect();
+    assert_eq!(failed, [("rights", "failure", "test may not watch pods")]);
+    let fix = of(&findings, "rights").iter().find_map(|finding| finding["fix"].as_str()).unwrap().to_owned();
+    assert!(fix.contains("deploy/kubernetes/base/rbac.yaml"), "{fix}");
+    // The server fails the test at its end if a refused request was made.
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_right_of_every_setting_is_asked_for_and_those_shipped_are_enough() {
+    let (server, _directory, flags) = node().await;
+    let strategy = "--config-map-and-secret-change-detection-strategy";
+    let more = ["--manage-mirror-pods", strategy, "Watch"];
+    let args = [&as_str(&flags)[..], &more].concat();
+    server.grant(std::collections::BTreeSet::new());
+    let (findings, _) = report(&args);
+    let mut missing: Vec<_> = wrong(&findings)
+        .into_iter()
+        .filter(|finding| finding.0 == "rights")
+        .map(|finding| finding.2)
+        .collect();
+    missing.sort_unstable();
+    assert_eq!(
+        missing,
+        [
+            "test may not create pods",
+            "test may not delete pods",
+            "test may not get leases.coordination.k8s.io \"node-1\" in the namespace \"kube-node-lease\"",
+            "test may not get nodes \"node-1\"",
+            "test may not get pods",
+            "test may not list configmaps",
+            "test may not list pods",
+            "test may not list secrets",
+            "test may not watch configmaps",
+            "test may not watch pods",
+            "test may not watch secrets",
+        ]
+    );
+    let mut granted = shipped("pod-index-mirrors", &["base", "components/mirror-pods"]);
+    granted.extend(shipped("pod-index", &["components/references"]));
+    server.grant(granted);
+    let (findings, _) = report(&args);
+    assert!(!wrong(&findings).iter().any(|finding| finding.0 == "rights"), "{findings:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_manifest_folder_is_a_failure_and_an_unusable_manifest_a_warning() {
+    let directory = Directory::new();
+    let absent = directory.0.join("absent").display().to_string();
+    let (findings, code) = report(&["--pod-manifest-path", &absent]);
+    let message = format!("staticPodPath: {absent}: does not exist; the agent would run without its pods");
+    assert_eq!(code, Some(2));
+    assert!(wrong(&findings).contains(&("manifests", "failure", &message)), "{findings:#?}");
+
+    directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
+    let (findings, code) = report(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    let found = wrong(&findings).into_iter().find(|finding| finding.0 == "manifests").unwrap();
+    assert_eq!((found.1, code), ("warning", Some(1)));
+    assert!(found.2.contains("bad.yaml:4: spec.containers: "), "{found:?}");
+}
+
+#[test]
+fn without_an_agent_the_checks_that_need_one_are_skipped() {
+    let directory = Directory::new();
+    let (findings, code) = report(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    assert_eq!(code, Some(1));
+    let [(check, result, message)] = wrong(&findings)[..] else { panic!("{findings:#?}") };
+    assert_eq!((check, result), ("agent", "warning"));
+    assert!(message.starts_with("no agent answers on 127.0.0.1:"), "{message}");
+    for check in ["sources", "static pods", "descriptors", "memory"] {
+        assert!(
+            of(&findings, check).iter().all(|finding| finding["result"] == "skipped"),
+            "{check}: {findings:#?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_differs_from_the_api_servers_is_reported_with_the_side() {
+    let (server, _directory, flags) = node().await;
+    for (ahead, result, words) in [
+        (0, "ok", "within 5 s"),
+        (30, "warning", " s behind the API server's clock"),
+        (3 * 86_400, "failure", " d behind the API server's clock"),
+        (-7_200, "failure", " ahead of the API server's clock"),
+    ] {
+        server.set_clock_ahead(ahead);
+        let (findings, _) = report(&as_str(&flags));
+        let [finding] = of(&findings, "clock")[..] else { panic!("{findings:#?}") };
+        assert_eq!(finding["result"], result, "{ahead}: {finding}");
+        assert!(finding["message"].as_str().unwrap().contains(words), "{ahead}: {finding}");
+    }
+}
+
+#[test]
+fn without_inotify_watches_file_events_are_a_warning() {
+    let directory = Directory::new();
+    let args = with_nothing_else(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    let Some(mut command) = without_file_events(&as_str(&args)) else { return };
+    let (findings, code) = parsed(&command.output().unwrap());
+    let [finding] = of(&findings, "file events")[..] else { panic!("{findings:#?}") };
+    assert_eq!((&finding["result"], code), (&json!("warning"), Some(1)));
+    let message = finding["message"].as_str().unwrap();
+    assert!(message.starts_with("no file events") && message.contains(" of 0 inotify watches"), "{message}");
+    assert!(finding["fix"].as_str().unwrap().contains("fs.inotify.max_user_watches"), "{finding}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_has_been_silent_is_a_failure() {
+    let (_server, _directory, flags) = node().await;
+    let agent = Agent::start(&as_str(&flags));
+    agent.until("/readyz", |answer| answer.code == 200);
+    // The agent's own answers, six minutes after the API server fell silent.
+    let mut sources: Value = agent.get("/sources").json();
+    for source in sources["sources"].as_array_mut().unwrap() {
+        if source["source"] == "api" {
+            source["secondsSinceHeard"] = json!(360);
+        }
+    }
+    let (mirrors, metrics) = (agent.get("/mirrors").body, agent.get("/metrics").body);
+    let stale = serve(move |path| match path {
+        "/sources" => sources.to_string(),
+        "/mirrors" => mirrors.clone(),
+        _ => metrics.clone(),
+    });
+    let port = stale.rsplit(':').next().unwrap();
+    let (findings, code) = report(&[&as_str(&flags)[..], &["--port", port]].concat());
+    assert_eq!(code, Some(2));
+    let failed: Vec<_> = wrong(&findings).into_iter().filter(|finding| finding.1 == "failure").collect();
+    let [("sources", _, message)] = failed[..] else { panic!("{findings:#?}") };
+    assert!(message.starts_with("api (") && message.ends_with("1 pods, last heard 6 min ago"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubelet_on_the_node_and_an_agent_that_manages_mirror_pods_do_not_go_together() {
+    let (server, _directory, flags) = node().await;
+    let args = [&as_str(&flags)[..], &["--manage-mirror-pods"]].concat();
+    let kubelet = |findings: &[Value]| {
+        let [finding] = of(findings, "kubelet")[..] else { panic!("{findings:#?}") };
+        (finding["result"].as_str().unwrap().to_owned(), finding["message"].as_str().unwrap().to_owned())
+    };
+    let (result, message) = kubelet(&report(&args).0);
+    assert_eq!(result, "ok", "{message}");
+    let (result, message) = kubelet(&report(&[&args[..], &["--kubelet-healthz", &healthy()]].concat()).0);
+    assert_eq!(result, "failure", "{message}");
+    assert!(message.ends_with("the agent would exit with code 4"), "{message}");
+    // Its lease is enough.
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "namespace": "kube-node-lease", "name": "node-1" },
+        "spec": { "holderIdentity": "node-1", "leaseDurationSeconds": 40, "renewTime": now },
+    });
+    server.put("leases", &lease);
+    let (result, message) = kubelet(&report(&args).0);
+    assert_eq!(result, "failure", "{message}");
+    assert!(message.contains("the node's lease was renewed "), "{message}");
+}
+
+#[test]
+fn settings_that_are_wrong_or_do_nothing_are_reported() {
+    let (findings, code) = report(&[]);
+    assert_eq!(code, Some(2));
+    let failed = wrong(&findings);
+    assert!(failed.iter().any(|(check, result, message)| {
+        (*check, *result) == ("settings", "failure") && message.starts_with("no pods to read")
+    }));
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let (findings, code) = report(&["--pod-manifest-path", path, "--all-nodes", "--kubelet-ca", "/x"]);
+    assert_eq!(code, Some(1));
+    let idle: Vec<_> = wrong(&findings)
+        .into_iter()
+        .filter(|finding| finding.0 == "settings")
+        .map(|finding| finding.2)
+        .collect();
+    assert_eq!(
+        idle,
+        [
+            "kubeletCa does nothing without a kubelet (--kubelet)",
+            "allNodes does nothing without an API server (--kubeconfig or --api-server)",
+        ]
+    );
+    let output = run(&["doctor", "--once", "--pod-manifest-path", path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("without --once"), "{}", stderr(&output));
+}

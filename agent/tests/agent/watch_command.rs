@@ -1,0 +1,225 @@
+//! `pod-index watch`: each change is a line, and a lost connection loses and doubles none.
+
+use std::io::{self, BufRead, BufReader, Lines};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::api::kubeconfig;
+use crate::api_server::ApiServer;
+use crate::support::{Agent, Directory, binary, run, stderr};
+
+/// A running `pod-index watch`; killed when dropped.
+struct Watch {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watch {
+    fn start(args: &[&str]) -> Self {
+        let mut command = binary(&[&["watch", "-o", "json"], args].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The next line: its type, the pod, and the changed fields. Waits for it.
+    fn next(&mut self) -> String {
+        let line = self.lines.next().expect("the watch ended").unwrap();
+        assert!(!line.contains("hunter"), "the value of a variable: {line}");
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let changed = line["changed"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap());
+        let changed = changed.collect::<Vec<_>>().join(",");
+        let [kind, namespace, name] = ["type", "namespace", "name"].map(|key| line[key].as_str().unwrap());
+        let initial = if line["initial"] == true { " initial" } else { "" };
+        format!("{kind}{initial} {namespace}/{name} {changed}").trim_end().to_owned()
+    }
+
+    fn take(&mut self, count: usize) -> Vec<String> {
+        let mut lines: Vec<_> = (0..count).map(|_| self.next()).collect();
+        lines.sort_unstable();
+        lines
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pod(namespace: &str, name: &str, app: &str, phase: &str, password: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": namespace, "name": name, "uid": format!("uid-of-{name}"), "labels": { "app": app } },
+        "spec": { "nodeName": "node-1", "containers": [
+            { "name": "c", "image": "i", "env": [{ "name": "PASSWORD", "value": password }] },
+        ] },
+        "status": { "phase": phase },
+    })
+}
+
+fn agent(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
+    let kubeconfig = kubeconfig(directory, server);
+    let args = ["--kubeconfig", &kubeconfig, "--node-name", "node-1"];
+    let agent = Agent::start(&[&args[..], more].concat());
+    agent.until("/readyz", |answer| answer.code == 200);
+    agent
+}
+
+/// Changes a pod, and waits until the agent serves the change.
+fn put(server: &ApiServer, agent: &Agent, pod: &Value) {
+    server.put("pods", pod);
+    let metadata = &pod["metadata"];
+    let path =
+        format!("/pods/{}/{}", metadata["namespace"].as_str().unwrap(), metadata["name"].as_str().unwrap());
+    tokio::task::block_in_place(|| {
+        agent.until(&path, |answer| {
+            answer.code == 200 && {
+                let served: Value = answer.json();
+                served["status"] == pod["status"]
+                    && served["metadata"]["labels"] == metadata["labels"]
+                    && served["spec"] == pod["spec"]
+            }
+        })
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_is_a_line_with_the_names_of_the_fields_and_no_values() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
+    server.put("pods", &pod("b", "db", "db", "Running", "hunter1"));
+    let agent = agent(&server, &directory, &[]);
+    let port = agent.address.port().to_string();
+    let mut all = Watch::start(&["--port", &port]);
+    let mut in_a = Watch::start(&["--port", &port, "--namespace", "a"]);
+    let mut selected = Watch::start(&["--port", &port, "-l", "app in (db,cache)"]);
+    assert_eq!(all.take(2), ["added initial a/web", "added initial b/db"]);
+    assert_eq!(in_a.next(), "added initial a/web");
+    assert_eq!(selected.next(), "added initial b/db");
+
+    put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
+    put(&server, &agent, &pod("b", "db", "web", "Running", "hunter1"));
+    put(&server, &agent, &pod("a", "web", "web", "Running", "hunter2"));
+    server.remove("pods", "a", "web");
+    for line in [
+        "changed a/web status.phase",
+        "changed b/db metadata.labels",
+        "changed a/web spec.containers[c].env",
+        "removed a/web",
+    ] {
+        assert_eq!(all.next(), line);
+        if line.contains("a/web") {
+            assert_eq!(in_a.next(), line);
+        }
+    }
+    assert_eq!(selected.next(), "removed b/db", "it is not selected any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_of_the_agent_only_differences_are_printed() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    for name in ["stays", "changes", "goes"] {
+        server.put("pods", &pod("a", name, "x", "Running", "hunter1"));
+    }
+    let socket = directory.0.join("socket").display().to_string();
+    let first = agent(&server, &directory, &["--socket", &socket]);
+    let mut watch = Watch::start(&["--socket", &socket]);
+    assert_eq!(watch.take(3), ["added initial a/changes", "added initial a/goes", "added initial a/stays"]);
+    drop(first);
+    server.put("pods", &pod("a", "changes", "x", "Failed", "hunter1"));
+    server.remove("pods", "a", "goes");
+    server.put("pods", &pod("a", "comes", "x", "Running", "hunter1"));
+    let second = agent(&server, &directory, &["--socket", &socket]);
+    assert_eq!(watch.take(3), ["added a/comes", "changed a/changes status.phase", "removed a/goes"]);
+    put(&server, &second, &pod("a", "stays", "y", "Running", "hunter1"));
+    assert_eq!(watch.next(), "changed a/stays metadata.labels", "nothing else was printed");
+}
+
+/// Forwards connections to the agent, and can cut them.
+struct Forwarder {
+    address: SocketAddr,
+    is_open: Arc<AtomicBool>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Forwarder {
+    fn before(agent: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (is_open, streams) = (Arc::new(AtomicBool::new(true)), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let (open, kept) = (Arc::clone(&is_open), Arc::clone(&streams));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let mut kept = kept.lock().unwrap();
+                if !open.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let server = TcpStream::connect(agent).unwrap();
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    thread::spawn(move || io::copy(&mut from, &mut to));
+                }
+                kept.extend([client, server]);
+            }
+        });
+        Self { address, is_open, streams }
+    }
+
+    fn cut(&self) {
+        let mut streams = self.streams.lock().unwrap();
+        self.is_open.store(false, Ordering::Relaxed);
+        for stream in streams.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
+    let agent = agent(&server, &directory, &[]);
+    let forwarder = Forwarder::before(agent.address);
+    let port = forwarder.address.port().to_string();
+    let mut watch = Watch::start(&["--port", &port]);
+    assert_eq!(watch.next(), "added initial a/web");
+    // The list is complete once an event follows it.
+    put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
+    assert_eq!(watch.next(), "changed a/web status.phase");
+    for round in 0..3 {
+        forwarder.cut();
+        put(&server, &agent, &pod("a", "web", &format!("web-{round}"), "Running", "hunter1"));
+        put(&server, &agent, &pod("a", "web", &format!("web-{round}"), "Unknown", "hunter1"));
+        put(&server, &agent, &pod("a", "web", &format!("web-{round}"), "Running", "hunter1"));
+        forwarder.open();
+        // A list would show none of the last two.
+        for line in ["metadata.labels", "status.phase", "status.phase"] {
+            assert_eq!(watch.next(), format!("changed a/web {line}"), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_is_an_error() {
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let output = run(&["watch", "--port", &nowhere]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("no agent answers on"), "{}", stderr(&output));
+    let agent = Agent::on(&crate::support::shipped());
+    let output = agent.ask(&["watch", "--selector", "a b"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("labelSelector"), "{}", stderr(&output));
+    let output = agent.ask(&["watch", "-o", "yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+}
