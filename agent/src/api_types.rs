@@ -101,7 +101,7 @@ impl From<SourceStatus> for SourceLine {
 pub(super) struct MirrorPods {
     /// Whether this agent manages mirror pods.
     pub(super) managed: bool,
-    /// Why it has not started to, or why it would not notice a new kubelet.
+    /// Why it has not started to, why it has stopped, or why it would not notice a new kubelet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
     /// How often pods and mirrors were compared.

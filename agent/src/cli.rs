@@ -240,7 +240,8 @@ pub(super) struct RunArgs {
     pub(super) kubelet_metrics: bool,
 
     /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
-    /// for a node without a kubelet. If there is one, the agent changes nothing and exits with code 4.
+    /// for a node without a kubelet. If there is one, the agent changes nothing and exits with code 4. If one comes later,
+    /// it takes over.
     #[arg(long, env = "POD_INDEX_MANAGE_MIRROR_PODS", conflicts_with = "once")]
     pub(super) manage_mirror_pods: bool,
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Sender;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -54,13 +55,15 @@ pub(super) struct MirrorKeeper {
 struct Stage {
     /// The state of the mirrors, once they are managed. Before that, the agent has to rule out a kubelet on the node.
     keeping: Option<watch::Receiver<MirrorsStatus>>,
-    /// The error of the kubelet check, or what it waits for.
+    /// The error of the kubelet check, or what it waits for, or the kubelet for which the agent has stood down.
     problem: Option<String>,
+    /// A kubelet came while mirror pods were managed. It manages them from then on.
+    has_stood_down: bool,
 }
 
 impl MirrorKeeper {
     pub(super) fn new(node: NodeName, management: Management) -> Self {
-        let stage = Mutex::new(Stage { keeping: None, problem: None });
+        let stage = Mutex::new(Stage { keeping: None, problem: None, has_stood_down: false });
         Self { node, management, stage, unread_leases: AtomicU64::new(0) }
     }
 
@@ -82,12 +85,21 @@ impl MirrorKeeper {
         self.unread_leases.load(Ordering::Relaxed)
     }
 
-    /// Manages the mirror pods, if configured. Returns only if a kubelet runs on the node.
+    /// Whether mirror pods are managed: no kubelet runs on the node, and every source was read.
+    pub(super) fn keeps(&self) -> bool {
+        self.status().passes > 0 && !self.lock().has_stood_down
+    }
+
+    /// Manages the mirror pods, if configured. Returns only if a kubelet runs on the node at the start.
+    ///
+    /// If a kubelet comes later, it takes over: the agent stops managing them and asks for the static pods that are derived
+    /// from them. It does not begin again, because a kubelet that is restarted or upgraded comes back.
     pub(super) async fn keep(
         &self,
         client: Option<Client>,
         reader: &Reader<Pod>,
         readiness: &Readiness,
+        derive_own: &Sender<()>,
     ) -> Failure {
         let (Some(client), true) = (client, self.is_asked_to_keep()) else {
             return std::future::pending().await;
@@ -95,13 +107,26 @@ impl MirrorKeeper {
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
         let careful = self.management == Management::Careful;
         if careful && let Err(lease) = self.wait_until_there_is_no_kubelet(&mut watch).await {
-            return self.refuse(&lease);
+            return Failure::Kubelet(format!(
+                "--manage-mirror-pods: {}; two keepers would replace each other's mirror pods \
+                 (--force-manage-mirror-pods, if that is not a kubelet)",
+                self.describe(&lease),
+            ));
         }
         tracing::info!(node = self.node.as_str(), "managing the mirror pods of this node");
-        tokio::select! {
-            never = self.keep_for_ever(&client, reader, readiness) => never,
-            lease = self.wait_for_a_kubelet(&mut watch), if careful => self.refuse(&lease),
-        }
+        let lease = tokio::select! {
+            never = self.keep_for_ever(&client, reader, readiness) => return never,
+            lease = self.wait_for_a_kubelet(&mut watch), if careful => lease,
+        };
+        self.lock().has_stood_down = true;
+        self.warn(format!(
+            "{}; it manages them from now on, and this agent shows the static pods that it mirrors. To manage them again \
+             once the kubelet is gone, restart the agent",
+            self.describe(&lease),
+        ));
+        // Fails if the writer thread has ended, and then the agent ends.
+        let _ = derive_own.send(());
+        std::future::pending().await
     }
 
     /// Fails if a kubelet runs on the node, naming its lease.
@@ -174,24 +199,24 @@ impl MirrorKeeper {
         }
     }
 
-    fn refuse(&self, lease: &Lease) -> Failure {
+    /// The kubelet that renews the lease.
+    fn describe(&self, lease: &Lease) -> String {
         let spec = lease.spec.clone().unwrap_or_default();
         let renewed = spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default();
         let holder = spec.holder_identity.unwrap_or_default();
-        Failure::Kubelet(format!(
-            "--manage-mirror-pods: a kubelet runs on the node {:?}: {holder:?} has renewed its lease in kube-node-lease \
-             while this agent watched, at {renewed} by its clock; two keepers would replace each other's mirror pods \
-             (--force-manage-mirror-pods, if that is not a kubelet)",
+        format!(
+            "a kubelet runs on the node {:?}: {holder:?} has renewed its lease in kube-node-lease while this agent watched, \
+             at {renewed} by its clock",
             self.node.as_str(),
-        ))
+        )
     }
 
     /// All static pods and all orphaned mirrors in `snapshot`, with their state.
     pub(super) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> MirrorPods {
-        let managed = self.is_asked_to_keep();
-        let (keeps, problem) = {
+        let (managed, keeps, problem) = {
             let stage = self.lock();
-            (stage.keeping.is_some(), stage.problem.clone())
+            let managed = self.is_asked_to_keep() && !stage.has_stood_down;
+            (managed, stage.keeping.is_some(), stage.problem.clone())
         };
         let status = self.status();
         // The condition that blocks every action.

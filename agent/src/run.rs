@@ -134,6 +134,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         access,
     };
 
+    let derive_own = writer_thread.derive_own();
     let work = async {
         let Some((listeners, hangups)) = serving else { return once(&settings, &app, signals).await };
         let reload = Reload { given, settings: &settings, log, source_tasks, hangups, api_requests };
@@ -141,7 +142,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     };
     let done = tokio::select! {
         () = writer_thread.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
-        failure = app.mirrors.keep(client, &app.reader, &app.readiness) => Err(failure),
+        failure = app.mirrors.keep(client, &app.reader, &app.readiness, &derive_own) => Err(failure),
         done = work => done,
     };
     leaving.begin();

@@ -40,6 +40,7 @@ pub(super) struct Report {
 #[derive(Debug)]
 pub(super) struct WriterThread {
     stop: Sender<()>,
+    derive_own: Sender<()>,
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -58,16 +59,23 @@ impl WriterThread {
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics, reports.clone());
         let (stop, stopped) = bounded(1);
+        let (derive_own, own_derived) = bounded(1);
         let (end, ended) = oneshot::channel();
         let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
-        let mut work = Work { writer, merge, readiness, counts, restored };
+        let mut work = Work { writer, merge, readiness, counts, restored, derives_own: false };
         work.restore();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
             // Dropped when the thread ends for any reason, which notifies the waiter.
             let _end = end;
-            work.until(&stopped, &received);
+            work.until(&stopped, own_derived, &received);
         })?;
-        Ok((Self { stop, thread, ended }, reports))
+        Ok((Self { stop, derive_own, thread, ended }, reports))
+    }
+
+    /// A sender that makes the thread derive the static pods of this node from their mirror pods, from the first message
+    /// on. For an agent that managed these mirror pods and no longer does.
+    pub(super) fn derive_own(&self) -> Sender<()> {
+        self.derive_own.clone()
     }
 
     /// Waits until the thread has ended. Without [`stop`](Self::stop), only a bug ends it.
@@ -91,10 +99,12 @@ struct Work {
     counts: Writing,
     /// The restored pods, until their sources have reported.
     restored: Option<Unclaimed>,
+    /// From the next publication on, static pods of this node are derived from their mirror pods.
+    derives_own: bool,
 }
 
 impl Work {
-    fn until(mut self, stop: &Receiver<()>, reports: &Receiver<Report>) {
+    fn until(mut self, stop: &Receiver<()>, mut derive_own: Receiver<()>, reports: &Receiver<Report>) {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
@@ -104,6 +114,12 @@ impl Work {
                     Err(_) => return,
                 },
                 recv(stop) -> _ => return,
+                recv(derive_own) -> message => {
+                    // One message is enough. A channel without senders would always be ready.
+                    derive_own = never();
+                    self.derives_own = message.is_ok();
+                    self.publish(iter::empty());
+                }
                 recv(expiry) -> _ => self.publish(iter::empty()),
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
@@ -118,8 +134,12 @@ impl Work {
         let mut sources = Vec::new();
         let mut sound = Vec::new();
         let expired = self.merge.expire(started);
-        let mut claims_changed = expired.claims_changed;
-        batch.extend(expired.into_operations());
+        let derived = std::mem::take(&mut self.derives_own).then(|| self.merge.manage_own_mirror_pods(false));
+        let mut claims_changed = false;
+        for merged in [Some(expired), derived].into_iter().flatten() {
+            claims_changed |= merged.claims_changed;
+            batch.extend(merged.into_operations());
+        }
         for Report { source, update, sound: is_sound } in reports {
             if is_sound && !sound.contains(&source) {
                 sound.push(source);

@@ -44,7 +44,7 @@ impl Collector for Mirrors {
             encoder,
             "mirrors_kept",
             "Whether mirror pods are managed: no kubelet was found, and every source was read.",
-            i64::from(status.passes > 0),
+            i64::from(keeper.keeps()),
         )?;
         let is_contended = |failure: &MirrorFailure| failure.kind == MirrorErrorKind::Contended;
         gauge(

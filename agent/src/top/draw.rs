@@ -129,9 +129,7 @@ fn trouble(model: &Model) -> Line {
             Line::default().and(format!("no answer since {since}, trying again: {problem}"), Tone::Bad)
         }
         (Some(problem), None, _) => Line::default().and(format!("trying again: {problem}"), Tone::Bad),
-        (None, _, Some(problem)) => {
-            Line::default().and(format!("mirror pods are not managed yet: {problem}"), Tone::Bad)
-        }
+        (None, _, Some(problem)) => Line::default().and(format!("mirror pods: {problem}"), Tone::Bad),
         (None, _, None) => Line::default(),
     }
 }

@@ -78,7 +78,7 @@ pub(super) struct Model {
     pub(super) static_pods: usize,
     /// The number of static pods, and how many have the expected mirror.
     pub(super) mirrored: (usize, usize),
-    /// Why mirror pods are not managed yet.
+    /// Why mirror pods are not managed, or what prevents the kubelet check.
     pub(super) mirror_problem: Option<String>,
     /// Time of the last response.
     pub(super) answered: Option<Moment>,

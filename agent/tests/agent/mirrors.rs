@@ -192,7 +192,7 @@ async fn a_lease_that_a_kubelet_left_behind_is_waited_for_to_be_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubelet_that_comes_later_ends_the_agent_too_and_a_lease_that_cannot_be_read_then_is_told_of() {
+async fn a_kubelet_that_comes_later_takes_over_and_its_static_pods_are_derived_from_its_mirrors() {
     let site = Site::new().await;
     site.write("web", 1);
     let mut agent = site.start();
@@ -208,8 +208,35 @@ async fn a_kubelet_that_comes_later_ends_the_agent_too_and_a_lease_that_cannot_b
     assert_eq!(metrics.lines().find(failures), Some("pod_index_mirror_lease_failures_total 1"));
     site.server.heal();
     site.lease("2026-01-01T00:00:00.000000Z", 40);
-    assert_eq!(agent.wait(), Some(4));
+    let said = agent.wait_for_log("a kubelet runs on the node");
+    assert!(said.contains("2026-01-01") && said.contains("restart the agent"), "{said}");
+    let stood_down = |answer: &Answer| answer.json::<Value>()["managed"] == false;
+    let shown: Value = agent.until("/mirrors", stood_down).json();
+    assert!(shown["problem"].as_str().unwrap().contains("a kubelet runs on the node"), "{shown}");
     assert_eq!(site.mirrors().len(), 1, "what is right stays");
+    let kept = |line: &&str| line.starts_with("pod_index_mirrors_kept ");
+    assert_eq!(agent.get("/metrics").body.lines().find(kept), Some("pod_index_mirrors_kept 0"));
+
+    // The kubelet knows the static pod under a UID of its own, and one from a manifest that the agent does not read.
+    let (web, etcd) = ("1".repeat(32), "2".repeat(32));
+    site.server.put("pods", &kubelets_mirror("web-node-1", &web));
+    site.server.put("pods", &kubelets_mirror("etcd-node-1", &etcd));
+    for (uid, name) in [(web, "web-node-1"), (etcd, "etcd-node-1")] {
+        let found: Value = agent.until(&format!("/pods/{uid}"), |answer| answer.code == 200).json();
+        assert_eq!(found["metadata"]["name"], name);
+    }
+    assert_eq!(site.counts(), [1, 0, 0], "nothing is written any more");
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+}
+
+/// A mirror pod as a kubelet makes it.
+fn kubelets_mirror(name: &str, uid: &str) -> Value {
+    let annotations = json!({ CONFIG_MIRROR_ANNOTATION: uid, CONFIG_HASH_ANNOTATION: uid });
+    let mut mirror = pod(name, NODE, &annotations);
+    mirror["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "n1", "controller": true }]);
+    mirror
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -135,7 +135,7 @@ function sources() {
       element("h2", {}, source.source, " ", element("span", { class: source.seen ? "badge good" : "badge bad" }, source.seen ? "read" : "not read yet")),
       element("p", { class: "origin" }, element("bdi", {}, source.origin)), list, problems(source.problems));
   });
-  if (agent.mirrorProblem) cards.unshift(element("p", { class: "note bad" }, `Mirror pods are not managed yet: ${agent.mirrorProblem}`));
+  if (agent.mirrorProblem) cards.unshift(element("p", { class: "note bad" }, `Mirror pods: ${agent.mirrorProblem}`));
   by("sources").replaceChildren(...cards);
 }
 
