@@ -177,5 +177,5 @@ async fn no_name_reaches_the_terminal_as_anything_but_text() {
 fn without_a_terminal_top_reports_it() {
     let output = run(&["top"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
-    assert!(stderr(&output).contains("top draws on a terminal"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("standard output is not a terminal"), "{}", stderr(&output));
 }
