@@ -355,7 +355,7 @@ pub(super) struct RunArgs {
     /// The minimum log level: error, warn, info, debug or trace; with others for some modules, for example
     /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
     #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]
-    #[allow(clippy::doc_markdown, reason = "help is no markdown")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
     pub(super) log_level: Option<LogFilter>,
 
     /// text for people, json for programs [default: text].

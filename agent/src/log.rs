@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_has_its_own_level_and_whole_answers_stay_for_trace() {
+    fn a_module_has_its_own_level_and_whole_responses_stay_at_trace() {
         let shown = |text: &str, target: &str, severity: Level| {
             filter(&text.parse().unwrap()).would_enable(target, &severity)
         };

@@ -1,4 +1,4 @@
-//! Which log lines are written: a minimum level, and other ones for some modules.
+//! The log filter: a minimum level, and levels for single modules.
 
 use std::fmt;
 use std::str::FromStr;

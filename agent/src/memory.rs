@@ -1,4 +1,4 @@
-//! The memory of the agent's cgroup against its limit. At the limit, the kernel kills the agent.
+//! Compares the memory of the agent's cgroup with its limit. At the limit, the kernel kills the agent.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -9,10 +9,10 @@ use tokio::time::interval;
 /// Where cgroup v2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How often the agent looks.
+/// Interval of the checks.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Percent of the limit from which the agent warns, and below which it stops.
+/// The agent warns from the first percentage of the limit on, until memory is below the second.
 const NEAR: u64 = 90;
 const FAR: u64 = 80;
 
@@ -85,7 +85,7 @@ pub(super) async fn warn() {
     }
 }
 
-/// Whether it is near now, if that has changed. Between the two bounds nothing changes.
+/// Whether memory is near the limit, if that has changed. Between the two bounds nothing changes.
 fn crossed(memory: Memory, is_near: bool) -> Option<bool> {
     let near = memory.is_above(if is_near { FAR } else { NEAR });
     (near != is_near).then_some(near)
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_nearest_to_its_limit_counts_without_its_inactive_files() {
+    fn the_cgroup_nearest_to_its_limit_counts_without_inactive_files() {
         let root = tree(
             "nearest",
             &[
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_near_from_ninety_percent_until_it_is_below_eighty() {
+    fn memory_is_near_the_limit_from_ninety_percent_until_below_eighty() {
         let crossed = |used, is_near| crossed(Memory { used, limit: 1000 }, is_near);
         assert_eq!([crossed(899, false), crossed(900, false)], [None, Some(true)]);
         assert_eq!([crossed(800, true), crossed(799, true)], [None, Some(false)]);

@@ -1,4 +1,4 @@
-//! This machine's clock against that of the API server.
+//! Compares this machine's clock with the API server's.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ const GRAVE: f64 = 60.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Offset(pub(super) f64);
 
-/// Asks the API server for its version, for the `Date` of the answer: any answer has one. An error says why it is unknown.
+/// Requests the API server's version to get the `Date` header of the response. Returns an error if there is none.
 pub(super) async fn offset(client: &Client) -> Result<Offset, String> {
     let request = Request::get("/version").body(Body::empty()).map_err(|error| error.to_string())?;
     let (before, started) = (now(), Instant::now());
@@ -35,7 +35,7 @@ pub(super) async fn offset(client: &Client) -> Result<Offset, String> {
     let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
     let date = date.and_then(|date| rfc2822::parse(date).ok());
     let date = date.ok_or("its answer has no date")?;
-    // The header leaves out the fraction of a second: half a second on average.
+    // The header has no fraction of a second: add the average, half a second.
     #[allow(clippy::cast_precision_loss, reason = "exact for 285 million years")]
     let date = date.timestamp().as_second() as f64 + 0.5;
     Ok(Offset(date - between))
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_judged_by_how_far_it_is_off_to_either_side() {
+    fn a_clock_is_judged_by_its_difference_in_either_direction() {
         for (offset, result, words) in [
             (0.0, Outcome::Ok, "within 5 s"),
             (-5.0, Outcome::Ok, "within 5 s"),

@@ -12,10 +12,10 @@ use crate::settings::{FileSettings, Given, Settings};
 
 const SETTINGS: &str = "settings";
 
-/// A certificate that ends sooner is reported.
+/// A certificate that expires sooner is reported.
 const SOON: f64 = 7.0 * 86_400.0;
 
-/// The settings, unless they are wrong, and what was found.
+/// The settings, unless they are invalid, and the findings.
 pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Finding>) {
     match given.resolve() {
         Err(failure) => {
@@ -39,11 +39,11 @@ pub(super) enum FileEvents {
     /// It reads no files.
     NotNeeded,
     Yes,
-    /// Why it would not.
+    /// The reason why not.
     No(String),
 }
 
-/// The manifests, read as the agent reads them, and whether changes of them would be noticed at once.
+/// Reads the manifests as the agent does, and checks whether changes would be noticed at once.
 pub(super) async fn manifests(settings: &Settings) -> (FileEvents, Vec<Finding>) {
     const CHECK: &str = "manifests";
     let Some(FileSettings { path, period }) = &settings.file else {
@@ -73,7 +73,7 @@ fn problems(check: &'static str, status: &SourceStatus, fix: &str) -> Vec<Findin
     grave.map(|problem| Finding::warning(check, problem.to_string(), fix)).collect()
 }
 
-/// The URL, the checkpoint directory and the certificate, as far as they are configured.
+/// Checks the URL, the checkpoint directory and the certificate, if configured.
 pub(super) async fn others(settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     match check::url(settings).await {

@@ -1,4 +1,4 @@
-//! Whether a kubelet is on this node, and whether that fits the settings.
+//! Detects a kubelet on this node, and compares that with the settings.
 
 use std::net::SocketAddr;
 
@@ -21,10 +21,10 @@ const CHECK: &str = "kubelet";
 const NAMESPACE: &str = "kube-node-lease";
 const DEFAULT_SECONDS: i32 = 40;
 
-/// What shows that a kubelet runs.
+/// The signs of a running kubelet.
 #[derive(Clone, Debug, PartialEq)]
 struct Signs {
-    /// Whether it answers `/healthz`; if it answers and is not healthy, why.
+    /// Whether it answers `/healthz`, or the reason why it is not healthy.
     healthz: Option<Result<(), String>>,
     /// Whether it lists its pods for the agent.
     lists: bool,
@@ -130,7 +130,7 @@ async fn pods(settings: &Settings) -> Option<Finding> {
     }
 }
 
-/// What to do about a kubelet that does not list its pods.
+/// The fix for a kubelet that does not list its pods.
 fn fix(message: &str) -> &'static str {
     if message.contains("answered 403") {
         "grant the token's user what deploy/kubernetes/components/kubelet/rbac.yaml grants"
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kubelet_must_manage_the_mirror_pods_or_the_agent_and_never_both() {
+    fn either_a_kubelet_or_the_agent_must_manage_the_mirror_pods() {
         let address = SocketAddr::from(([127, 0, 0, 1], 10248));
         let result = |healthz, lease, mirrors, needs| {
             judge(&Signs { healthz, lists: false, lease }, address, mirrors, needs).result

@@ -1,4 +1,4 @@
-//! File events, descriptors and memory against their limits.
+//! Compares file events, descriptors and memory with their limits.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,11 +13,11 @@ const FILE_EVENTS: &str = "file events";
 const DESCRIPTORS: &str = "descriptors";
 const MEMORY: &str = "memory";
 
-/// The share of a limit above which its use is reported.
+/// A use above this share of a limit is reported.
 const HIGH: f64 = 0.8;
 const GRAVE: f64 = 0.95;
 
-/// Whether the agent would notice changes of manifests at once, by what it was told when it tried.
+/// Whether the agent would notice changes of manifests at once, from the result of an attempt.
 pub(super) fn file_events(events: FileEvents) -> Finding {
     let proc = Path::new("/proc");
     let limits = limit(proc, "watches").zip(limit(proc, "instances"));
@@ -77,7 +77,7 @@ fn used(proc: &Path) -> (u64, u64) {
     (watches, instances)
 }
 
-/// The running agent's open files, or else what this process may open.
+/// The running agent's open files, or else the limit of this process.
 pub(super) fn descriptors(agent: Option<&Metrics>) -> Finding {
     let Some(metrics) = agent else {
         return Finding::skipped(DESCRIPTORS, "no agent answers");

@@ -1,4 +1,4 @@
-//! `pod-index doctor`: what an operator would check by hand, with a fix for each problem.
+//! `pod-index doctor`: checks an installation and suggests a fix for each problem.
 //!
 //! ```text
 //! configuration ── the settings and the files that they name
@@ -7,7 +7,7 @@
 //! running       ── the agent that runs here: sources, static pods
 //! limits        ── file events, descriptors, memory
 //! ```
-//! This module asks and judges. It changes nothing, and prints neither tokens nor pods.
+//! This module only reads. It changes nothing, and prints neither tokens nor pods.
 
 mod clock;
 mod configuration;
@@ -32,7 +32,7 @@ use super::settings::{Given, Settings};
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes all checks and prints what they found.
+/// Runs all checks and prints the findings.
 pub(super) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Result<(), Failure> {
     for (flag, is_given) in
         [("--once", given.run.once), ("--check", given.run.check), ("--check-online", given.run.check_online)]
@@ -78,7 +78,7 @@ async fn findings(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Ve
     findings
 }
 
-/// The clock, the rights, and whether pods are listed and watched. Also returns by how much the server's clock differs.
+/// Checks the clock, the rights, and listing and watching pods. Also returns the difference of the server's clock.
 async fn api_server(settings: &Settings, client: Option<&Client>) -> (Vec<Finding>, Option<clock::Offset>) {
     let Some(api) = &settings.api else {
         let why = "no API server is configured";

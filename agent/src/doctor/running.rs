@@ -1,4 +1,4 @@
-//! What the agent that runs here says: its sources, its static pods, its process.
+//! Checks the running agent: its sources, its static pods, its process.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -20,10 +20,10 @@ const STATIC_PODS: &str = "static pods";
 
 /// A source that was last heard longer ago is reported: the watch of an API server counts as dead after 150 s.
 const LATE: u64 = 150;
-/// As the alert `PodIndexSourceSilent`.
+/// Like the alert `PodIndexSourceSilent`.
 const SILENT: u64 = 300;
 
-/// The agent's answers, or why there are none.
+/// The agent's answers, or the error.
 pub(super) struct Agent {
     place: String,
     answers: Result<Answers, String>,
@@ -35,7 +35,7 @@ struct Answers {
     metrics: Metrics,
 }
 
-/// The response of `/sources`, as far as it is judged.
+/// The part of the response of `/sources` that is checked.
 #[derive(Deserialize)]
 struct Sources {
     node: String,
@@ -75,7 +75,7 @@ impl Problem {
     }
 }
 
-/// The response of `/mirrors`, as far as it is judged.
+/// The part of the response of `/mirrors` that is checked.
 #[derive(Deserialize)]
 struct Mirrors {
     managed: bool,
@@ -181,7 +181,7 @@ async fn answers(server: &Server) -> Result<Answers, Failure> {
     Ok(Answers { sources, mirrors, metrics: Metrics(String::from_utf8_lossy(&metrics.bytes).into_owned()) })
 }
 
-/// `period`: how often the source is read, as far as it is.
+/// `period`: how often the source is read, if it is read periodically.
 fn judge(source: &Source, period: Duration) -> Finding {
     let Source { source: name, origin, seen, pods, seconds_since_heard, problems } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(Problem::words);
@@ -207,7 +207,7 @@ fn judge(source: &Source, period: Duration) -> Finding {
     Finding::ok(SOURCES, message)
 }
 
-/// How many static pods have a mirror pod, and who sees to it.
+/// Number of static pods with a mirror pod, and the manager of mirror pods.
 fn static_pods(mirrors: &Mirrors) -> Finding {
     let Mirrors { managed, problem, pods, orphans } = mirrors;
     let mirrored = pods.iter().filter(|pod| pod.mirror_uid.is_some()).count();

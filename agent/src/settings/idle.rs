@@ -3,7 +3,7 @@
 use super::file::ConfigFile;
 use crate::cli::RunArgs;
 
-/// Each setting without an effect, and what it needs.
+/// Each setting without effect, and the setting that it needs.
 pub(super) fn idle(args: &RunArgs, config: &ConfigFile) -> Vec<String> {
     let has = |given: bool, configured: bool| given || configured;
     let filled = |text: Option<&String>| text.is_some_and(|text| !text.is_empty());

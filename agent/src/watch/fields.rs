@@ -1,4 +1,4 @@
-//! Which fields of a pod differ between two versions, by name. Keeps hashes, no values.
+//! The names of the fields that differ between two versions of a pod. Keeps hashes, not values.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::pod_api::API_SERVER_VERSION;
 
-/// The parts of a field's name, such as `status.containerStatuses[web].state`: what lies deeper counts as part of it.
+/// The parts of a field's name, such as `status.containerStatuses[web].state`. Deeper fields count as part of it.
 const DEPTH: usize = 3;
 /// The keys of labels and annotations are left out.
 const DEPTH_OF_METADATA: usize = 2;
@@ -28,7 +28,7 @@ impl Fields {
                 annotations
                     .retain(|name, _| ![CONFIG_SEEN_ANNOTATION, API_SERVER_VERSION].contains(&&**name));
             }
-            // As if there were none.
+            // An empty value counts as missing.
             metadata.retain(|_, value| !value.as_object().is_some_and(serde_json::Map::is_empty));
         }
         walk("metadata".to_owned(), DEPTH_OF_METADATA - 1, &metadata, &mut fields);
@@ -70,7 +70,7 @@ fn walk(path: String, depth: usize, value: &Value, fields: &mut BTreeMap<String,
     }
 }
 
-/// What tells an item of a list from the others: containers and volumes have names, conditions have types.
+/// The identity of an item in a list: containers and volumes have names, conditions have types.
 fn name(item: &Value) -> Option<&str> {
     ["name", "type"].into_iter().find_map(|key| item.get(key)?.as_str())
 }

@@ -43,17 +43,17 @@ pub(super) struct Wanted<'a> {
     pub(super) selector: Option<&'a str>,
 }
 
-/// How a watch ended, if it can go on.
+/// How a watch ended, if it can continue.
 enum End {
     /// The connection broke, or its time was over: continue after the last version.
     Closed(String),
-    /// The agent does not have the version any more.
+    /// The agent no longer has the version.
     Expired,
 }
 
-/// Why no event can follow.
+/// Why the watch cannot continue.
 enum Fatal {
-    /// Nobody reads the output.
+    /// Standard output was closed.
     Unread,
     Failed(Failure),
 }

@@ -1,4 +1,4 @@
-//! The pods that are known, and what each event changes. Pure: events in, lines out.
+//! The known pods, and the changes of each event. Pure: events in, lines out.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -50,7 +50,7 @@ struct Known {
     uid: String,
     phase: Option<String>,
     fields: Fields,
-    /// The list that named it last.
+    /// The last list that contained it.
     list: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Pods {
     known: HashMap<(String, String), Known>,
     /// The version up to which every event is known. `None`: the pods have to be listed.
     version: Option<String>,
-    /// Counts the lists that were begun.
+    /// Number of lists started.
     list: u64,
     /// Whether a list was completed.
     is_listed: bool,
@@ -72,7 +72,7 @@ impl Pods {
         self.version.as_deref()
     }
 
-    /// The next watch begins with a list. What it shows again is compared, so that only differences are printed.
+    /// The next watch begins with a list. It is compared with the known pods, so that only differences are printed.
     pub(super) fn list_again(&mut self) {
         self.version = None;
         self.list += 1;
@@ -101,7 +101,7 @@ impl Pods {
                 }
             }
         }
-        // Within a list, no version can be continued from: pods that are gone would not be noticed.
+        // An incomplete list has no version to continue from: removed pods would not be noticed.
         if self.version.is_some() {
             self.version = Some(version);
         }
@@ -137,7 +137,7 @@ impl Pods {
         }
     }
 
-    /// The list is complete: pods that it did not name are gone.
+    /// The list is complete: pods that it does not contain were removed.
     fn listed(&mut self) -> Vec<Line> {
         self.is_listed = true;
         let list = self.list;

@@ -16,7 +16,7 @@ fn nowhere() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// What doctor reports with these flags, and its exit code.
+/// The findings of doctor with these flags, and its exit code.
 fn report(args: &[&str]) -> (Vec<Value>, Option<i32>) {
     parsed(&run(&as_str(&with_nothing_else(args))))
 }
@@ -89,7 +89,7 @@ fn as_str(flags: &[String]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_all_is_well_every_check_says_what_it_saw() {
+async fn in_a_working_setup_every_check_reports_what_it_found() {
     let (server, _directory, flags) = node().await;
     server.grant(shipped("pod-index", &["base"]));
     let agent = Agent::start(&as_str(&flags));
@@ -195,7 +195,7 @@ async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_right_of_every_setting_is_asked_for_and_those_shipped_are_enough() {
+async fn every_right_of_every_setting_is_reviewed_and_the_shipped_ones_are_enough() {
     let (server, _directory, flags) = node().await;
     let strategy = "--config-map-and-secret-change-detection-strategy";
     let more = ["--manage-mirror-pods", strategy, "Watch"];
@@ -320,7 +320,7 @@ async fn a_source_that_has_been_silent_is_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubelet_on_the_node_and_an_agent_that_manages_mirror_pods_do_not_go_together() {
+async fn a_kubelet_and_an_agent_that_manages_mirror_pods_conflict() {
     let (server, _directory, flags) = node().await;
     let args = [&as_str(&flags)[..], &["--manage-mirror-pods"]].concat();
     let kubelet = |findings: &[Value]| {
@@ -346,7 +346,7 @@ async fn a_kubelet_on_the_node_and_an_agent_that_manages_mirror_pods_do_not_go_t
 }
 
 #[test]
-fn settings_that_are_wrong_or_do_nothing_are_reported() {
+fn invalid_or_unused_settings_are_reported() {
     let (findings, code) = report(&[]);
     assert_eq!(code, Some(2));
     let failed = wrong(&findings);

@@ -1,4 +1,4 @@
-//! `pod-index watch`: each change is a line, and a lost connection loses and doubles none.
+//! `pod-index watch`: each change is one line, and a lost connection neither loses nor repeats one.
 
 use std::io::{self, BufRead, BufReader, Lines};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -211,7 +211,7 @@ async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_an_error() {
+fn invalid_watches_are_errors() {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let output = run(&["watch", "--port", &nowhere]);
     assert_eq!(output.status.code(), Some(3));

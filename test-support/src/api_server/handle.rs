@@ -32,7 +32,7 @@ pub(super) async fn handle(
     })
 }
 
-/// The time of a clock that is this far off, as HTTP writes it.
+/// The time of a clock with this error, in HTTP's format.
 fn date_after(seconds: i64) -> HeaderValue {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let time = i64::try_from(since).unwrap() + seconds;

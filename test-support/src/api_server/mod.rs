@@ -84,7 +84,7 @@ struct State {
     reviews: review::Reviews,
     /// Requests without this token are unauthorized.
     token: Option<String>,
-    /// By how many seconds the server's clock is ahead, if it is wrong.
+    /// How many seconds the server's clock is ahead.
     date: Option<i64>,
     /// The cache, if it is older than the store: lists of version 0 use it.
     cached: Option<(u64, store::Objects)>,
@@ -121,7 +121,7 @@ struct State {
 }
 
 impl State {
-    /// Who the client is.
+    /// The client's user.
     fn user(&self) -> String {
         self.restricted_to.as_ref().map_or_else(|| "test".to_owned(), |node| format!("system:node:{node}"))
     }

@@ -37,7 +37,7 @@ pub(super) fn of_oneself(
     body: &Bytes,
 ) -> Result<Response<Body>, Refusal> {
     let Ok(mut review) = serde_json::from_slice::<Value>(body) else {
-        return Err(Refusal::new(400, "BadRequest", "the body is no JSON"));
+        return Err(Refusal::new(400, "BadRequest", "the body is not JSON"));
     };
     review["status"] = if request.selector.resource == "selfsubjectreviews" {
         json!({ "userInfo": { "username": user, "groups": ["system:authenticated"] } })

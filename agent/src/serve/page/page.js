@@ -193,7 +193,7 @@ async function lookUp() {
     const answer = await get(`whois?q=${encodeURIComponent(text)}`).then((response) => response.json());
     if (answer.found && text === by("filter").value) filter(text, answer);
   } catch {
-    // Without an answer the words filter.
+    // Without an answer, filter by the words.
   }
 }
 

@@ -108,7 +108,7 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs chromedriver: .ci/run browser"]
-async fn the_filter_finds_a_pod_by_whatever_identifies_it() {
+async fn the_filter_finds_a_pod_by_any_identity() {
     let setup = crate::whois::Setup::new().await;
     let browser = open(&setup.agent);
     browser.until(&format!("{ROWS}.length === 2"));
