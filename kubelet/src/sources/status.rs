@@ -1,6 +1,7 @@
 //! Status of a source, for people and metrics, and its log lines: one for each problem.
 
 use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -60,11 +61,15 @@ fn source_name<S: serde::Serializer>(source: &Source, serializer: S) -> Result<S
 
 /// The sending side of the status.
 #[derive(Debug)]
-pub(crate) struct StatusWriter(watch::Sender<SourceStatus>);
+pub(crate) struct StatusWriter {
+    status: watch::Sender<SourceStatus>,
+    /// The problems of single pods. They stay whatever comes of later looks.
+    of_pods: Mutex<Vec<Problem>>,
+}
 
 impl StatusWriter {
     pub(crate) fn new(source: Source, origin: impl Into<String>) -> Self {
-        Self(watch::Sender::new(SourceStatus {
+        let status = watch::Sender::new(SourceStatus {
             source,
             origin: origin.into(),
             seen: false,
@@ -76,16 +81,18 @@ impl StatusWriter {
             last_check: None,
             last_heard: None,
             problems: Vec::new(),
-        }))
+        });
+        Self { status, of_pods: Mutex::default() }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<SourceStatus> {
-        self.0.subscribe()
+        self.status.subscribe()
     }
 
     /// Records the end of a look. `failed`: it gave no information about the pods.
-    pub(crate) fn checked(&self, problems: Vec<Problem>, failed: bool) {
-        self.0.send_modify(|status| {
+    pub(crate) fn checked(&self, mut problems: Vec<Problem>, failed: bool) {
+        problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
+        self.status.send_modify(|status| {
             tell(status, &problems);
             status.checks += 1;
             status.failed_checks += u64::from(failed);
@@ -97,10 +104,26 @@ impl StatusWriter {
         });
     }
 
+    /// Replaces the problems of single pods.
+    #[cfg(feature = "api-server")]
+    pub(crate) fn pods_checked(&self, problems: Vec<Problem>) {
+        let mut of_pods = self.of_pods.lock().unwrap_or_else(PoisonError::into_inner);
+        if *of_pods == problems {
+            return;
+        }
+        self.status.send_modify(|status| {
+            let others = status.problems.iter().filter(|problem| !of_pods.contains(problem));
+            let all: Vec<_> = others.chain(&problems).cloned().collect();
+            tell(status, &all);
+            status.problems = all;
+        });
+        *of_pods = problems;
+    }
+
     /// Records that the origin was heard. Wakes no one.
     #[cfg(feature = "api-server")]
     pub(crate) fn heard(&self) {
-        self.0.send_if_modified(|status| {
+        self.status.send_if_modified(|status| {
             status.last_heard = Some(Instant::now());
             false
         });
@@ -109,12 +132,12 @@ impl StatusWriter {
     /// Records that the source lists all its pods again.
     #[cfg(feature = "api-server")]
     pub(crate) fn relisting(&self) {
-        self.0.send_modify(|status| status.relists += 1);
+        self.status.send_modify(|status| status.relists += 1);
     }
 
     /// Records that the source is about to emit a set of `pods` pods.
     pub(crate) fn updated(&self, pods: usize) {
-        self.0.send_modify(|status| {
+        self.status.send_modify(|status| {
             status.seen = true;
             status.pods = pods;
             status.updates += 1;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt};
@@ -18,15 +18,15 @@ use serde::de::DeserializeOwned;
 
 use super::compare::{Comparer, Comparison, Difference, Listed, Version, finished};
 use super::pace::Line;
-use crate::backoff::Backoff;
+use super::sift;
+use super::undecoded::Undecoded;
+use super::waits::Waits;
 use crate::sources::status::StatusWriter;
 use crate::sources::{Problem, ProblemKind, SourceUpdate};
 use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
 
 /// Limit of events per update, so that a flood of events does not delay its first ones.
 const BATCH: usize = 4096;
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 const DISORDER: &str = "the watch is not in the order of its resource versions";
 
@@ -37,6 +37,8 @@ pub(super) struct Follow<K, P> {
     events: BoxStream<'static, watcher::Result<Event<K>>>,
     /// The version of each pod that was emitted.
     known: HashMap<PodUid, Version>,
+    /// Those of them whose latest version cannot be decoded.
+    undecoded: Undecoded,
     /// Whether the first set was emitted.
     said: bool,
     /// A list that is not yet complete.
@@ -46,11 +48,9 @@ pub(super) struct Follow<K, P> {
     ready: VecDeque<SourceUpdate<P>>,
     /// A failure occurred, and the wait after it is due.
     waits: bool,
-    /// The failure is that the server's history was compacted, which is not a server fault. Holds the time of
-    /// the last one.
+    /// The failure is that the server's history was compacted, which is not a server fault.
     is_expired: bool,
-    expired: Option<Instant>,
-    backoff: Backoff,
+    waits_after: Waits,
     status: Arc<StatusWriter>,
     line: Arc<Line>,
     comparer: Comparer,
@@ -64,6 +64,7 @@ struct Listing<P> {
     versions: HashMap<PodUid, Version>,
     /// A pod in it is older than before: the server has another history.
     rewound: bool,
+    undecoded: Undecoded,
 }
 
 /// The reaction to an event.
@@ -83,7 +84,7 @@ where
         api: Api<K>,
         config: watcher::Config,
         transform: impl FnMut(K) -> P + Send + 'static,
-        backoff: Backoff,
+        waits_after: Waits,
         status: Arc<StatusWriter>,
         line: Arc<Line>,
         comparer: Comparer,
@@ -95,14 +96,14 @@ where
             transform: Box::new(transform),
             events,
             known: HashMap::new(),
+            undecoded: Undecoded::default(),
             said: false,
             listing: None,
             latest: 0,
             ready: VecDeque::new(),
             waits: false,
             is_expired: false,
-            expired: None,
-            backoff,
+            waits_after,
             status,
             line,
             comparer,
@@ -114,12 +115,13 @@ where
     pub(super) async fn next(&mut self) -> SourceUpdate<P> {
         loop {
             if let Some(update) = self.ready.pop_front() {
-                self.status.updated(self.known.len());
+                self.status.updated(self.known.len() - self.undecoded.unheld());
                 return update;
             }
             // Wait only now, so that changes before the failure are emitted at once.
             if std::mem::take(&mut self.waits) {
-                tokio::time::sleep(self.wait()).await;
+                let is_expired = std::mem::take(&mut self.is_expired);
+                tokio::time::sleep(self.waits_after.wait(is_expired, Instant::now())).await;
             }
             let mut then = tokio::select! {
                 event = self.events.next() => self.take(event),
@@ -158,20 +160,6 @@ where
         }
     }
 
-    /// How long to wait after a failure. After a compacted history, list soon, however long the outage before
-    /// it was. If that happens again within a minute, something is wrong.
-    fn wait(&mut self) -> Duration {
-        let now = Instant::now();
-        let was_expired = self.expired.is_some_and(|before| now.duration_since(before) < MINUTE);
-        if std::mem::take(&mut self.is_expired) {
-            self.expired = Some(now);
-            if !was_expired {
-                return self.backoff.least();
-            }
-        }
-        self.backoff.wait(now)
-    }
-
     fn restart(&mut self) {
         self.listing = None;
         self.comparison = None;
@@ -186,7 +174,12 @@ where
                 if self.said {
                     self.status.relisting();
                 }
-                self.listing = Some(Listing { pods: Vec::new(), versions: HashMap::new(), rewound: false });
+                self.listing = Some(Listing {
+                    pods: Vec::new(),
+                    versions: HashMap::new(),
+                    undecoded: Undecoded::default(),
+                    rewound: false,
+                });
                 Then::Continue
             }
             Some(Ok(Event::InitApply(pod))) => self.list(pod),
@@ -205,6 +198,12 @@ where
         self.latest = self.latest.max(version.unwrap_or_default());
         let before = self.known.get(&uid).copied().flatten();
         listing.rewound |= before.is_some() && version < before;
+        if let Some(problem) = sift::problem(&pod) {
+            let is_held = self.said && self.known.contains_key(&uid) && self.undecoded.is_held(&uid);
+            listing.undecoded.insert(uid.clone(), problem, is_held);
+            listing.versions.insert(uid, version);
+            return Then::Continue;
+        }
         listing.versions.insert(uid, version);
         if !self.said || before.is_none() || before != version {
             listing.pods.push(Arc::new((self.transform)(settled(pod))));
@@ -218,9 +217,13 @@ where
             return self
                 .start_over("resource versions went back: the server's state was restored".to_owned());
         }
+        self.line.sift(!listing.undecoded.is_empty());
+        let undecoded = std::mem::replace(&mut self.undecoded, listing.undecoded);
+        self.status.pods_checked(self.undecoded.problems());
         let before = std::mem::replace(&mut self.known, listing.versions);
         if self.said {
-            let gone: Vec<_> = before.into_keys().filter(|uid| !self.known.contains_key(uid)).collect();
+            let is_gone = |uid: &PodUid| !self.known.contains_key(uid) && undecoded.is_held(uid);
+            let gone: Vec<_> = before.into_keys().filter(is_gone).collect();
             // New pods first: the next pod of a name is known before the old one is removed.
             if !listing.pods.is_empty() {
                 self.ready.push_back(SourceUpdate::Upsert(listing.pods));
@@ -270,13 +273,29 @@ where
             return self.report(DISORDER.to_owned(), Then::Relist);
         }
         self.latest = self.latest.max(version.unwrap_or_default());
-        self.known.insert(uid, version);
+        let is_known = self.known.insert(uid.clone(), version).is_some();
+        if let Some(problem) = sift::problem(&pod) {
+            let is_held = is_known && self.undecoded.is_held(&uid);
+            self.undecoded.insert(uid, problem, is_held);
+            self.status.pods_checked(self.undecoded.problems());
+            return Then::Continue;
+        }
+        self.decoded(&uid);
         let pod = Arc::new((self.transform)(settled(pod)));
         match self.ready.back_mut() {
             Some(SourceUpdate::Upsert(pods)) => pods.push(pod),
             _ => self.ready.push_back(SourceUpdate::Upsert(vec![pod])),
         }
         Then::Continue
+    }
+
+    /// Records that the pod can be decoded, or is gone. Returns whether a version of it was emitted.
+    fn decoded(&mut self, uid: &PodUid) -> bool {
+        let is_held = self.undecoded.is_held(uid);
+        if self.undecoded.remove(uid) {
+            self.status.pods_checked(self.undecoded.problems());
+        }
+        is_held
     }
 
     /// Records that the server has sent an event about this pod.
@@ -295,6 +314,9 @@ where
             return self.report(DISORDER.to_owned(), Then::Relist);
         }
         self.known.remove(&uid);
+        if !self.decoded(&uid) {
+            return Then::Continue;
+        }
         match self.ready.back_mut() {
             Some(SourceUpdate::Remove(uids)) => uids.push(uid),
             _ => self.ready.push_back(SourceUpdate::Remove(vec![uid])),
@@ -303,9 +325,14 @@ where
     }
 
     fn failed(&mut self, error: &watcher::Error) -> Then {
-        use kube::Error::{Api, ReadEvents};
-        use watcher::Error::{WatchError, WatchFailed, WatchStartFailed};
+        use kube::Error::{Api, ReadEvents, SerdeError};
+        use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
         match error {
+            // Perhaps a pod. The next list tells.
+            InitialListFailed(SerdeError(_)) | WatchFailed(SerdeError(_)) => {
+                self.line.sift(true);
+                self.report(crate::text::api_causes(error), Then::Relist)
+            }
             // The watcher would request the compacted version forever.
             WatchStartFailed(Api(status)) if status.code == 410 => {
                 self.is_expired = true;
@@ -324,6 +351,7 @@ where
             WatchFailed(ReadEvents(_)) => self.report(crate::text::api_causes(error), Then::Wait),
             // The client reports an unreadable event as an empty status: an event was lost.
             WatchFailed(Api(status)) if status.code == 0 => {
+                self.line.sift(true);
                 self.report("an event of the watch could not be read".to_owned(), Then::Relist)
             }
             WatchFailed(_) => self.report(crate::text::api_causes(error), Then::Relist),

@@ -11,9 +11,12 @@
 //! * Failures cause waits that grow, with jitter, so that a thousand agents do not return at once. Watches
 //!   that the server closes immediately count as failures. `Retry-After` is obeyed, up to the
 //!   [`patience`](ApiServer::patience).
+//! * A pod that cannot be decoded is a problem of its own, named with its field
+//!   ([`ProblemKind::Syntax`](crate::sources::ProblemKind::Syntax)); all other pods count. If an earlier version
+//!   of it was emitted, that one stays until the pod is deleted or can be decoded again.
 //! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed again. The status
 //!   says how long ago the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
-//! * During an outage the last state stays. The server is tried at least every 8 s.
+//! * During an outage the last state stays. The server is tried at least every 7.5 s.
 //!
 //! # Memory
 //! The source keeps a UID and a number for each pod, never the pod itself. Lists are read in pages, and each
@@ -28,7 +31,6 @@
 //! off, the UIDs and versions held here are compared with a metadata list from the server. If the watch does
 //! not resolve a difference within a few seconds, the source lists everything again, with a warning. A list
 //! that shows a pod in an older version has the same effect.
-//! it was does the same.
 
 mod compare;
 mod connect;
@@ -38,7 +40,10 @@ mod follow;
 mod kubeconfig;
 mod metadata;
 mod pace;
+mod sift;
 mod source;
+mod undecoded;
+mod waits;
 mod wire;
 
 pub use connect::{connect, connect_as};

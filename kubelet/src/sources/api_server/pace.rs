@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::{self, Sleep};
 use tower::{BoxError, service_fn};
 
+use super::sift::{self, Check, Sifted};
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 
@@ -39,17 +40,27 @@ pub(super) struct Line {
     resumed_from: AtomicU64,
     /// A watch was given up because it was silent.
     was_silent: AtomicBool,
+    /// Objects that cannot be decoded are replaced.
+    sifts: AtomicBool,
+    check: Check,
 }
 
 impl Line {
-    pub(super) fn new(status: Arc<StatusWriter>) -> Self {
+    pub(super) fn new(status: Arc<StatusWriter>, check: Check) -> Self {
         Self {
             status,
             is_cut: AtomicBool::new(false),
             resumed: Notify::new(),
             resumed_from: AtomicU64::new(0),
             was_silent: AtomicBool::new(false),
+            sifts: AtomicBool::new(false),
+            check,
         }
+    }
+
+    /// Sets whether lists and watches requested from now on replace what cannot be decoded.
+    pub(super) fn sift(&self, sifts: bool) {
+        self.sifts.store(sifts, Ordering::Relaxed);
     }
 
     /// Waits until a watch continues after another was cut off. Returns the version.
@@ -106,6 +117,7 @@ pub(super) fn paced(client: Client, backoff: Backoff, patience: Patience, line: 
             let answer = async {
                 let response = client.send(request).await?;
                 let (head, body) = response.into_parts();
+                let sifts = head.status.is_success() && line.sifts.load(Ordering::Relaxed);
                 let body = if let Some(Asked { time, version }) = watch {
                     if head.status.is_success() {
                         line.status.checked(Vec::new(), false);
@@ -114,9 +126,14 @@ pub(super) fn paced(client: Client, backoff: Backoff, patience: Patience, line: 
                             line.resumed.notify_one();
                         }
                     }
+                    let body =
+                        if sifts { Either::Right(Sifted::new(body, line.check)) } else { Either::Left(body) };
                     Either::Left(Events::new(body, time, patience.event, Arc::clone(&line)))
                 } else {
-                    let body = body.collect().await?.to_bytes();
+                    let mut body = body.collect().await?.to_bytes();
+                    if sifts && let Some(sifted) = sift::list(&body, line.check) {
+                        body = sifted;
+                    }
                     if head.status.is_success() {
                         line.status.heard();
                         line.is_cut.store(false, Ordering::Relaxed);
@@ -157,7 +174,7 @@ fn asked_watch(request: &Request<Body>) -> Option<Asked> {
 
 /// The body of a watch.
 struct Events {
-    body: Body,
+    body: Either<Body, Sifted>,
     began: time::Instant,
     asked: Duration,
     patience: Duration,
@@ -166,7 +183,7 @@ struct Events {
 }
 
 impl Events {
-    fn new(body: Body, asked: Duration, patience: Duration, line: Arc<Line>) -> Self {
+    fn new(body: Either<Body, Sifted>, asked: Duration, patience: Duration, line: Arc<Line>) -> Self {
         Self {
             body,
             began: time::Instant::now(),
@@ -193,7 +210,7 @@ impl HttpBody for Events {
                 self.deadline.as_mut().reset(deadline);
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
             Poll::Ready(None) => {
                 let is_early = self.began.elapsed() + EARLY < self.asked;
                 self.line.is_cut.store(is_early, Ordering::Relaxed);

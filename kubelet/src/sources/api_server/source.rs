@@ -19,15 +19,17 @@ use super::compare::Comparer;
 use super::follow::Follow;
 use super::metadata::PodMetadata;
 use super::pace::{Line, Patience, paced};
+use super::sift;
+use super::waits::Waits;
 use super::wire::WirePod;
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// The waits after failures. client-go's reflector starts with the same value and goes up to 30 s: after an
-/// outage of half a minute it is as late.
+/// outage of half a minute it is as late. The longest wait, shortened by a third, is 5 s.
 const LEAST_WAIT: Duration = Duration::from_millis(800);
-const MOST_WAIT: Duration = Duration::from_secs(8);
+const MOST_WAIT: Duration = Duration::from_millis(7500);
 
 /// How long a watch may be silent. The server sends a bookmark about once a minute.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -150,7 +152,7 @@ impl ApiServer {
         self
     }
 
-    /// The waits after failures: the first, and the longest. Each is shortened at random by up to a third. 0.8 s and 8 s
+    /// The waits after failures: the first, and the longest. Each is shortened at random by up to a third. 0.8 s and 7.5 s
     /// by default.
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
         self.waits = (least, most);
@@ -294,8 +296,8 @@ impl ApiServer {
         let config = self.config();
         let status = Arc::new(StatusWriter::new(Source::Api, origin(self.namespace.as_deref(), &config)));
         let receiver = status.subscribe();
-        let (least, most) = self.waits;
-        let backoff = Backoff::new(least, most);
+        let waits = self.waits;
+        let backoff = Backoff::new(waits.0, waits.1);
         let (client, namespace) = (self.client, self.namespace);
         let patience = Patience { answer: self.patience, event: self.silence };
         let comparer = Comparer {
@@ -307,13 +309,13 @@ impl ApiServer {
         };
         // Inside the first poll: it spawns a task, which needs a runtime.
         let following = async move {
-            let line = Arc::new(Line::new(Arc::clone(&status)));
-            let client = paced(client, backoff.clone(), patience, Arc::clone(&line));
+            let line = Arc::new(Line::new(Arc::clone(&status), sift::check::<K>));
+            let client = paced(client, backoff, patience, Arc::clone(&line));
             let api = match namespace {
                 Some(namespace) => Api::<K>::namespaced(client, &namespace),
                 None => Api::all(client),
             };
-            Follow::new(api, config, transform, backoff, status, line, comparer)
+            Follow::new(api, config, transform, Waits::new(waits), status, line, comparer)
         };
         let updates = futures_util::stream::once(following).flat_map(|following| {
             unfold(following, async |mut following| {
