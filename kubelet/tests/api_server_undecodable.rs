@@ -160,6 +160,28 @@ async fn a_cut_does_not_make_the_source_list_anew_for_a_pod_that_cannot_be_decod
     followed.until_bad(&["a/held", "a/never"]).await;
 }
 
+/// Of a state that is gone, nothing is known: the pod is named, and not held.
+#[tokio::test]
+async fn a_restored_server_leaves_no_earlier_state_of_a_pod_that_cannot_be_decoded() {
+    let server = ApiServer::start().await;
+    server.put("pods", &bad("once", 1));
+    server.put("pods", &pod("stays-0", 1));
+    let backup = server.backup();
+    server.put("pods", &pod("once", 2));
+    let mut followed = Followed::whole(source(&server).pods());
+    followed.until_held(&[("once", 2), ("stays-0", 1)]).await;
+    server.watched_by(1).await;
+    let watches = server.requests(Verb::Watch);
+    server.put("pods", &bad("once", 3));
+    followed.until_bad(&["a/once"]).await;
+    followed.until_held(&[("once", 2), ("stays-0", 1)]).await;
+    server.seen(Verb::Watch, watches + 1).await;
+    server.restore(&backup);
+    followed.until_held(&[("stays-0", 1)]).await;
+    followed.until_bad(&["a/once"]).await;
+    assert_eq!(followed.status.borrow().pods, 1);
+}
+
 #[tokio::test]
 async fn metadata_that_cannot_be_decoded_is_named_too() {
     let server = ApiServer::start().await;

@@ -79,6 +79,10 @@ impl FromIterator<Marks> for Marks {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/support/seeded.rs"]
+mod seeded;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -101,6 +105,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(seeded::seeded(256))]
+
         #[test]
         fn every_selected_pod_has_the_marks_of_the_selection(
             namespace in "[a-c]", name in "[a-c]",

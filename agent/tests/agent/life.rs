@@ -3,7 +3,11 @@
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 
-use crate::support::{Agent, Directory, run, shipped, stderr};
+use std::time::{Duration, Instant};
+
+use nix::sys::stat::Mode;
+
+use crate::support::{Agent, Directory, PATIENCE, manifest, run, shipped, stderr};
 
 #[test]
 fn the_first_signal_ends_the_agent_with_0() {
@@ -28,6 +32,43 @@ fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
     agent.wait_until_nobody_listens();
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(143));
+}
+
+/// A named pipe takes the place of the file that a checkpoint is written to: to open it blocks, as on a disk that
+/// hangs.
+#[test]
+fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
+    let (manifests, checkpoints) = (Directory::new(), Directory::new());
+    manifests.write("one.yaml", &manifest("one"));
+    let (path, kept) = (manifests.0.to_str().unwrap(), checkpoints.0.to_str().unwrap());
+    let mut agent = Agent::start(&[
+        "--pod-manifest-path",
+        path,
+        "--hostname-override",
+        "node-1",
+        "--checkpoint-dir",
+        kept,
+        "--checkpoint-all-pods",
+    ]);
+    let saved = || std::fs::read_dir(&checkpoints.0).unwrap().map(|entry| entry.unwrap().file_name());
+    let is_checkpoint =
+        |name: &std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with("Pod_"));
+    let deadline = Instant::now() + PATIENCE;
+    while !saved().any(|name| is_checkpoint(&name)) {
+        assert!(Instant::now() < deadline, "no checkpoint: {:?}", saved().collect::<Vec<_>>());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    nix::unistd::mkfifo(&checkpoints.0.join(".writing"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    manifests.write("two.yaml", &manifest("two"));
+    agent.until("/pods/default/two-node-1", |answer| answer.code == 200);
+
+    let signal = Instant::now();
+    agent.signal("TERM");
+    agent.wait_for_log("shutting down without writing the last checkpoints");
+    assert_eq!(agent.wait(), Some(0));
+    let took = signal.elapsed();
+    assert!(took < Duration::from_secs(15), "a DaemonSet would have killed it: {took:?}");
+    assert_eq!(saved().filter(is_checkpoint).count(), 1, "the disk did hang");
 }
 
 #[test]

@@ -234,7 +234,7 @@ mod tests {
     async fn an_attempt_with_new_credentials_does_not_wait() {
         let gate = Arc::new(Gate::new());
         gate.pass().await.unwrap().failed("refused", Duration::ZERO);
-        for _ in 0..20 {
+        for _ in 0..40 {
             gate.pass().await.unwrap().failed("401", Duration::ZERO);
         }
         let waiting = tokio::spawn({

@@ -76,6 +76,10 @@ impl Registry {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/support/seeded.rs"]
+mod seeded;
+
+#[cfg(test)]
 mod tests {
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
@@ -127,6 +131,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(seeded::seeded(256))]
+
         #[test]
         fn after_any_history_an_object_is_referenced_by_exactly_the_pods_that_name_it(
             steps in vec(vec((0_u8..6, proptest::option::of(btree_set(0_u8..6, 0..4))), 1..4), 1..60),

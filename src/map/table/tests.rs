@@ -16,6 +16,9 @@ use super::{
 };
 use crate::map::{Text, any_tag};
 
+#[path = "../../../tests/support/seeded.rs"]
+mod seeded;
+
 /// A pod that differs from all others.
 #[derive(Debug)]
 struct Token(usize);
@@ -604,6 +607,8 @@ impl Versions {
 }
 
 proptest! {
+    #![proptest_config(seeded::seeded(256))]
+
     #[test]
     fn versions_dropped_in_any_order_keep_exactly_what_they_need(
         steps in prop::collection::vec(step(), 0..120),

@@ -242,6 +242,7 @@ where
     fn start_over(&mut self, why: String) -> Then {
         self.said = false;
         self.known.clear();
+        self.undecoded = Undecoded::default();
         self.report(why, Then::Relist)
     }
 

@@ -103,21 +103,24 @@ fn stub(object: &RawValue, check: Check) -> Option<Box<RawValue>> {
 }
 
 /// The body of a watch, with stubs.
-pub(super) struct Sifted {
-    body: Body,
+pub(super) struct Sifted<B = Body> {
+    body: B,
     check: Check,
     /// The beginning of a line.
     rest: Vec<u8>,
     is_over: bool,
 }
 
-impl Sifted {
-    pub(super) fn new(body: Body, check: Check) -> Self {
+impl<B> Sifted<B> {
+    pub(super) fn new(body: B, check: Check) -> Self {
         Self { body, check, rest: Vec::new(), is_over: false }
     }
 }
 
-impl HttpBody for Sifted {
+impl<B> HttpBody for Sifted<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
     type Data = Bytes;
     type Error = BoxError;
 
@@ -131,7 +134,7 @@ impl HttpBody for Sifted {
                 let rest = std::mem::take(&mut self.rest);
                 return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
             };
-            let Ok(data) = frame?.into_data() else { continue };
+            let Ok(data) = frame.map_err(Into::into)?.into_data() else { continue };
             self.rest.extend_from_slice(&data);
             let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { continue };
             let rest = self.rest.split_off(end + 1);
@@ -221,7 +224,7 @@ mod tests {
                 .chunks(size)
                 .map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::copy_from_slice(piece))))
                 .collect();
-            let body = Body::wrap_body(StreamBody::new(stream::iter(pieces)));
+            let body = StreamBody::new(stream::iter(pieces));
             let sifted = Sifted::new(body, CHECK).collect().await.unwrap().to_bytes();
             seen.push(String::from_utf8(sifted.to_vec()).unwrap());
         }
