@@ -1,4 +1,5 @@
 //! Random cases that can be repeated.
+#![allow(unreachable_pub, reason = "unit tests include this file, too")]
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -6,8 +6,8 @@ use crate::backoff::Backoff;
 
 /// After this long without a failure, the next one counts as the first.
 const FORGET: Duration = Duration::from_secs(30);
-/// The same for a compacted history.
-const FORGET_EXPIRY: Duration = Duration::from_secs(60);
+/// The same for a compacted history. One that is compacted after each list comes again within seconds.
+const FORGET_EXPIRY: Duration = Duration::from_secs(20);
 
 /// The waits after failures. A compacted history has its own: it is not the server's failure, and often the end
 /// of an outage, so the next list must not wait as long as the outage's last attempt did.
