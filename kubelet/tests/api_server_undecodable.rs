@@ -1,4 +1,4 @@
-//! Pods that cannot be decoded: each is a problem of its own, and all others count.
+//! Pods that cannot be decoded: each one is a separate problem, and all others are indexed.
 #![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
@@ -70,7 +70,7 @@ impl Followed<Pod> {
 }
 
 #[tokio::test]
-async fn a_list_with_pods_that_cannot_be_decoded_holds_all_others() {
+async fn a_list_with_undecodable_pods_keeps_all_others() {
     let server = ApiServer::start().await;
     for number in 0..7 {
         let name = format!("p{number}");
@@ -82,14 +82,14 @@ async fn a_list_with_pods_that_cannot_be_decoded_holds_all_others() {
     assert_eq!(followed.said(), [Said::Set(4)]);
     let mut status = followed.status.clone();
     status.wait_for(|status| status.pods == 4).await.unwrap();
-    // What the list left out is followed like everything else.
+    // Pods left out of the list are followed like all others.
     server.put("pods", &pod("p3", 2));
     followed.until_held(&[("p1", 1), ("p2", 1), ("p3", 2), ("p4", 1), ("p5", 1)]).await;
     followed.until_bad(&["a/p0", "a/p6"]).await;
 }
 
 #[tokio::test]
-async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_gone() {
+async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_removed() {
     let server = ApiServer::start().await;
     for name in ["goes", "heals", "stays-0"] {
         server.put("pods", &pod(name, 1));
@@ -97,7 +97,7 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_gon
     let mut followed = Followed::whole(source(&server).pods());
     followed.until_held(&[("goes", 1), ("heals", 1), ("stays-0", 1)]).await;
     server.watched_by(1).await;
-    // The first one makes the source list anew, those after it come by the watch.
+    // The first one makes the source list again; later ones arrive by the watch.
     for (name, seen) in [
         ("goes", &["a/goes"][..]),
         ("heals", &["a/goes", "a/heals"]),
@@ -125,7 +125,7 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_gon
     server.remove("pods", "a", "new");
     followed.until_bad(&[]).await;
     assert_eq!(followed.said().len(), said, "nobody had heard of it");
-    // Gone while nobody watched.
+    // Removed while there was no watch.
     server.put("pods", &bad("heals", 4));
     followed.until_bad(&["a/heals"]).await;
     server.hold();
@@ -136,9 +136,9 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_gon
     followed.until_bad(&[]).await;
 }
 
-/// The comparison after a cut is one of versions: that of a pod which cannot be decoded is known as well.
+/// The comparison after a cut uses versions, which are known even for a pod that cannot be decoded.
 #[tokio::test]
-async fn a_cut_does_not_make_the_source_list_anew_for_a_pod_that_cannot_be_decoded() {
+async fn a_cut_causes_no_relist_for_a_pod_that_cannot_be_decoded() {
     let server = ApiServer::start().await;
     for name in ["held", "stays-0"] {
         server.put("pods", &pod(name, 1));
@@ -160,7 +160,7 @@ async fn a_cut_does_not_make_the_source_list_anew_for_a_pod_that_cannot_be_decod
     followed.until_bad(&["a/held", "a/never"]).await;
 }
 
-/// Of a state that is gone, nothing is known: the pod is named, and not held.
+/// The restored server has no earlier state: the pod is named but not held.
 #[tokio::test]
 async fn a_restored_server_leaves_no_earlier_state_of_a_pod_that_cannot_be_decoded() {
     let server = ApiServer::start().await;

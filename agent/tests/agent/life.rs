@@ -34,7 +34,7 @@ fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
     assert_eq!(agent.wait(), Some(143));
 }
 
-/// A named pipe takes the place of the file that a checkpoint is written to: to open it blocks, as on a disk that
+/// A named pipe replaces the file to which a checkpoint is written: opening it blocks, as on a disk that
 /// hangs.
 #[test]
 fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {

@@ -63,7 +63,7 @@ fn source_name<S: serde::Serializer>(source: &Source, serializer: S) -> Result<S
 #[derive(Debug)]
 pub(crate) struct StatusWriter {
     status: watch::Sender<SourceStatus>,
-    /// The problems of single pods. They stay whatever comes of later looks.
+    /// The problems of single pods. They stay regardless of later looks.
     of_pods: Mutex<Vec<Problem>>,
 }
 

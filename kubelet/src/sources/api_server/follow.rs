@@ -37,7 +37,7 @@ pub(super) struct Follow<K, P> {
     events: BoxStream<'static, watcher::Result<Event<K>>>,
     /// The version of each pod that was emitted.
     known: HashMap<PodUid, Version>,
-    /// Those of them whose latest version cannot be decoded.
+    /// The pods whose latest version cannot be decoded.
     undecoded: Undecoded,
     /// Whether the first set was emitted.
     said: bool,
@@ -329,7 +329,7 @@ where
         use kube::Error::{Api, ReadEvents, SerdeError};
         use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
         match error {
-            // Perhaps a pod. The next list tells.
+            // This may be a pod. The next list shows it.
             InitialListFailed(SerdeError(_)) | WatchFailed(SerdeError(_)) => {
                 self.line.sift(true);
                 self.report(crate::text::api_causes(error), Then::Relist)

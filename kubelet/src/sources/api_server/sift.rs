@@ -25,7 +25,7 @@ use crate::text::{shorten, without_found};
 const FIELD: &str = "?field";
 const MESSAGE: &str = "?message";
 
-/// Tells what keeps an object from being decoded: the field and a message.
+/// Why an object cannot be decoded: the field and a message.
 pub(super) type Check = fn(&str) -> Result<(), (String, String)>;
 
 /// Whether the object can be decoded as a `K`.
@@ -34,7 +34,7 @@ pub(super) fn check<K: DeserializeOwned>(json: &str) -> Result<(), (String, Stri
     let Err(error) = decoded else { return Ok(()) };
     let field = shorten(&error.path().to_string());
     let text = without_found(&error.into_inner().to_string());
-    // The pod and the part of it, which the field names. The place is one in the object, not in the answer.
+    // The field names the pod and its part. The position is in the object, not in the answer.
     let text = text.rsplit_once("cannot be decoded: ").map_or(&*text, |(_, text)| text);
     let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
     Err((field, format!("cannot be decoded: {text}")))
@@ -71,7 +71,7 @@ struct Event<'a> {
     object: &'a RawValue,
 }
 
-/// The same line of a watch, with a stub if need be.
+/// The same line of a watch, with a stub if necessary.
 fn event(line: &[u8], check: Check) -> Cow<'_, [u8]> {
     let replaced = || {
         let event: Event<'_> = serde_json::from_slice(line).ok()?;
@@ -86,7 +86,7 @@ fn event(line: &[u8], check: Check) -> Cow<'_, [u8]> {
     replaced().map_or(Cow::Borrowed(line), Cow::Owned)
 }
 
-/// The stub of an object that cannot be decoded, and that names itself.
+/// The stub of an object that cannot be decoded but has a name.
 fn stub(object: &RawValue, check: Check) -> Option<Box<RawValue>> {
     let (field, message) = check(object.get()).err()?;
     let object: Value = serde_json::from_str(object.get()).ok()?;
@@ -202,13 +202,13 @@ mod tests {
         let mut pod = good("a");
         pod["metadata"]["labels"] = json!({ "app": { "x": CANARY } });
         assert_eq!(CHECK(&pod.to_string()).unwrap_err().0, "metadata.labels.app");
-        // A node may be a version ahead, a wrong kind of thing altogether.
+        // A node may be a version ahead, or an object of another kind.
         assert_eq!(CHECK("[]").unwrap_err().0, ".");
     }
 
-    /// The order of the two keys is the server's choice, and so is where a line is broken into pieces.
+    /// The server chooses the order of the two keys, and where a line is split into chunks.
     #[tokio::test]
-    async fn a_line_is_replaced_however_it_is_written_and_wherever_it_is_cut() {
+    async fn a_line_is_replaced_in_any_order_of_keys_and_split_anywhere() {
         let lines = [
             json!({ "type": "ADDED", "object": good("a") }).to_string(),
             format!(r#"{{"type":"MODIFIED","object":{}}}"#, bad("b")),

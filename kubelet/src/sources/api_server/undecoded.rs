@@ -23,7 +23,7 @@ impl Undecoded {
         self.0.insert(uid, Pod { problem, is_held });
     }
 
-    /// Returns whether the pod was there.
+    /// Returns whether the pod was present.
     pub(super) fn remove(&mut self, uid: &PodUid) -> bool {
         self.0.remove(uid).is_some()
     }
@@ -42,7 +42,7 @@ impl Undecoded {
         self.0.values().filter(|pod| !pod.is_held).count()
     }
 
-    /// The problem of each pod; of more than sixteen, the first ones and a summary.
+    /// The problem of each pod. If there are more than sixteen, the first ones and a summary.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems: Vec<_> =
             self.0.values().take(MOST_PROBLEMS).map(|pod| pod.problem.clone()).collect();

@@ -1,4 +1,4 @@
-//! How long to wait after which failure.
+//! The waits after failures.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::backoff::Backoff;
 
 /// After this long without a failure, the next one counts as the first.
 const FORGET: Duration = Duration::from_secs(30);
-/// The same for a compacted history. One that is compacted after each list comes again within seconds.
+/// The same for a compacted history. If the history is compacted after each list, the next time is seconds later.
 const FORGET_EXPIRY: Duration = Duration::from_secs(20);
 
 /// The waits after failures. A compacted history has its own: it is not the server's failure, and often the end
@@ -37,7 +37,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn an_expiry_at_the_end_of_an_outage_waits_little_though_another_outage_was_a_moment_ago() {
+    fn an_expiry_at_the_end_of_an_outage_waits_little_soon_after_another_outage() {
         let mut waits = Waits::new((SECOND, 8 * SECOND));
         let mut now = Instant::now();
         for _ in 0..2 {
