@@ -57,7 +57,7 @@ fn only_allowed_names_and_groups_of_certificates_are_served() {
         ("system:masters", "prometheus", &["a.scraper.example"], 403),
         ("", "", &[], 403),
     ] {
-        for path in ["/pods", "/api/v1/pods", "/metrics", "/livez", "/nothing", "/"] {
+        for path in ["/pods", "/api/v1/pods", "/whois?q=u", "/metrics", "/livez", "/nothing", "/"] {
             let answer = answer(&pki, &agent, Some(clients.sign_for(name, group, alternative)), None, path);
             let served = if path == "/nothing" { 404 } else { 200 };
             assert_eq!(answer.code, if code == 200 { served } else { code }, "{name:?} {group:?}: {path}");

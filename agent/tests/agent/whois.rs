@@ -282,6 +282,33 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     assert!(answers[3]["error"].as_str().unwrap().contains("10/stat"), "{}", answers[3]);
     assert!(answers[4]["error"].as_str().unwrap().starts_with("no process has this ID"), "{}", answers[4]);
     assert!(answers.iter().all(|answer| answer["kind"] == "pid"));
+
+    // Another pod claims the container's ID, and its claim is stronger.
+    setup.process("11", &format!("0::{}\n", cgroup(WEB, &id('a'))));
+    let mut thief = web();
+    thief["metadata"]["name"] = json!("thief");
+    thief["metadata"]["uid"] = json!("thief-uid");
+    thief["metadata"]["creationTimestamp"] = json!("2100-01-01T00:00:00Z");
+    thief["status"]["containerStatuses"][0]["name"] = json!("stolen");
+    setup.server.put("pods", &thief);
+    setup.agent.until("/pods/thief-uid", |answer| answer.code == 200);
+    let answers = setup.get(&[&id('a'), "11", &cgroup(WEB, &id('a'))]);
+    assert_eq!((&answers[0]["name"], &answers[0]["container"]), (&json!("thief"), &json!("stolen")));
+    for answer in &answers[1..] {
+        assert_eq!((&answer["podUID"], &answer["container"]), (&json!(WEB), &Value::Null), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_uid_that_looks_like_a_name_is_found_if_no_pod_has_the_name() {
+    let setup = Setup::new().await;
+    let mut odd = pod("odd", "node-1", &json!({}));
+    odd["metadata"]["uid"] = json!("own_uid");
+    setup.server.put("pods", &odd);
+    setup.agent.until("/pods/own_uid", |answer| answer.code == 200);
+    let answers = setup.get(&["own_uid"]);
+    assert_eq!((&answers[0]["kind"], &answers[0]["foundBy"]), (&json!("name"), &json!("uid")));
+    assert_eq!(answers[0]["name"], "odd");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -351,7 +378,7 @@ async fn many_lines_get_as_many_answers_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn look_ups_are_counted_by_kind_and_outcome() {
+async fn lookups_are_counted_by_kind_and_outcome() {
     let setup = Setup::new().await;
     setup.process("4711", &format!("0::/kubepods/pod{WEB}\n"));
     setup.get(&[WEB, MIRROR, "nobody", "4711", "4712", "/nothing", "10.9.9.9", "\u{0}"]);
