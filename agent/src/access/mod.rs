@@ -202,6 +202,15 @@ mod tests {
     }
 
     #[test]
+    fn a_query_with_a_body_is_a_read() {
+        let headers = HeaderMap::new();
+        for (path, verb) in [("/whois", "get"), ("/whois/x", "create"), ("/log-level", "create")] {
+            let asked = Asked { method: &Method::POST, ..asked(path, &headers) };
+            assert_eq!(asked.verb(), verb, "{path}");
+        }
+    }
+
+    #[test]
     fn a_token_follows_the_word_bearer() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
