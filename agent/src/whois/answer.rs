@@ -8,34 +8,27 @@ use serde::{Deserialize, Serialize};
 /// The line begins with this if the pod was not found. The client relies on it, so as not to parse each line.
 pub(super) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 
-/// One answer.
-#[derive(Debug, Deserialize, Serialize)]
+/// One answer. All fields of the pod are `None` if it was not found.
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
     /// The first field; see [`NOT_FOUND`].
     pub(super) found: bool,
     #[serde(borrow)]
     pub(super) query: Cow<'a, str>,
-    /// The kind of identity. `None` if the query is not an identity.
+    /// What kind of identity the query is. `None` if it is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<Kind>,
     /// Why no pod was found.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Cow<'a, str>>,
-    #[serde(borrow, flatten)]
-    pub(super) pod: Option<PodAnswer<'a>>,
-}
-
-/// The pod of a successful answer.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PodAnswer<'a> {
     /// The key that led to the pod: of a cgroup for example the pod's UID or the container's ID.
-    pub(super) found_by: Key,
-    #[serde(borrow)]
-    pub(super) namespace: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) found_by: Option<Key>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<Cow<'a, str>>,
     /// The UID under which the node knows the pod. `None` for a mirror pod without a static pod.
     #[serde(borrow, default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub(super) pod_uid: Option<Cow<'a, str>>,
@@ -48,8 +41,8 @@ pub(super) struct PodAnswer<'a> {
     pub(super) node: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<Owner<'a>>,
-    #[serde(default)]
-    pub(super) labels: Cow<'a, BTreeMap<String, String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) labels: Option<Cow<'a, BTreeMap<String, String>>>,
 }
 
 /// The controller that created the pod.

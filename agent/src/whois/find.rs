@@ -10,7 +10,7 @@ use pod_index::{FoundBy, Resolved, Snapshot, UidRef, is_mirror_pod};
 use pod_index_kubelet::process::{PodCgroup, ResolveError};
 
 pub(super) use super::answer::Key;
-use super::answer::{Answer, Kind, Owner, PodAnswer};
+use super::answer::{Answer, Kind, Owner};
 use super::lookups::Outcome;
 use super::processes::{Process, Processes};
 
@@ -162,28 +162,26 @@ impl<'a> Found<'a> {
     }
 
     /// The answer.
-    pub(super) fn answer(self, query: &'a str, kind: Kind) -> Answer<'a> {
-        let pod = self.pod.or(self.mirror).map(|pod| describe(pod, &self));
-        Answer { found: true, query: query.into(), kind: Some(kind), error: None, pod }
-    }
-}
-
-/// What the answer tells of this pod.
-fn describe<'a>(pod: &'a Pod, found: &Found<'a>) -> PodAnswer<'a> {
-    static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
-    let text = |text: &'a Option<String>| Cow::from(text.as_deref().unwrap_or_default());
-    let uid = |pod: &'a Arc<Pod>| pod.metadata.uid.as_deref().map(Cow::from);
-    let mut owners = pod.metadata.owner_references.iter().flatten();
-    let controller = owners.find(|owner| owner.controller == Some(true));
-    PodAnswer {
-        found_by: found.by,
-        namespace: text(&pod.metadata.namespace),
-        name: text(&pod.metadata.name),
-        pod_uid: found.pod.and_then(uid),
-        mirror_uid: found.mirror.and_then(uid),
-        container: found.container.map(Cow::from),
-        node: pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).map(Cow::from),
-        owner: controller.map(|owner| Owner { kind: Cow::from(&owner.kind), name: Cow::from(&owner.name) }),
-        labels: Cow::Borrowed(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS)),
+    pub(super) fn answer(&self, query: &'a str, kind: Kind) -> Answer<'a> {
+        static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+        let text = |text: &'a Option<String>| text.as_deref().map(Cow::from);
+        let uid = |pod: &'a Arc<Pod>| text(&pod.metadata.uid);
+        let answer = Answer { found: true, query: query.into(), kind: Some(kind), ..Answer::default() };
+        let Some(pod) = self.pod.or(self.mirror) else { return answer };
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        let controller = owners.find(|owner| owner.controller == Some(true));
+        Answer {
+            found_by: Some(self.by),
+            namespace: text(&pod.metadata.namespace),
+            name: text(&pod.metadata.name),
+            pod_uid: self.pod.and_then(uid),
+            mirror_uid: self.mirror.and_then(uid),
+            container: self.container.map(Cow::from),
+            node: pod.spec.as_ref().and_then(|spec| text(&spec.node_name)),
+            owner: controller
+                .map(|owner| Owner { kind: Cow::from(&owner.kind), name: Cow::from(&owner.name) }),
+            labels: Some(Cow::Borrowed(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
+            ..answer
+        }
     }
 }

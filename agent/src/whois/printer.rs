@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::answer::{Answer, Key, Kind, NOT_FOUND, PodAnswer};
+use super::answer::{Answer, Key, Kind, NOT_FOUND};
 use crate::cli::Output;
 use crate::exit::Failure;
 use crate::format;
@@ -69,8 +69,7 @@ impl Printer {
 
     /// A line for each pod that was found, after the headings if they are missing.
     fn table(&mut self, answers: &[Answer<'_>]) -> String {
-        let found = answers.iter().filter_map(|answer| Some(row(answer, answer.pod.as_ref()?)));
-        let rows: Vec<_> = found.collect();
+        let rows: Vec<_> = answers.iter().filter(|answer| answer.found).map(row).collect();
         if rows.is_empty() {
             return String::new();
         }
@@ -81,23 +80,28 @@ impl Printer {
     }
 }
 
-fn row<'a>(answer: &'a Answer<'_>, pod: &'a PodAnswer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
+fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
     let text = |text: &'a Option<Cow<'_, str>>| Cow::from(text.as_deref().unwrap_or_default());
     let mut labels = String::new();
-    for (key, value) in &*pod.labels {
+    for (key, value) in answer.labels.as_deref().into_iter().flatten() {
         let comma = if labels.is_empty() { "" } else { "," };
         let _ = write!(labels, "{comma}{key}={value}");
     }
     [
         end_of(&answer.query),
-        found_by(answer.kind, pod.found_by),
-        Cow::from(&*pod.namespace),
-        Cow::from(&*pod.name),
-        text(&pod.container),
-        text(&pod.node),
-        pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)).unwrap_or_default().into(),
-        text(&pod.pod_uid),
-        text(&pod.mirror_uid),
+        found_by(answer.kind, answer.found_by),
+        text(&answer.namespace),
+        text(&answer.name),
+        text(&answer.container),
+        text(&answer.node),
+        answer
+            .owner
+            .as_ref()
+            .map(|owner| format!("{}/{}", owner.kind, owner.name))
+            .unwrap_or_default()
+            .into(),
+        text(&answer.pod_uid),
+        text(&answer.mirror_uid),
         labels.into(),
     ]
 }
@@ -111,12 +115,12 @@ fn end_of(query: &str) -> Cow<'_, str> {
 }
 
 /// The query's kind, and the key, if it is another one.
-fn found_by(kind: Option<Kind>, by: Key) -> Cow<'static, str> {
-    match kind {
-        Some(kind) if kind.words() != by.words() && by != Key::MirrorUid => {
+fn found_by(kind: Option<Kind>, by: Option<Key>) -> Cow<'static, str> {
+    match (kind, by) {
+        (Some(kind), Some(by)) if kind.words() != by.words() && by != Key::MirrorUid => {
             format!("{}: {}", kind.words(), by.words()).into()
         }
-        _ => by.words().into(),
+        _ => by.map(Key::words).unwrap_or_default().into(),
     }
 }
 

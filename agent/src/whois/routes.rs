@@ -73,8 +73,9 @@ fn lines(mut body: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin {
             return None;
         }
         let end = body.iter().position(|byte| *byte == b'\n');
-        let line = body.split_to(end.map_or(body.len(), |end| end + 1));
-        Some(end.map_or(line.clone(), |end| line.slice(..end)))
+        let mut line = body.split_to(end.map_or(body.len(), |end| end + 1));
+        line.truncate(end.unwrap_or(line.len()));
+        Some(line)
     })
 }
 
@@ -184,13 +185,7 @@ impl Whois {
                 if matches!(unknown, Unknown::NoPod(_)) && !self.readiness.is_ready() {
                     error.to_mut().push_str("; not every source has been read");
                 }
-                Answer {
-                    found: false,
-                    query: query.into(),
-                    kind: unknown.kind(),
-                    error: Some(error),
-                    pod: None,
-                }
+                Answer { query: query.into(), kind: unknown.kind(), error: Some(error), ..Answer::default() }
             }
         };
         // Writing to memory does not fail, and every field is text.
