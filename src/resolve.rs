@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::id::{PodUid, UidRef};
-use crate::identity::{Cgroup, ContainerId, ContainerLog, Identity, PodLog};
+use crate::id::UidRef;
+use crate::identity::{Cgroup, CgroupUid, ContainerId, ContainerLog, Identity, PodLog};
 use crate::pod::PodMeta;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{PodKind, Snapshot};
 
 /// The result of [`Identity::resolve`].
 #[non_exhaustive]
@@ -131,7 +131,7 @@ fn by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Optio
 
 fn by_cgroup<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, cgroup: Cgroup<'_>) -> Option<Resolved<'s, P>> {
     let by_id = cgroup.container_id.and_then(|id| by_container_id(snapshot, id));
-    let uid: Option<PodUid> = cgroup.pod_uid.map(|uid| uid.to_pod_uid());
+    let uid = cgroup.pod_uid.map(CgroupUid::to_pod_uid);
     let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid.as_uid_ref())) else { return by_id };
     // The container's name is that of the very pod, whoever else claims the ID.
     let container = by_id.filter(|by_id| Arc::ptr_eq(by_id.pod, found.pod)).and_then(|by_id| by_id.container);
@@ -151,7 +151,7 @@ fn by_name<'s, P: PodMeta>(
     name: &str,
 ) -> Option<Resolved<'s, P>> {
     let pod = snapshot.pod_by_name(namespace, name);
-    let pod = pod.or_else(|| snapshot.by_name(crate::snapshot::PodKind::Mirror, name, namespace))?;
+    let pod = pod.or_else(|| snapshot.by_name(PodKind::Mirror, name, namespace))?;
     Some(Resolved { pod, container: None, by: FoundBy::Name })
 }
 

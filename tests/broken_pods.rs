@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pod_index::{Operation, PodManager, PodMeta};
+use pod_index::{KeyKind, Operation, PodKeys, PodManager, PodMeta};
 use support::TestPod;
 
 /// A pod whose UID or name can change.
@@ -101,6 +101,48 @@ fn a_pod_whose_name_changes_affects_no_other_pods_name() {
     assert!(reader.pod_by_full_name("a_default").is_none());
 }
 
+/// A pod whose keys change.
+struct Wanderer {
+    uid: &'static str,
+    moved: AtomicBool,
+}
+
+impl PodMeta for Wanderer {
+    fn uid(&self) -> &str {
+        self.uid
+    }
+    fn name(&self) -> &str {
+        self.uid
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        let moved = self.moved.load(Ordering::Relaxed);
+        keys.key(KeyKind(1), if moved { "b" } else { "a" });
+        keys.created(i64::from(moved));
+    }
+}
+
+#[test]
+fn a_pod_whose_keys_change_takes_no_other_pods_key_with_it() {
+    for removed in [U1, U2] {
+        let (mut writer, reader) = pod_index::new::<Wanderer>();
+        let pods = [U1, U2, U3].map(|uid| Arc::new(Wanderer { uid, moved: AtomicBool::new(false) }));
+        assert!(writer.set_pods(pods.clone()).refused.is_empty());
+        pods[1].moved.store(true, Ordering::Relaxed);
+        writer.remove_pod_by_uid(removed).expect("a known pod");
+        let found = reader.pods_by_key(KeyKind(1), b"a");
+        assert!(found.iter().any(|pod| pod.uid == U3), "{removed}");
+        let _ = writer.set_pods([Arc::clone(&pods[2])]);
+        assert_eq!(reader.pods_by_key(KeyKind(1), b"a").len(), 1);
+        assert_eq!(reader.load().key_counts().keys, 1);
+    }
+}
+
 thread_local! {
     /// Number of calls that a [`Trap`] answers before it panics.
     static ANSWERS: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -141,6 +183,13 @@ impl PodMeta for Trap {
         Self::spring();
         self.0.ephemeral_container_count()
     }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        Self::spring();
+        keys.ip([10, 0, 0, 7].into());
+        keys.key(KeyKind(1), "of all");
+        Self::spring();
+        keys.created(self.0.ephemeral.try_into().unwrap_or_default());
+    }
 }
 
 fn uids(manager: &PodManager<Trap>) -> Vec<String> {
@@ -149,6 +198,11 @@ fn uids(manager: &PodManager<Trap>) -> Vec<String> {
     let all = snapshot.pods().iter().chain(snapshot.mirror_pods());
     let mut all: Vec<_> = all.map(|pod| pod.uid().to_owned()).collect();
     all.sort_unstable();
+    let of_all = snapshot.pods_by_key(KeyKind(1), b"of all");
+    assert!(of_all.clone().next().is_none_or(|first| {
+        snapshot.pod_by_ip([10, 0, 0, 7].into()).is_some_and(|pod| Arc::ptr_eq(pod, first))
+    }));
+    assert_eq!(of_all.count(), snapshot.pods().len());
     all
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, Operation, OwnedSnapshot, PodMeta, Reader,
-    Snapshot, Writer,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, KeyKind, Operation, OwnedSnapshot, PodKeys,
+    PodMeta, Reader, Snapshot, Writer,
 };
 
 /// How often each pod object was dropped.
@@ -80,6 +80,15 @@ impl PodMeta for Pod {
             _ => None,
         }
     }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        // An ID of its own, and keys that other pods have as well. Each object has another claim.
+        let digits = self.uid.replace('-', "");
+        keys.container_id(&self.name, &format!("containerd://{digits}{digits}"));
+        keys.ip([10, 0, 0, self.name.bytes().last().unwrap_or_default() % 8].into());
+        keys.key(KeyKind(1), &self.name);
+        keys.finished(self.number.is_multiple_of(3));
+        keys.created(i64::try_from(self.number % 5).unwrap_or_default());
+    }
 }
 
 impl Drop for Pod {
@@ -107,6 +116,16 @@ fn check_whole(snapshot: &Snapshot<Pod>) {
     }
     for pod in snapshot.static_pods() {
         assert!(all.contains(&pod.number));
+    }
+    for pod in snapshot.pods() {
+        assert!(snapshot.pods_by_key(KeyKind(1), pod.name.as_bytes()).any(|found| Arc::ptr_eq(found, pod)));
+        let digits = pod.uid.replace('-', "").repeat(2);
+        let found = snapshot.pod_by_container_id(&digits).expect("by container ID");
+        assert!(Arc::ptr_eq(found.pod, pod) && found.container == pod.name);
+    }
+    for last in 0..8 {
+        let found = snapshot.pod_by_ip([10, 0, 0, last].into());
+        assert!(found.is_none_or(|pod| all.contains(&pod.number)));
     }
 }
 

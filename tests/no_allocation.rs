@@ -8,11 +8,12 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use pod_index::identity::Identity;
-use pod_index::{CachedReader, Reader, Snapshot};
-use support::TestPod;
+use pod_index::{CachedReader, KeyKind, Reader, Snapshot};
+use support::{TestKeys, TestPod};
 
 struct Counting;
 
@@ -57,18 +58,49 @@ const UNUSUAL_STATIC: &str = "unusual-static";
 const UNUSUAL_MIRROR: &str = "unusual-mirror";
 const UNUSUAL_UIDS: [&str; 5] = [UNUSUAL, UNUSUAL_STATIC, UNUSUAL_MIRROR, "unusual-and-nobodys", ""];
 
+/// The ID of a container that a pod has, and one that none has.
+const CONTAINER: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
+const UNKNOWN_CONTAINER: &str =
+    "containerd://ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
+const IPS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+/// Every pod has it.
+const SHARED: KeyKind = KeyKind(1);
+
 fn pods(count: usize) -> Vec<Arc<TestPod>> {
+    let of_web = TestKeys {
+        containers: vec![("nginx".into(), CONTAINER.into())],
+        ips: vec!["10.0.0.7".into()],
+        own: vec![(SHARED.0, b"all".to_vec())],
+        ..TestKeys::default()
+    };
+    let of_odd = TestKeys { own: of_web.own.clone(), ..TestKeys::default() };
     let mut pods = vec![
-        TestPod::plain(UUID, "web_shop"),
+        TestPod::plain(UUID, "web_shop").with_keys(of_web),
         TestPod::fixed(STATIC, "etcd_kube-system"),
         TestPod::mirror(MIRROR, "etcd_kube-system", STATIC),
-        TestPod::plain(UNUSUAL, "odd_shop"),
+        TestPod::plain(UNUSUAL, "odd_shop").with_keys(of_odd),
     ];
     pods.extend(
         (0..count)
             .map(|n| TestPod::plain(&format!("{n:08x}-0000-4000-8000-000000000000"), &format!("pod-{n}"))),
     );
     pods
+}
+
+/// The lookups by further keys.
+fn key_lookups(snapshot: &Snapshot<TestPod>) {
+    for id in [CONTAINER, UNKNOWN_CONTAINER, &CONTAINER[..12]] {
+        black_box(snapshot.pod_by_container_id(id));
+    }
+    for ip in IPS {
+        black_box(snapshot.pod_by_ip(ip));
+    }
+    for key in ["all", "none"] {
+        black_box(snapshot.pods_by_key(SHARED, key.as_bytes()).count());
+    }
+    for text in [CONTAINER, UUID, MIRROR, UNUSUAL, "10.0.0.7", "shop/web", "4711"] {
+        black_box(Identity::parse(text).is_ok_and(|identity| identity.resolve(snapshot).is_some()));
+    }
 }
 
 /// Every point lookup, except translations of unusual UIDs.
@@ -92,6 +124,7 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     black_box(snapshot.pod_by_mirror_pod(argument));
     black_box(snapshot.mirror_pod_by_pod(argument));
     black_box(snapshot.pod_and_mirror_pod(argument));
+    key_lookups(snapshot);
 }
 
 /// The lookup methods of `CachedReader`.
@@ -111,6 +144,9 @@ fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
     black_box(cached.pod_by_name("nowhere", "nobody"));
     black_box(cached.pod_by_mirror_pod(argument));
     black_box(cached.mirror_pod_by_pod(argument));
+    black_box(cached.pod_by_container_id(CONTAINER));
+    black_box(cached.pod_by_ip(IPS[0]));
+    black_box(cached.pods_by_key(SHARED, b"all").count());
     cached.refresh();
 }
 
@@ -130,6 +166,8 @@ fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
     black_box(reader.pod_by_name("shop", "web"));
     black_box(reader.pod_by_mirror_pod(argument));
     black_box(reader.mirror_pod_by_pod(argument));
+    black_box(reader.pod_by_container_id(CONTAINER));
+    black_box(reader.pod_by_ip(IPS[0]));
 }
 
 /// Every whole-set read, fully iterated. Full names are created on iteration, so those are only obtained.
@@ -150,6 +188,8 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     assert!(writer.set_pods(pods(20_000)).refused.is_empty());
     let argument = reader.pod_by_uid(STATIC).expect("it is there");
     assert_eq!(reader.translate_pod_uid(MIRROR), STATIC);
+    assert_eq!(reader.pods_by_key(SHARED, b"all").len(), 2);
+    assert!(reader.pod_by_container_id(CONTAINER).is_some() && reader.pod_by_ip(IPS[0]).is_some());
 
     let mut cached = reader.cached();
     let kept = reader.snapshot();

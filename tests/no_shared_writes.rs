@@ -18,8 +18,8 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use pod_index::{CachedReader, MirrorPodUid, OwnedSnapshot, PodUid, Reader};
-use support::TestPod;
+use pod_index::{CachedReader, KeyKind, MirrorPodUid, OwnedSnapshot, PodUid, Reader};
+use support::{TestKeys, TestPod};
 
 const UUID: &str = "00000007-2f57-4b0c-9a6a-3d1f5f2b7c11";
 const STATIC: &str = "0123456789abcdef0123456789abcdef";
@@ -29,6 +29,7 @@ const LEFT: &str = "7a1c0d4e-2f57-4b0c-9a6a-3d1f5f2b7c11";
 const GONE: &str = "fedcba9876543210fedcba9876543210";
 const UNUSUAL: &str = "unusual-1";
 const UNUSUAL_MIRROR: &str = "unusual-2";
+const CONTAINER: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
 
 /// What a lookup may need.
 struct Asking {
@@ -89,6 +90,16 @@ const READS: &[Work] = &[
     ("cached, by name", |asking| {
         asking.cached.pod_by_name("default", "web").is_some() && asking.cached.pod_by_name("x", "y").is_none()
     }),
+    ("cached, by container ID", |asking| {
+        let found = asking.cached.pod_by_container_id(CONTAINER);
+        found.is_some_and(|found| found.container == "app")
+            && asking.cached.pod_by_container_id(&CONTAINER[1..]).is_none()
+    }),
+    ("cached, by IP", |asking| {
+        asking.cached.pod_by_ip([10, 0, 0, 7].into()).is_some()
+            && asking.cached.pod_by_ip([10, 0, 0, 8].into()).is_none()
+    }),
+    ("cached, by a key of 60 pods", |asking| asking.cached.pods_by_key(KeyKind(1), b"all").count() == 60),
     ("cached, mirrors", |asking| {
         asking.cached.mirror_pod_by_uid(MIRROR).is_some()
             && asking.cached.mirror_pod_by_full_name("web_default").is_some()
@@ -163,7 +174,14 @@ fn each_work_is_seen_to_write_or_not() {
         TestPod::mirror(UNUSUAL_MIRROR, "odd_default", UNUSUAL),
     ];
     pods.extend((0..60).map(|n| {
-        TestPod::plain(&format!("{n:08x}-2f57-4b0c-9a6a-3d1f5f2b7c11"), &format!("web-{n}_default"))
+        let keys = TestKeys {
+            containers: vec![("app".to_owned(), CONTAINER.to_owned())],
+            ips: vec!["10.0.0.7".to_owned()],
+            own: vec![(1, b"all".to_vec())],
+            ..TestKeys::default()
+        };
+        let uid = format!("{n:08x}-2f57-4b0c-9a6a-3d1f5f2b7c11");
+        TestPod::plain(&uid, &format!("web-{n}_default")).with_keys(keys)
     }));
     assert!(writer.set_pods(pods).refused.is_empty());
     assert!(writer.remove_pod_by_uid(GONE).is_some());

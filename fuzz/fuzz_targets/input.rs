@@ -1,8 +1,8 @@
 //! Converts bytes to the steps of a history. By hand, so that a changed byte is a changed step, and the
 //! corpus survives changes of a derive.
 
-use crate::support::keys::COMBINATIONS;
 use crate::support::history::{Kind, NAMES, NAMESPACES, Spec, Step, UIDS};
+use crate::support::keys::COMBINATIONS;
 
 pub struct Bytes<'a> {
     left: std::slice::Iter<'a, u8>,

@@ -26,7 +26,7 @@ pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
 pub(crate) use node::{DeadList, Memory};
 pub(crate) use ordered::Ordered;
-pub(crate) use record::Record;
+pub(crate) use record::{Label, Record};
 pub(crate) use table::{Iter, Place, Side, Table, TableMut};
 
 /// An entry of a page: a key and its value.
@@ -66,7 +66,7 @@ pub(crate) struct Text {
 /// A key of 32 bytes, with a short text that is stored but not searched for.
 pub(crate) struct Labelled {
     pub(crate) words: [u64; 4],
-    pub(crate) label: Record,
+    pub(crate) label: Label,
 }
 
 impl Key for Labelled {
@@ -75,7 +75,7 @@ impl Key for Labelled {
     }
 
     fn into_record(self) -> Option<Record> {
-        Some(self.label)
+        Some(self.label.into_record())
     }
 }
 

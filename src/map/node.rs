@@ -41,7 +41,7 @@ use wide::u8x16;
 
 use super::labels::Labels;
 use super::pool::{Line, NodePool};
-use super::record::Record;
+use super::record::{Label, Record};
 use super::{Entry, Key, Value};
 
 /// The low bits of a link are free, because nodes are aligned to lines.
@@ -352,12 +352,13 @@ impl<E> PageLink<E> {
         Page::at(self.at)
     }
 
-    /// Prefetches the first three lines together: the tags and, for most pages, all entries.
+    /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an
+    /// entry has three words.
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
-        for line in 0..3 {
+        for line in 0..size_of::<E>().div_ceil(8) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: it accesses nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
@@ -795,13 +796,16 @@ impl<P> Memory<P> {
     }
 
     /// A record of a short text that many entries repeat.
-    pub(crate) fn label(&mut self, text: &str) -> Record {
+    pub(crate) fn label(&mut self, text: &str) -> Label {
         if let Some(known) = self.labels.get(text) {
-            return self.record(Some(known), "", "");
+            if known.record().born() != self.generation {
+                self.shared.push(known.record().copy());
+            }
+            return known;
         }
-        let record = self.record(None, text, "");
-        self.labels.keep(text, &record);
-        record
+        let label = Label::new(self.generation, text);
+        self.labels.keep(&label);
+        label
     }
 
     /// Releases the cached labels. Only one thread at a time may change counts of records, so call this

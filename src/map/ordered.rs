@@ -68,11 +68,11 @@ impl<T: Ord + Clone> Ordered<T> {
 
     /// Removes an item. Returns whether it was present.
     pub(crate) fn remove(&mut self, item: &T) -> bool {
-        let mut tree = &mut self.root;
         // Search first: removing a missing item must not copy anything.
-        if !contains(tree, item) {
+        if self.first_not(|other| other < item) != Some(item) {
             return false;
         }
+        let mut tree = &mut self.root;
         while tree.as_ref().is_some_and(|node| node.item != *item) {
             let Some(node) = tree.as_mut().map(Arc::make_mut) else { return false };
             tree = if *item < node.item { &mut node.before } else { &mut node.behind };
@@ -84,17 +84,6 @@ impl<T: Ord + Clone> Ordered<T> {
         }
         true
     }
-}
-
-fn contains<T: Ord>(mut tree: &Tree<T>, item: &T) -> bool {
-    while let Some(node) = tree {
-        tree = match item.cmp(&node.item) {
-            Ordering::Less => &node.before,
-            Ordering::Equal => return true,
-            Ordering::Greater => &node.behind,
-        };
-    }
-    false
 }
 
 /// The items smaller and larger than `item`.
@@ -139,15 +128,16 @@ impl<T> Clone for Ordered<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
-    use super::{Ordered, Tree};
+    use super::{Node, Ordered};
 
     fn priority(item: u32) -> u64 {
         u64::from(item).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
     }
 
-    fn depth(tree: &Tree<u32>) -> usize {
-        tree.as_ref().map_or(0, |node| 1 + depth(&node.before).max(depth(&node.behind)))
+    fn depth(tree: Option<&Arc<Node<u32>>>) -> usize {
+        tree.map_or(0, |node| 1 + depth(node.before.as_ref()).max(depth(node.behind.as_ref())))
     }
 
     fn items(set: &Ordered<u32>) -> Vec<u32> {
@@ -186,6 +176,6 @@ mod tests {
         for item in 0..10_000 {
             set.insert(item, priority(item));
         }
-        assert!(depth(&set.root) < 60, "{}", depth(&set.root));
+        assert!(depth(set.root.as_ref()) < 60, "{}", depth(set.root.as_ref()));
     }
 }

@@ -149,6 +149,35 @@ impl Record {
     }
 }
 
+/// A record of one text, which is read without being checked again.
+pub(crate) struct Label(Record);
+
+impl Label {
+    /// A new record of this text; the second of its strings is empty.
+    pub(super) fn new(generation: u64, text: &str) -> Self {
+        Self(Record::new(generation, text.as_bytes(), b""))
+    }
+
+    #[inline]
+    pub(crate) fn as_str(&self) -> &str {
+        // SAFETY: the record was made from a `&str`, and is never written to.
+        unsafe { str::from_utf8_unchecked(self.0.text()) }
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        &self.0
+    }
+
+    /// See [`Record::share`].
+    pub(super) fn share(&self) -> Self {
+        Self(self.0.share())
+    }
+
+    pub(super) fn into_record(self) -> Record {
+        self.0
+    }
+}
+
 #[cfg(test)]
 pub(super) mod audit {
     use std::cell::Cell;

@@ -188,7 +188,7 @@ impl<P: PodMeta> Snapshot<P> {
     pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<ContainerMatch<'_, P>> {
         let (words, hash) = container_key(id.try_into().ok()?, &self.hashing);
         let entry = self.by_key.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)?;
-        Some(ContainerMatch { pod: &entry.value, container: entry.key.label.parts().0 })
+        Some(ContainerMatch { pod: &entry.value, container: entry.key.label.as_str() })
     }
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.
@@ -264,20 +264,25 @@ impl<'a, P: PodMeta> Iterator for PodsByKey<'a, P> {
     type Item = &'a Arc<P>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let snapshot = self.snapshot;
-        let (key, last) = match std::mem::replace(&mut self.next, Next::End) {
-            Next::End => return None,
-            Next::Holder(entry) => {
-                let (kind, key) = entry.key.record.bytes();
-                let kind = KeyKind(u16::from_ne_bytes(kind.try_into().ok()?));
-                self.next = Next::Behind(KeyRef::Own(kind, key), None);
-                return Some(&entry.value);
+        loop {
+            match std::mem::replace(&mut self.next, Next::End) {
+                Next::End => return None,
+                Next::Holder(entry) => {
+                    let (kind, key) = entry.key.record.bytes();
+                    let kind = KeyKind(u16::from_ne_bytes(kind.try_into().ok()?));
+                    self.next = Next::Behind(KeyRef::Own(kind, key), None);
+                    return Some(&entry.value);
+                }
+                Next::Behind(key, last) => {
+                    let contender = self.snapshot.by_key.contender(key, last)?;
+                    self.next = Next::Behind(key, Some(contender));
+                    // One whose keys changed may have left a contender behind.
+                    if let Some(pod) = self.snapshot.pod_by_uid(&contender.uid) {
+                        return Some(pod);
+                    }
+                }
             }
-            Next::Behind(key, last) => (key, last),
-        };
-        let contender = snapshot.by_key.contender(key, last)?;
-        self.next = Next::Behind(key, Some(contender));
-        snapshot.pod_by_uid(&contender.uid)
+        }
     }
 }
 
@@ -286,18 +291,21 @@ impl<P: PodMeta> FusedIterator for PodsByKey<'_, P> {}
 // None of these is derived: a derive would require the same of `P`.
 impl<P> Clone for PodsByKey<'_, P> {
     fn clone(&self) -> Self {
-        let next = match self.next {
-            Next::Holder(entry) => Next::Holder(entry),
-            Next::Behind(key, last) => Next::Behind(key, last),
-            Next::End => Next::End,
-        };
-        Self { snapshot: self.snapshot, next }
+        Self { snapshot: self.snapshot, next: self.next }
     }
 }
 
+impl<P> Clone for Next<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Next<'_, P> {}
+
 impl<P: PodMeta> fmt::Debug for PodsByKey<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone().map(|pod| pod.uid())).finish()
+        f.debug_list().entries(self.clone().map(PodMeta::uid)).finish()
     }
 }
 

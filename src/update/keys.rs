@@ -5,6 +5,7 @@
 //!
 //! What a pod names is asked of the pod itself, when it comes and when it goes. Nothing is kept of it besides.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::id::PodUid;
@@ -65,23 +66,16 @@ impl<P: PodMeta> Draft<'_, P> {
             // Both are sorted.
             let (mut of_old, mut of_new) = (old.iter().peekable(), new.iter().peekable());
             loop {
-                let (dropped, kept) = match (of_old.peek(), of_new.peek()) {
-                    (None, None) => break,
-                    (Some(one), Some(other)) => (one.key < other.key, one.key == other.key),
-                    (one, _) => (one.is_some(), false),
+                let order = match (of_old.peek(), of_new.peek()) {
+                    (Some(one), Some(other)) => one.key.cmp(&other.key),
+                    (Some(_), None) => Ordering::Less,
+                    (None, _) => Ordering::Greater,
                 };
-                if dropped {
-                    of_old
-                        .next()
-                        .into_iter()
-                        .for_each(|named| draft.give_up(named.key, old.strength, old_pod));
-                } else if let Some(named) = of_new.next() {
-                    if kept {
-                        of_old.next();
-                        draft.hand_over(named, old_pod, new_pod, true);
-                    } else {
-                        draft.claim(named, new.strength, new_pod);
-                    }
+                match (of_old.next_if(|_| order.is_le()), of_new.next_if(|_| order.is_ge())) {
+                    (Some(_), Some(named)) => draft.hand_over(named, old_pod, new_pod, true),
+                    (Some(named), None) => draft.give_up(named.key, old.strength, old_pod),
+                    (None, Some(named)) => draft.claim(named, new.strength, new_pod),
+                    (None, None) => break,
                 }
             }
         });
@@ -151,21 +145,25 @@ impl<P: PodMeta> Draft<'_, P> {
                 return;
             }
         };
-        let Some(heir) = self.by_key.contender(key, None).cloned() else { return self.unfile(key, place) };
-        self.withdraw(&heir);
-        match self.pod_by_uid(&heir.uid).cloned() {
-            Some(heir) => {
-                let mut claims = Claims::new();
-                if let KeyRef::ContainerId(_) = key {
-                    // Another pod may call the container by another name.
-                    claims.collect(Options::new().container_ids(true), |keys| heir.keys(keys));
-                }
-                let container = claims.iter().find(|named| named.key == key);
-                let container = container.map_or("", |named| named.container);
-                self.refile(NamedKey { key, container }, place, &heir);
+        // A contender that is not there any more broke its promise: the next one counts.
+        while let Some(contender) = self.by_key.contender(key, None).cloned() {
+            self.withdraw(&contender);
+            if let Some(heir) = self.pod_by_uid(&contender.uid).cloned() {
+                return self.inherit(key, place, &heir);
             }
-            None => self.unfile(key, place),
         }
+        self.unfile(key, place);
+    }
+
+    /// Files a key under the contender that takes over.
+    fn inherit(&mut self, key: KeyRef<'_>, place: Place, heir: &Arc<P>) {
+        let mut claims = Claims::new();
+        if let KeyRef::ContainerId(_) = key {
+            // The heir may call the container by another name.
+            claims.collect(Options::new().container_ids(true), |keys| heir.keys(keys));
+        }
+        let named = claims.iter().find(|named| named.key == key);
+        self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, heir);
     }
 
     /// `new` names this key as `old` did. A contender is known by its UID, so that nothing changes for it.
@@ -227,7 +225,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 .by_key
                 .container_ids
                 .at(place)
-                .is_none_or(|entry| entry.key.label.parts().0 != named.container)
+                .is_none_or(|entry| entry.key.label.as_str() != named.container)
         {
             self.unfile(named.key, place);
             return self.file(named, pod);

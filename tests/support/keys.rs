@@ -17,7 +17,9 @@ pub fn container_ids() -> [String; 4] {
     ["3e5f0b1c".repeat(8), format!("{}d", &"3e5f0b1c".repeat(8)[..63]), "0".repeat(64), "f".repeat(64)]
 }
 pub const IPS: [&str; 4] = ["10.0.0.7", "fd00::7", "10.0.0.8", "192.0.2.1"];
-pub const OWN: [(u16, &[u8]); 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b"")];
+pub const OWN: [OwnKey; 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b"")];
+
+type OwnKey = (u16, &'static [u8]);
 
 /// How many different sets of keys there are.
 pub const COMBINATIONS: usize = 2 * 3 * 9;
@@ -83,7 +85,7 @@ pub fn keys(number: usize) -> TestKeys {
 pub struct KeyAnswers {
     pub by_container_id: Vec<(String, Option<(Id, String)>)>,
     pub by_ip: Vec<(&'static str, Option<Id>)>,
-    pub by_own: Vec<((u16, &'static [u8]), Vec<Id>)>,
+    pub by_own: Vec<(OwnKey, Vec<Id>)>,
     pub ignored: usize,
     /// Different container IDs, IPs and own keys, and how many claims do not hold.
     pub counts: (usize, usize, usize, usize),

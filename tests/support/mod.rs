@@ -57,11 +57,19 @@ impl PodMeta for TestPod {
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
         let TestKeys { containers, ips, own, finished, created } = &self.keys;
-        containers.iter().for_each(|(name, id)| keys.container_id(name, id));
-        ips.iter().for_each(|ip| keys.ip_text(ip));
-        own.iter().for_each(|(kind, key)| keys.key(KeyKind(*kind), key));
+        for (name, id) in containers {
+            keys.container_id(name, id);
+        }
+        for ip in ips {
+            keys.ip_text(ip);
+        }
+        for (kind, key) in own {
+            keys.key(KeyKind(*kind), key);
+        }
         keys.finished(*finished);
-        created.iter().for_each(|created| keys.created(*created));
+        if let Some(created) = created {
+            keys.created(*created);
+        }
     }
 }
 

@@ -14,6 +14,8 @@ mod freeing;
 mod handles;
 #[path = "../../../tests/hostile_input.rs"]
 mod hostile_input;
+#[path = "../../../tests/keys.rs"]
+mod keys;
 // Includes its unit tests, which check internal state.
 #[path = "../../../src/map/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "what the index uses and the module's own tests do not")]

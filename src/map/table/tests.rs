@@ -87,7 +87,7 @@ impl Version {
 
     fn remove(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
         self.plain.remove(&(hash, key));
-        let known = self.table.locate_text(hash, &key.to_string(), "of a test").map(|(place, _)| place);
+        let known = self.table.locate_text(hash, key.to_string(), "of a test").map(|(place, _)| place);
         // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
         if let Some(place) = known {

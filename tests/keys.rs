@@ -1,0 +1,385 @@
+//! Lookups by container ID, IP and keys of the embedder's own: who gets a contested key, bounds, waiting, identities.
+
+mod support;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pod_index::identity::{ContainerId, Identity};
+use pod_index::{
+    FoundBy, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, Options, PodKeys, PodManager, PodMeta,
+    Reader, WaitError, is_mirror_pod,
+};
+use support::{TestKeys, TestPod, uids};
+
+const IP: &str = "10.0.0.7";
+const OWNER: KeyKind = KeyKind(1);
+
+fn id(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+/// A pod that claims the IP, a container ID and a key; created at a time; finished or not.
+fn claims(uid: &str, created: i64, finished: bool) -> Arc<TestPod> {
+    TestPod::plain(uid, uid).with_keys(TestKeys {
+        containers: vec![(format!("of-{uid}"), format!("containerd://{}", id('a')))],
+        ips: vec![IP.to_owned()],
+        own: vec![(OWNER.0, b"job".to_vec())],
+        finished,
+        created: Some(created),
+    })
+}
+
+/// Panics unless the first of these pods is found by each key, and all of them in this order by the shared one.
+fn assert_found(reader: &Reader<TestPod>, order: &[&str]) {
+    let snapshot = reader.load();
+    let of_container = snapshot.pod_by_container_id(&id('a')).expect("by container ID");
+    assert_eq!(
+        of_container.container,
+        format!("of-{}", of_container.pod.uid),
+        "the container of the pod found"
+    );
+    let of_ip = snapshot.pod_by_ip(IP.parse().expect("an IP")).expect("by IP");
+    assert_eq!((of_container.pod.uid.as_str(), of_ip.uid.as_str()), (order[0], order[0]));
+    let of_key: Vec<_> = snapshot.pods_by_key(OWNER, b"job").map(|pod| pod.uid.as_str()).collect();
+    assert_eq!(of_key, order);
+}
+
+#[test]
+fn the_living_come_before_the_finished_then_the_younger_then_the_smaller_uid() {
+    let pods = [
+        claims("finished-young", 900, true),
+        claims("old", 100, false),
+        claims("b", 200, false),
+        claims("a", 200, false),
+        claims("finished-old", 50, true),
+    ];
+    let order = ["a", "b", "old", "finished-young", "finished-old"];
+    // In five orders of arrival.
+    for first in 0..pods.len() {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let mut pods = pods.clone();
+        pods.rotate_left(first);
+        for pod in &pods {
+            writer.add_pod(Arc::clone(pod)).expect("a good pod");
+        }
+        assert_found(&reader, &order);
+        // Whoever holds the keys goes, one after the other.
+        for gone in 1..order.len() {
+            writer.remove_pod_by_uid(order[gone - 1]).expect("a known pod");
+            assert_found(&reader, &order[gone..]);
+        }
+        writer.remove_pod_by_uid(order[order.len() - 1]).expect("a known pod");
+        assert_eq!(reader.load().key_counts(), pod_index::KeyCounts::default());
+    }
+}
+
+#[test]
+fn a_holder_that_finishes_or_drops_its_keys_yields() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let _ = writer.set_pods([claims("old", 100, false), claims("young", 200, false)]);
+    assert_found(&reader, &["young", "old"]);
+    writer.update_pod(claims("young", 200, true)).expect("a good pod");
+    assert_found(&reader, &["old", "young"]);
+    writer.update_pod(claims("young", 200, false)).expect("a good pod");
+    assert_found(&reader, &["young", "old"]);
+    writer.update_pod(TestPod::plain("young", "young")).expect("a good pod");
+    assert_found(&reader, &["old"]);
+    writer.update_pod(claims("young", 200, false)).expect("a good pod");
+    assert_found(&reader, &["young", "old"]);
+}
+
+#[test]
+fn a_lookup_finds_the_object_that_was_stored_last() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let versions: Vec<_> = (0..3).map(|_| claims("u", 1, false)).collect();
+    for pod in &versions {
+        writer.update_pod(Arc::clone(pod)).expect("a good pod");
+        let snapshot = reader.load();
+        assert!(Arc::ptr_eq(snapshot.pod_by_ip(IP.parse().expect("an IP")).expect("by IP"), pod));
+        assert!(Arc::ptr_eq(snapshot.pod_by_container_id(&id('a')).expect("by ID").pod, pod));
+        assert!(Arc::ptr_eq(snapshot.pods_by_key(OWNER, b"job").next().expect("by key"), pod));
+    }
+    // Under another name as well.
+    let renamed = Arc::new(TestPod { name: "other".into(), ..(*versions[0]).clone() });
+    writer.update_pod(Arc::clone(&renamed)).expect("a good pod");
+    assert!(Arc::ptr_eq(&reader.pod_by_ip(IP.parse().expect("an IP")).expect("by IP"), &renamed));
+    assert_eq!(reader.load().key_counts().contended, 0);
+}
+
+#[test]
+fn a_mirror_pod_has_no_keys_and_a_uid_that_becomes_one_gives_them_up() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let _ = writer.set_pods([claims("u", 200, false), claims("other", 100, false)]);
+    let pod = reader.pod_by_uid("u").expect("u");
+    let mirror = TestPod::mirror("u", "u", "").with_keys(pod.keys.clone());
+    assert!(is_mirror_pod(&*mirror));
+    writer.update_pod(mirror).expect("a good pod");
+    assert_found(&reader, &["other"]);
+    writer.update_pod(pod).expect("a good pod");
+    assert_found(&reader, &["u", "other"]);
+}
+
+#[test]
+fn a_held_snapshot_answers_as_it_did() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let _ = writer.set_pods([claims("a", 2, false), claims("b", 1, false)]);
+    let held = reader.snapshot();
+    let _ = writer.set_pods([claims("c", 1, false)]);
+    writer.reclaim();
+    assert_eq!(uids(held.pods_by_key(OWNER, b"job")), ["a", "b"]);
+    assert_eq!(held.pod_by_container_id(&id('a')).expect("by ID").container, "of-a");
+    assert_found(&reader, &["c"]);
+}
+
+#[test]
+fn a_batch_that_cancels_out_in_its_keys_is_not_published() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    writer.add_pod(claims("a", 1, false)).expect("a good pod");
+    let applied = writer.apply([Operation::Add(claims("b", 2, false)), Operation::Remove("b".into())]);
+    assert!(!applied.published);
+    assert_found(&reader, &["a"]);
+}
+
+#[test]
+fn many_pods_of_one_key_come_in_order_and_go() {
+    const MANY: usize = 3_000;
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let pods = (0..MANY).map(|n| {
+        let keys = TestKeys {
+            own: vec![(OWNER.0, b"namespace".to_vec())],
+            created: Some(i64::try_from(n * 7919 % MANY).expect("small")),
+            ..TestKeys::default()
+        };
+        TestPod::plain(&format!("u{n}"), &format!("p{n}")).with_keys(keys)
+    });
+    assert!(writer.set_pods(pods).refused.is_empty());
+    let snapshot = reader.snapshot();
+    let created: Vec<_> =
+        snapshot.pods_by_key(OWNER, b"namespace").map(|pod| pod.keys.created.expect("a time")).collect();
+    assert_eq!(created.len(), MANY);
+    assert!(created.is_sorted_by(|one, other| one > other));
+    for n in 0..MANY {
+        writer.remove_pod_by_uid(&format!("u{n}")).expect("a known pod");
+    }
+    assert_eq!(reader.load().key_counts(), pod_index::KeyCounts::default());
+    assert_eq!(snapshot.pods_by_key(OWNER, b"namespace").count(), MANY);
+}
+
+/// A pod that names what a test says.
+struct Names<F>(&'static str, F);
+
+impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Names<F> {
+    fn uid(&self) -> &str {
+        self.0
+    }
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        (self.1)(keys);
+    }
+}
+
+#[test]
+fn of_a_million_keys_the_first_thousand_count_and_no_other_pod_is_affected() {
+    let (mut writer, reader) = pod_index::new();
+    let greedy = |keys: &mut PodKeys<'_>| {
+        if keys.wants_keys() {
+            (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));
+        }
+    };
+    writer.add_pod(Names("greedy", greedy)).expect("it is stored");
+    let snapshot = reader.load();
+    assert_eq!(snapshot.key_counts().keys, MAX_KEYS_PER_POD);
+    assert_eq!(snapshot.ignored_key_count(), 1_000_000 - MAX_KEYS_PER_POD);
+    let last = u32::try_from(MAX_KEYS_PER_POD - 1).expect("small");
+    assert_eq!(snapshot.pods_by_key(OWNER, &last.to_be_bytes()).count(), 1);
+    assert_eq!(snapshot.pods_by_key(OWNER, &(last + 1).to_be_bytes()).count(), 0);
+    assert!(snapshot.pod_by_uid("greedy").is_some());
+    drop(snapshot);
+    writer.remove_pod_by_uid("greedy").expect("a known pod");
+    assert_eq!((reader.load().key_counts().keys, reader.load().ignored_key_count()), (0, 0));
+}
+
+#[test]
+fn what_is_no_key_is_ignored_and_counted_and_the_pods_other_keys_are_kept() {
+    let (mut writer, reader) = pod_index::new();
+    let bad = |keys: &mut PodKeys<'_>| {
+        keys.key(OWNER, "");
+        keys.key(OWNER, vec![b'x'; 10 << 20]);
+        keys.key(OWNER, [b'x'; MAX_KEY_LENGTH + 1]);
+        keys.container_id("c", &id('a')[..12]);
+        keys.container_id("c", &id('A'));
+        keys.container_id(&"c".repeat(10 << 20), &id('b'));
+        keys.ip_text("none");
+        // Good ones.
+        keys.key(OWNER, [b'x'; MAX_KEY_LENGTH]);
+        keys.container_id("", &id('c'));
+        keys.ip_text("::ffff:10.0.0.7");
+        // What a status has that is not filled in yet.
+        keys.container_id("waiting", "");
+        keys.ip_text("");
+    };
+    writer.add_pod(Names("u", bad)).expect("it is stored");
+    let snapshot = reader.load();
+    assert_eq!(snapshot.ignored_key_count(), 7);
+    let counts = snapshot.key_counts();
+    assert_eq!((counts.container_ids, counts.ips, counts.keys, counts.contended), (1, 1, 1, 0));
+    assert_eq!(snapshot.pods_by_key(OWNER, b"").count(), 0);
+    assert_eq!(snapshot.pods_by_key(OWNER, &[b'x'; MAX_KEY_LENGTH]).count(), 1);
+    for none in [&id('a')[..12], &id('A'), &id('b'), "", "containerd://"] {
+        assert!(snapshot.pod_by_container_id(none).is_none(), "{none}");
+    }
+    assert_eq!(snapshot.pod_by_container_id(&id('c')).expect("by ID").container, "");
+    assert!(snapshot.pod_by_ip(IP.parse().expect("an IP")).is_some());
+}
+
+/// IDs that share their first half or their second half, and own keys that share bytes with their kind.
+#[test]
+fn keys_that_look_alike_are_told_apart() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let halves = ["a".repeat(32), "b".repeat(32)];
+    let ids: Vec<_> = (0..4).map(|n| format!("{}{}", halves[n / 2], halves[n % 2])).collect();
+    for (n, id) in ids.iter().enumerate() {
+        let keys = TestKeys {
+            containers: vec![(format!("c{n}"), id.clone())],
+            own: vec![(u16::try_from(n).expect("small"), b"\0\x01".to_vec()), (7, vec![b'k'; n + 1])],
+            ..TestKeys::default()
+        };
+        writer.add_pod(TestPod::plain(&n.to_string(), &n.to_string()).with_keys(keys)).expect("a good pod");
+    }
+    let snapshot = reader.load();
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(snapshot.pod_by_container_id(id).expect("by ID").container, format!("c{n}"));
+        let kind = KeyKind(u16::try_from(n).expect("small"));
+        assert_eq!(uids(snapshot.pods_by_key(kind, b"\0\x01")), [n.to_string()]);
+        assert_eq!(uids(snapshot.pods_by_key(KeyKind(7), &vec![b'k'; n + 1])), [n.to_string()]);
+    }
+}
+
+#[test]
+fn a_kind_that_is_left_out_is_not_kept() {
+    for (options, kept) in [
+        (Options::new(), (0, 0, 0)),
+        (Options::new().container_ids(true), (1, 0, 0)),
+        (Options::new().ips(true), (0, 1, 0)),
+        (Options::new().keys(true), (0, 0, 1)),
+        (Options::all(), (1, 1, 1)),
+    ] {
+        let manager = PodManager::<TestPod>::with_options(options);
+        manager.add_pod(claims("u", 1, false)).expect("a good pod");
+        manager.update_pod(claims("u", 2, false)).expect("a good pod");
+        let counts = manager.load().key_counts();
+        assert_eq!((counts.container_ids, counts.ips, counts.keys), kept, "{options:?}");
+        let found = (
+            usize::from(manager.pod_by_container_id(&id('a')).is_some()),
+            usize::from(manager.pod_by_ip(IP.parse().expect("an IP")).is_some()),
+            manager.pods_by_key(OWNER, b"job").len(),
+        );
+        assert_eq!(found, kept, "{options:?}");
+        manager.remove_pod_by_uid("u").expect("a known pod");
+    }
+}
+
+#[test]
+fn waiting_for_a_container_or_an_ip_ends_when_a_status_names_it() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let container: ContainerId = id('a').parse().expect("64 digits");
+    let ip: std::net::IpAddr = IP.parse().expect("an IP");
+    assert_eq!(reader.wait_for(ip, Instant::now()).expect_err("nobody has it"), WaitError::TimedOut);
+    let far = Instant::now() + Duration::from_secs(600);
+    let waiters = [
+        thread::spawn({
+            let reader = reader.clone();
+            move || reader.wait_for(container, far)
+        }),
+        thread::spawn({
+            let reader = reader.clone();
+            move || reader.wait_for(ip, far)
+        }),
+    ];
+    // The pod comes first, and then its status.
+    writer.add_pod(TestPod::plain("u", "u")).expect("a good pod");
+    writer.update_pod(claims("u", 1, false)).expect("a good pod");
+    for waiter in waiters {
+        assert_eq!(waiter.join().expect("no panic").expect("it came").uid, "u");
+    }
+    drop(writer);
+    assert_eq!(reader.wait_for(ip, far).expect("it is there").uid, "u");
+    let nobodys: ContainerId = id('b').parse().expect("64 digits");
+    assert_eq!(reader.wait_for(nobodys, far).expect_err("nobody has it"), WaitError::WriterGone);
+}
+
+const UID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+const STATIC: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
+const MIRROR: &str = "9a8b7c6d-1111-2222-3333-444455556666";
+const ORPHAN: &str = "9a8b7c6d-1111-2222-3333-000000000000";
+
+#[test]
+fn every_identity_resolves_to_its_pod() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let keys = |digit, ip: &str| TestKeys {
+        containers: vec![("nginx".into(), format!("containerd://{}", id(digit)))],
+        ips: vec![ip.into()],
+        ..TestKeys::default()
+    };
+    let _ = writer.set_pods([
+        TestPod::plain(UID, "web_shop").with_keys(keys('a', IP)),
+        TestPod::fixed(STATIC, "etcd_kube-system").with_keys(keys('b', "fd00::1")),
+        TestPod::mirror(MIRROR, "etcd_kube-system", STATIC),
+        TestPod::mirror(ORPHAN, "proxy_kube-system", ""),
+    ]);
+    let snapshot = reader.load();
+    let (a, b, other) = (id('a'), id('b'), id('f'));
+    let escaped = UID.replace('-', "_");
+    let slice = format!("/kubepods.slice/kubepods-pod{escaped}.slice");
+    let unknown = "0f1e2d3c-0000-0000-0000-000000000000";
+    for (text, expected) in [
+        (UID.to_owned(), Some((UID, FoundBy::Uid, None))),
+        (STATIC.to_owned(), Some((STATIC, FoundBy::Uid, None))),
+        (MIRROR.to_owned(), Some((STATIC, FoundBy::MirrorUid, None))),
+        (ORPHAN.to_owned(), Some((ORPHAN, FoundBy::MirrorUid, None))),
+        (unknown.to_owned(), None),
+        (a.clone(), Some((UID, FoundBy::ContainerId, Some("nginx")))),
+        (format!("containerd://{b}"), Some((STATIC, FoundBy::ContainerId, Some("nginx")))),
+        (other.clone(), None),
+        (a[..12].to_owned(), None),
+        // The UID comes first, also where the container is not known yet, or is another pod's.
+        (format!("{slice}/cri-containerd-{a}.scope"), Some((UID, FoundBy::Uid, Some("nginx")))),
+        (format!("{slice}/cri-containerd-{other}.scope"), Some((UID, FoundBy::Uid, None))),
+        (format!("{slice}/cri-containerd-{b}.scope"), Some((UID, FoundBy::Uid, None))),
+        (slice.clone(), Some((UID, FoundBy::Uid, None))),
+        (format!("0::/kubepods/pod{unknown}/{a}"), Some((UID, FoundBy::ContainerId, Some("nginx")))),
+        (format!("0::/kubepods/pod{MIRROR}/{b}"), Some((STATIC, FoundBy::MirrorUid, Some("nginx")))),
+        (format!("/../../cri-containerd-{b}.scope"), Some((STATIC, FoundBy::ContainerId, Some("nginx")))),
+        (format!("/var/log/pods/shop_web_{UID}/init/0.log"), Some((UID, FoundBy::Uid, Some("init")))),
+        // A pod of the same name before this one.
+        (format!("/var/log/pods/shop_web_{unknown}/init/0.log"), None),
+        (
+            format!("/var/log/containers/web_shop_nginx-{a}.log"),
+            Some((UID, FoundBy::ContainerId, Some("nginx"))),
+        ),
+        (format!("/var/log/containers/web_shop_app-{other}.log"), Some((UID, FoundBy::Name, Some("app")))),
+        (IP.to_owned(), Some((UID, FoundBy::Ip, None))),
+        (format!("::ffff:{IP}"), Some((UID, FoundBy::Ip, None))),
+        ("fd00::1".to_owned(), Some((STATIC, FoundBy::Ip, None))),
+        ("fd00::2".to_owned(), None),
+        ("shop/web".to_owned(), Some((UID, FoundBy::Name, None))),
+        ("etcd_kube-system".to_owned(), Some((STATIC, FoundBy::Name, None))),
+        ("proxy_kube-system".to_owned(), Some((ORPHAN, FoundBy::Name, None))),
+        ("4711".to_owned(), None),
+    ] {
+        let identity = Identity::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let found = identity.resolve(&snapshot);
+        let found = found.map(|found| (found.pod.uid(), found.by, found.container));
+        assert_eq!(found, expected, "{text}");
+    }
+}

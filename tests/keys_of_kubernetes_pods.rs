@@ -1,0 +1,85 @@
+//! The keys that k8s-openapi's `Pod` names.
+#![cfg(feature = "k8s-openapi")]
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+fn id(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+fn pod(uid: &str, created: &str, spec: Value, status: Value) -> Pod {
+    let metadata = json!({"uid": uid, "name": uid, "namespace": "shop", "creationTimestamp": created});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).expect("a pod")
+}
+
+fn container(name: &str, container_id: &str, last: Option<&str>) -> Value {
+    let last = last.map(|id| json!({"terminated": {"containerID": id, "exitCode": 1}}));
+    json!({
+        "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+        "containerID": container_id, "lastState": last,
+    })
+}
+
+#[test]
+fn every_container_and_every_ip_of_a_status_is_found() {
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let status = json!({
+        "phase": "Running",
+        "podIP": "10.0.0.7",
+        "podIPs": [{"ip": "10.0.0.7"}, {"ip": "fd00::7"}],
+        "containerStatuses": [
+            container("nginx", &format!("containerd://{}", id('a')), Some(&format!("containerd://{}", id('b')))),
+            container("waiting", "", None),
+        ],
+        "initContainerStatuses": [container("init", &format!("cri-o://{}", id('c')), None)],
+        "ephemeralContainerStatuses": [container("debug", &format!("docker://{}", id('d')), None)],
+    });
+    let spec = json!({"containers": []});
+    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec.clone(), status)).expect("a good pod");
+    let snapshot = reader.load();
+    for (digit, name) in [('a', "nginx"), ('b', "nginx"), ('c', "init"), ('d', "debug")] {
+        assert_eq!(snapshot.pod_by_container_id(&id(digit)).expect("by container ID").container, name);
+    }
+    for ip in ["10.0.0.7", "::ffff:10.0.0.7", "fd00::7"] {
+        assert!(snapshot.pod_by_ip(ip.parse().expect("an IP")).is_some(), "{ip}");
+    }
+    let counts = snapshot.key_counts();
+    assert_eq!((counts.container_ids, counts.ips, snapshot.ignored_key_count()), (4, 2, 0));
+
+    // From a server that knows one IP only.
+    drop(snapshot);
+    let status = json!({"podIP": "10.0.0.8"});
+    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec, status)).expect("a good pod");
+    let counts = reader.load().key_counts();
+    assert_eq!((counts.container_ids, counts.ips), (0, 1));
+}
+
+#[test]
+fn a_pod_in_its_nodes_network_has_no_ip() {
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let spec = json!({"containers": [], "hostNetwork": true});
+    let status = json!({"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]});
+    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec, status)).expect("a good pod");
+    assert!(reader.pod_by_ip([192, 0, 2, 1].into()).is_none());
+}
+
+#[test]
+fn an_ip_belongs_to_the_running_pod_and_then_to_the_one_created_later() {
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let status = |phase: &str| json!({"phase": phase, "podIPs": [{"ip": "10.0.0.7"}]});
+    let spec = json!({"containers": []});
+    for (uid, created, phase) in [
+        ("running", "2026-11-22T10:00:00Z", "Running"),
+        ("succeeded", "2026-11-22T12:00:00Z", "Succeeded"),
+        ("failed", "2026-11-22T11:00:00Z", "Failed"),
+    ] {
+        writer.add_pod(pod(uid, created, spec.clone(), status(phase))).expect("a good pod");
+    }
+    for expected in ["running", "succeeded", "failed"] {
+        let found = reader.pod_by_ip([10, 0, 0, 7].into()).expect("by IP");
+        assert_eq!(found.metadata.uid.as_deref(), Some(expected));
+        writer.remove_pod_by_uid(expected).expect("a known pod");
+    }
+    assert!(reader.pod_by_ip([10, 0, 0, 7].into()).is_none());
+}
