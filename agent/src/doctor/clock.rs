@@ -51,8 +51,8 @@ pub(super) fn judge(Offset(offset): Offset) -> Finding {
     if size <= TOLERATED {
         return Finding::ok(CHECK, format!("within {TOLERATED} s of the API server's"));
     }
-    let side = if offset > 0.0 { "behind" } else { "ahead of" };
-    let message = format!("{} {side} the API server's clock", span(size));
+    let direction = if offset > 0.0 { "behind" } else { "ahead of" };
+    let message = format!("{} {direction} the API server's clock", span(size));
     let fix =
         "set one of the two clocks right, for example with chrony; certificates and tokens depend on them";
     if size <= GRAVE { Finding::warning(CHECK, message, fix) } else { Finding::failure(CHECK, message, fix) }

@@ -44,6 +44,7 @@ struct Sources {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "the names of the answer")]
 struct Source {
     source: String,
     origin: String,

@@ -81,6 +81,8 @@ mod tests {
 
     use super::*;
 
+    type Change = fn(&mut Value);
+
     #[test]
     fn a_change_is_named_by_its_field_and_has_no_value() {
         let before = json!({
@@ -98,7 +100,6 @@ mod tests {
             change(&mut after);
             Fields::of(&before).changed(&Fields::of(&after))
         };
-        type Change = fn(&mut Value);
         for (change, expected) in [
             ((|_| {}) as Change, &[][..]),
             (|pod| pod["metadata"]["resourceVersion"] = json!("2"), &[]),

@@ -81,10 +81,10 @@ fn put(server: &ApiServer, agent: &Agent, pod: &Value) {
     tokio::task::block_in_place(|| {
         agent.until(&path, |answer| {
             answer.code == 200 && {
-                let served: Value = answer.json();
-                served["status"] == pod["status"]
-                    && served["metadata"]["labels"] == metadata["labels"]
-                    && served["spec"] == pod["spec"]
+                let shown: Value = answer.json();
+                shown["status"] == pod["status"]
+                    && shown["metadata"]["labels"] == metadata["labels"]
+                    && shown["spec"] == pod["spec"]
             }
         })
     });
