@@ -4,8 +4,8 @@
 #   deploy/build.sh x86_64|aarch64 DIRECTORY
 #
 # DIRECTORY gets `pod-index`, which is stripped, and `pod-index.debug`, its debug information. Debuggers and profilers find the
-# second file by the build ID, or beside the first. Needs Debian's gcc-aarch64-linux-gnu to build for aarch64 on x86-64, and
-# gcc-x86-64-linux-gnu for the opposite.
+# second file by the build ID, or beside the first. To build for aarch64 on x86-64, Debian's gcc-aarch64-linux-gnu and
+# libc6-dev-arm64-cross are needed; for the opposite, gcc-x86-64-linux-gnu and libc6-dev-amd64-cross.
 set -euo pipefail
 processor=$1 to=$2
 case $processor in x86_64 | aarch64) ;; *) echo "no such processor: $processor" >&2; exit 2 ;; esac
