@@ -133,7 +133,7 @@ fn by_cgroup<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, cgroup: Cgroup<'_>) -> O
     let by_id = cgroup.container_id.and_then(|id| by_container_id(snapshot, id));
     let uid = cgroup.pod_uid.map(CgroupUid::to_pod_uid);
     let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid.as_uid_ref())) else { return by_id };
-    // The container's name is that of the very pod, whoever else claims the ID.
+    // The container's name is the one in this pod, even if another pod claims the ID.
     let container = by_id.filter(|by_id| Arc::ptr_eq(by_id.pod, found.pod)).and_then(|by_id| by_id.container);
     Some(Resolved { container, ..found })
 }

@@ -156,7 +156,7 @@ impl<P> Drop for Versions<P> {
     fn drop(&mut self) {
         // A pod whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
-        // Before anybody else can be the one who frees the last version.
+        // Before another handle can free the last version.
         self.memory.forget_labels();
         let mut dead = DeadList::default();
         // SAFETY: the current version is the last one, and the writer is dropped only once.

@@ -81,7 +81,7 @@ impl PodMeta for Pod {
         }
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
-        // An ID of its own, and keys that other pods have as well. Each object has another claim.
+        // Its own ID, and keys that other pods have too. Each object has another claim.
         let digits = self.uid.replace('-', "");
         keys.container_id(&self.name, &format!("containerd://{digits}{digits}"));
         keys.ip([10, 0, 0, self.name.bytes().last().unwrap_or_default() % 8].into());

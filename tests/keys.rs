@@ -1,4 +1,4 @@
-//! Lookups by container ID, IP and keys of the embedder's own: who gets a contested key, bounds, waiting, identities.
+//! Lookups by container ID, IP and custom keys: contested keys, limits, waiting, identities.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn id(digit: char) -> String {
     digit.to_string().repeat(64)
 }
 
-/// A pod that claims the IP, a container ID and a key; created at a time; finished or not.
+/// A pod that claims the IP, a container ID and a key, with its creation time and whether it has finished.
 fn claims(uid: &str, created: i64, finished: bool) -> Arc<TestPod> {
     TestPod::plain(uid, uid).with_keys(TestKeys {
         containers: vec![(format!("of-{uid}"), format!("containerd://{}", id('a')))],
@@ -31,7 +31,7 @@ fn claims(uid: &str, created: i64, finished: bool) -> Arc<TestPod> {
     })
 }
 
-/// Panics unless the first of these pods is found by each key, and all of them in this order by the shared one.
+/// Panics unless each key finds the first of these pods, and the shared key finds all of them in this order.
 fn assert_found(reader: &Reader<TestPod>, order: &[&str]) {
     let snapshot = reader.load();
     let of_container = snapshot.pod_by_container_id(&id('a')).expect("by container ID");
@@ -65,7 +65,7 @@ fn the_living_come_before_the_finished_then_the_younger_then_the_smaller_uid() {
             writer.add_pod(Arc::clone(pod)).expect("a good pod");
         }
         assert_found(&reader, &order);
-        // Whoever holds the keys goes, one after the other.
+        // Remove the holders of the keys one after the other.
         for gone in 1..order.len() {
             writer.remove_pod_by_uid(order[gone - 1]).expect("a known pod");
             assert_found(&reader, &order[gone..]);
@@ -167,7 +167,7 @@ fn many_pods_of_one_key_come_in_order_and_go() {
     assert_eq!(snapshot.pods_by_key(OWNER, b"namespace").count(), MANY);
 }
 
-/// A pod that names what a test says.
+/// A pod with the keys that a test sets.
 struct Names<F>(&'static str, F);
 
 impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Names<F> {
@@ -210,7 +210,7 @@ fn of_a_million_keys_the_first_thousand_count_and_no_other_pod_is_affected() {
 }
 
 #[test]
-fn what_is_no_key_is_ignored_and_counted_and_the_pods_other_keys_are_kept() {
+fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     let (mut writer, reader) = pod_index::new();
     let bad = |keys: &mut PodKeys<'_>| {
         keys.key(OWNER, "");
@@ -224,7 +224,7 @@ fn what_is_no_key_is_ignored_and_counted_and_the_pods_other_keys_are_kept() {
         keys.key(OWNER, [b'x'; MAX_KEY_LENGTH]);
         keys.container_id("", &id('c'));
         keys.ip_text("::ffff:10.0.0.7");
-        // What a status has that is not filled in yet.
+        // An incomplete status.
         keys.container_id("waiting", "");
         keys.ip_text("");
     };
@@ -352,7 +352,7 @@ fn every_identity_resolves_to_its_pod() {
         (format!("containerd://{b}"), Some((STATIC, FoundBy::ContainerId, Some("nginx")))),
         (other.clone(), None),
         (a[..12].to_owned(), None),
-        // The UID comes first, also where the container is not known yet, or is another pod's.
+        // The UID comes first, even if the container is unknown or belongs to another pod.
         (format!("{slice}/cri-containerd-{a}.scope"), Some((UID, FoundBy::Uid, Some("nginx")))),
         (format!("{slice}/cri-containerd-{other}.scope"), Some((UID, FoundBy::Uid, None))),
         (format!("{slice}/cri-containerd-{b}.scope"), Some((UID, FoundBy::Uid, None))),

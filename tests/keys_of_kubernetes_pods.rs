@@ -47,7 +47,7 @@ fn every_container_and_every_ip_of_a_status_is_found() {
     let counts = snapshot.key_counts();
     assert_eq!((counts.container_ids, counts.ips, snapshot.ignored_key_count()), (4, 2, 0));
 
-    // From a server that knows one IP only.
+    // From a server with only one IP.
     drop(snapshot);
     let status = json!({"podIP": "10.0.0.8"});
     writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec, status)).expect("a good pod");

@@ -58,7 +58,7 @@ const UNUSUAL_STATIC: &str = "unusual-static";
 const UNUSUAL_MIRROR: &str = "unusual-mirror";
 const UNUSUAL_UIDS: [&str; 5] = [UNUSUAL, UNUSUAL_STATIC, UNUSUAL_MIRROR, "unusual-and-nobodys", ""];
 
-/// The ID of a container that a pod has, and one that none has.
+/// A known container ID and an unknown one.
 const CONTAINER: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
 const UNKNOWN_CONTAINER: &str =
     "containerd://ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
@@ -87,7 +87,7 @@ fn pods(count: usize) -> Vec<Arc<TestPod>> {
     pods
 }
 
-/// The lookups by further keys.
+/// The lookups by additional keys.
 fn key_lookups(snapshot: &Snapshot<TestPod>) {
     for id in [CONTAINER, UNKNOWN_CONTAINER, &CONTAINER[..12]] {
         black_box(snapshot.pod_by_container_id(id));

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_counts_by_what_it_is_up_to_the_last_one() {
+    fn each_change_counts_once_by_its_kind_including_the_last_one() {
         let (mut writer, reader) = pod_index::new();
         let mut registry = Registry::default();
         let events = Events::register(&mut registry);

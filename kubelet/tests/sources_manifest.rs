@@ -187,7 +187,7 @@ fn a_list_is_for_urls_only() {
 }
 
 #[test]
-fn what_is_not_a_pod_is_refused_by_its_kind() {
+fn documents_of_other_kinds_are_refused_by_kind() {
     assert_eq!(refusal(&with("Pod", "Deployment")), "/pods/web.yaml:2: kind: must be Pod, not Deployment");
     assert_eq!(refusal(&with("kind: Pod\n", "")), "/pods/web.yaml:1: kind: must be set, to Pod");
     assert_eq!(refusal(&with("v1", "v2")), "/pods/web.yaml:1: apiVersion: must be v1, not v2");

@@ -149,7 +149,7 @@ impl Record {
     }
 }
 
-/// A record of one text, which is read without being checked again.
+/// A record of one text, which is read without another UTF-8 check.
 pub(crate) struct Label(Record);
 
 impl Label {

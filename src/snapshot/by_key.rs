@@ -276,7 +276,7 @@ impl<'a, P: PodMeta> Iterator for PodsByKey<'a, P> {
                 Next::Behind(key, last) => {
                     let contender = self.snapshot.by_key.contender(key, last)?;
                     self.next = Next::Behind(key, Some(contender));
-                    // One whose keys changed may have left a contender behind.
+                    // A pod whose keys changed may have left a contender.
                     if let Some(pod) = self.snapshot.pod_by_uid(&contender.uid) {
                         return Some(pod);
                     }

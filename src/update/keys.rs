@@ -1,9 +1,10 @@
-//! Who gets a key: container IDs, IPs, and keys of the embedder's own.
+//! Decides which pod gets a key: container IDs, IPs, and custom keys.
 //!
-//! The answer is a function of the set of pods. Of those that name a key, the strongest is in the table and the others are
-//! contenders. A pod that comes is weighed against the holder; when a holder goes, the first contender takes over.
+//! The result is a function of the set of pods. Of the pods that name a key, the one with the strongest claim
+//! is in the table and the others are contenders. An added pod is compared with the holder. When the holder
+//! is removed, the first contender takes over.
 //!
-//! What a pod names is asked of the pod itself, when it comes and when it goes. Nothing is kept of it besides.
+//! The pod itself names its keys when it is added and when it is removed. They are not stored separately.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::snapshot::{Contender, OwnedKey, container_key, ip_key, own_key};
 use crate::versions::Draft;
 
 impl<P: PodMeta> Draft<'_, P> {
-    /// A pod that is new in the index claims its keys.
+    /// A pod new in the index claims its keys.
     pub(super) fn claim_keys(&mut self, pod: &Arc<P>) {
         self.with_claims(|draft, [_, new]| {
             new.collect(draft.by_key.kept, |keys| pod.keys(keys));
@@ -28,7 +29,7 @@ impl<P: PodMeta> Draft<'_, P> {
         });
     }
 
-    /// A pod that goes gives up its keys.
+    /// Releases the keys of a removed pod.
     pub(super) fn give_up_keys(&mut self, pod: &Arc<P>) {
         self.with_claims(|draft, [old, _]| {
             old.collect(draft.by_key.kept, |keys| pod.keys(keys));
@@ -40,7 +41,7 @@ impl<P: PodMeta> Draft<'_, P> {
         });
     }
 
-    /// `new` takes the place of `old`, which has the same UID: what both name only changes hands.
+    /// Replaces `old` by `new`, which has the same UID. Keys that both name only change their pod.
     pub(super) fn exchange_keys(&mut self, old_pod: &Arc<P>, new_pod: &Arc<P>) {
         self.with_claims(|draft, [old, new]| {
             old.collect(draft.by_key.kept, |keys| old_pod.keys(keys));
@@ -81,7 +82,7 @@ impl<P: PodMeta> Draft<'_, P> {
         });
     }
 
-    /// Takes out all keys, and makes room for those of so many pods.
+    /// Removes all keys, and reserves pages for the keys of this many pods.
     pub(super) fn clear_keys(&mut self, expected: usize) {
         let (container_ids, ips, keys) =
             (self.by_key.container_ids.len(), self.by_key.ips.len(), self.by_key.keys.len());
@@ -93,7 +94,7 @@ impl<P: PodMeta> Draft<'_, P> {
         *self.contenders_mut() = Ordered::new();
     }
 
-    /// Gives back the room that was made for keys that did not come.
+    /// Frees pages that were reserved but not used.
     pub(super) fn trim_keys(&mut self) {
         self.container_ids_mut().trim();
         self.ips_mut().trim();
@@ -118,7 +119,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// `pod` names this key, and did not before.
+    /// Adds a key that `pod` newly names.
     fn claim(&mut self, named: NamedKey<'_>, strength: Strength, pod: &Arc<P>) {
         let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing) else {
             return self.file(named, pod);
@@ -133,7 +134,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// `pod` does not name this key any more.
+    /// Removes a key that `pod` no longer names.
     fn give_up(&mut self, key: KeyRef<'_>, strength: Strength, pod: &Arc<P>) {
         let place = match self.by_key.locate(key, &self.hashing) {
             Some((place, holder)) if Arc::ptr_eq(holder, pod) => place,
@@ -145,7 +146,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 return;
             }
         };
-        // A contender that is not there any more broke its promise: the next one counts.
+        // The keys of a missing contender have changed: use the next one.
         while let Some(contender) = self.by_key.contender(key, None).cloned() {
             self.withdraw(&contender);
             if let Some(heir) = self.pod_by_uid(&contender.uid).cloned() {
@@ -155,11 +156,11 @@ impl<P: PodMeta> Draft<'_, P> {
         self.unfile(key, place);
     }
 
-    /// Files a key under the contender that takes over.
+    /// Stores a key under the contender that takes over.
     fn inherit(&mut self, key: KeyRef<'_>, place: Place, heir: &Arc<P>) {
         let mut claims = Claims::new();
         if let KeyRef::ContainerId(_) = key {
-            // The heir may call the container by another name.
+            // The heir may give the container another name.
             claims.collect(Options::new().container_ids(true), |keys| heir.keys(keys));
         }
         let named = claims.iter().find(|named| named.key == key);
@@ -197,7 +198,7 @@ impl<P: PodMeta> Draft<'_, P> {
         self.contenders_mut().remove(contender);
     }
 
-    /// Files a key that nobody holds.
+    /// Stores a key without a holder.
     fn file(&mut self, named: NamedKey<'_>, pod: &Arc<P>) {
         let pod = Arc::clone(pod);
         match named.key {
@@ -218,7 +219,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Files a key under another pod, which may have another name for the container.
+    /// Stores a key under another pod, which may have another name for the container.
     fn refile(&mut self, named: NamedKey<'_>, place: Place, pod: &Arc<P>) {
         if let KeyRef::ContainerId(_) = named.key
             && self
@@ -251,7 +252,7 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 }
 
-/// How strong a pod's claim is, whatever it names.
+/// The strength of a pod's claims.
 fn strength_of<P: PodMeta>(pod: &P) -> Strength {
     let mut claims = Claims::new();
     claims.collect(Options::new(), |keys| pod.keys(keys));

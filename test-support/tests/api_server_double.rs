@@ -87,7 +87,7 @@ async fn a_list_is_selected_paged_and_of_one_version() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_changed_since_a_version_and_what_starts_and_ceases_to_match() {
+async fn a_watch_sends_changes_since_a_version_and_pods_that_start_or_stop_matching() {
     let server = ApiServer::start().await;
     let api: Api<Pod> = Api::all(server.client());
     let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
@@ -469,7 +469,7 @@ async fn a_watch_from_the_future_is_silent_and_a_restored_server_has_a_past() {
 }
 
 #[tokio::test]
-async fn a_node_may_name_no_object_in_a_mirror_pod_and_read_only_what_is_its_own() {
+async fn a_node_may_name_no_object_in_a_mirror_pod_and_read_only_its_own_objects() {
     let server = ApiServer::start().await;
     server.restrict_to_node("n1");
     let api: Api<Pod> = Api::namespaced(server.client(), "a");

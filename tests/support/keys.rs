@@ -1,4 +1,4 @@
-//! The keys that histories are about, and who must be found by each: the plain rule, over all pods, each time anew.
+//! The keys used in histories, and the pod that each must find: the plain rule, applied to all pods each time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_invalid() {
+    fn conflicting_parameters_are_invalid() {
         let token = format!("continue={}", Continuation::after(None, "shop/web").write());
         for (query, code) in [
             ("limit=x", 400),

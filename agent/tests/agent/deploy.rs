@@ -101,7 +101,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_all_components_the_agent_does_what_each_of_them_is_for() {
+async fn with_all_components_the_agent_has_the_function_of_each() {
     let server = ApiServer::start().await;
     let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
     let (certificate, key) = ours.sign("pod-index");

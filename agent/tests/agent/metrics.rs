@@ -219,7 +219,7 @@ async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_numbers_are_those_of_the_checkpoints_and_of_what_the_pods_name() {
+async fn the_numbers_are_those_of_the_checkpoints_and_references() {
     let (directory, checkpoints) = (Directory::new(), Directory::new());
     std::fs::write(checkpoints.0.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
     // Blocks a checkpoint and cannot be set aside, so the checkpoint cannot be written.

@@ -13,7 +13,7 @@ fn seen(event: &Value) -> (String, String, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_without_a_version_begins_with_what_is_there_and_goes_on_with_what_happens() {
+async fn a_watch_without_a_version_begins_with_the_current_pods_and_continues_with_events() {
     let world = World::new().await;
     world.server.put_all("pods", ["b", "a"].map(|name| pod("shop", name, &json!({}))));
     world.until("", 2);
