@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode, Uri, header};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -38,13 +38,6 @@ pub(super) struct Server {
 enum Transport {
     Port(Client<Connector, Full<Bytes>>),
     Socket(Client<SocketConnector, Full<Bytes>>),
-}
-
-/// A successful response.
-#[derive(Debug)]
-pub(super) struct Body {
-    pub(super) bytes: Bytes,
-    pub(super) tag: Option<String>,
 }
 
 /// Why there is no body.
@@ -96,31 +89,20 @@ impl Server {
     }
 
     /// The body at `path`.
-    pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Body, Failure> {
-        let unchanged = || Failure::Unable(format!("{} says that {path} has not changed", self.place));
-        self.get_unless_known(path, headers).await?.ok_or_else(unchanged)
+    pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Bytes, Failure> {
+        self.send(Method::GET, path, headers, Bytes::new()).await
     }
 
     /// The body at `path`, parsed as JSON.
     pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.get(path, &[]).await?;
-        serde_json::from_slice(&body.bytes)
+        serde_json::from_slice(&body)
             .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
-    }
-
-    /// The response at `path`. `None` if it is not modified (304).
-    pub(super) async fn get_unless_known(
-        &self,
-        path: &str,
-        headers: &[(&str, &str)],
-    ) -> Result<Option<Body>, Failure> {
-        self.send(Method::GET, path, headers, Bytes::new()).await
     }
 
     /// The body of the response to a POST.
     pub(super) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Failure> {
-        let answer = self.send(Method::POST, path, &[], body).await?;
-        Ok(answer.map(|answer| answer.bytes).unwrap_or_default())
+        self.send(Method::POST, path, &[], body).await
     }
 
     async fn send(
@@ -129,22 +111,17 @@ impl Server {
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Option<Body>, Failure> {
+    ) -> Result<Bytes, Failure> {
         let response = self.request(method, path, headers, body).await?;
         let code = response.status();
-        let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
         let bytes = self.whole(response.into_body()).await?;
-        match code {
-            StatusCode::OK => Ok(Some(Body { bytes, tag })),
-            StatusCode::NOT_MODIFIED => Ok(None),
-            _ => Err(self.refusal(code, &bytes)),
-        }
+        if code == StatusCode::OK { Ok(bytes) } else { Err(self.refusal(code, &bytes)) }
     }
 
     /// The body at `path`, to be read as it comes.
-    pub(super) async fn stream(&self, path: &str) -> Result<Incoming, Denied> {
-        let response =
-            self.request(Method::GET, path, &[], Bytes::new()).await.map_err(Denied::Unreachable)?;
+    pub(super) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<Incoming, Denied> {
+        let response = self.request(Method::GET, path, headers, Bytes::new()).await;
+        let response = response.map_err(Denied::Unreachable)?;
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),
             code => {

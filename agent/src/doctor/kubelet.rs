@@ -55,7 +55,7 @@ pub(super) async fn check(
 /// `None` if nothing answers.
 async fn healthz_of(address: SocketAddr) -> Option<Result<(), String>> {
     let server = Server::plain(address).ok()?;
-    match timeout(PATIENCE, server.stream("/healthz")).await.ok()? {
+    match timeout(PATIENCE, server.stream("/healthz", &[])).await.ok()? {
         Ok(_) => Some(Ok(())),
         Err(Denied::Refused(_, failure)) => Some(Err(failure.message().unwrap_or_default().to_owned())),
         Err(Denied::Unreachable(_)) => None,

@@ -179,7 +179,7 @@ async fn answers(server: &Server) -> Result<Answers, Failure> {
     let sources = server.get_json("/sources").await?;
     let mirrors = server.get_json("/mirrors").await?;
     let metrics = server.get("/metrics", &[]).await?;
-    Ok(Answers { sources, mirrors, metrics: Metrics(String::from_utf8_lossy(&metrics.bytes).into_owned()) })
+    Ok(Answers { sources, mirrors, metrics: Metrics(String::from_utf8_lossy(&metrics).into_owned()) })
 }
 
 /// `period`: how often the source is read, if it is read periodically.

@@ -27,6 +27,9 @@ const POD_COLUMNS: [Column; 8] = [
     Column::until("UID", 2),
 ];
 
+/// The index of the kind in the columns of a pod.
+const KIND: usize = 2;
+
 const PAIR_COLUMNS: [Column; 6] = [
     Column::always("NAMESPACE"),
     Column::always("NAME"),
@@ -74,7 +77,7 @@ pub(super) struct Model {
     pub(super) pods: List,
     pub(super) pairs: List,
     pub(super) sources: Sources,
-    pub(super) generation: u64,
+    pub(super) generation: f64,
     pub(super) static_pods: usize,
     /// The number of static pods, and how many have the expected mirror.
     pub(super) mirrored: (usize, usize),
@@ -103,7 +106,7 @@ impl Model {
             pods: List::new(&POD_COLUMNS),
             pairs: List::new(&PAIR_COLUMNS),
             sources: Sources::default(),
-            generation: 0,
+            generation: 0.0,
             static_pods: 0,
             mirrored: (0, 0),
             mirror_problem: None,
@@ -133,33 +136,35 @@ impl Model {
         self.mirror_problem = answer.mirrors.problem;
         let pairs: Vec<_> = answer.mirrors.orphans.into_iter().chain(answer.mirrors.pods).collect();
         let is_new = answer.pods.is_some() || pairs != self.known_pairs;
-        if let Some(table) = answer.pods {
-            self.generation = table.generation().unwrap_or_default();
-            self.table = table.rows.into_iter().map(|row| row.cells).collect();
+        if let Some(pods) = answer.pods {
+            self.table = pods;
         }
         if is_new {
             self.known_pairs = pairs;
             self.list();
         }
         if let Some(counts) = answer.counts {
+            self.generation = counts.generation;
             self.sample(counts, now.steady);
         }
     }
 
     /// Builds the rows.
     fn list(&mut self) {
-        let by_uid: HashMap<&str, &Pair> = self
-            .known_pairs
-            .iter()
-            .filter_map(|pair| pair.pod_uid.as_deref().map(|uid| (uid, pair)))
-            .collect();
+        let by_uid: HashMap<&str, &Pair> =
+            self.known_pairs.iter().flat_map(|pair| pair.uids().map(move |uid| (uid, pair))).collect();
         let pod = |cells: &Cells| {
             let Cells { namespace, name, uid, source, kind, phase, node } = cells;
             let pair = by_uid.get(uid.as_str());
-            let kind = if kind == "pod" { "" } else { kind };
+            // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
+            let (uid, kind) = match kind.as_str() {
+                "mirror" => (pair.and_then(|pair| pair.pod_uid.as_ref())?, "static"),
+                "pod" => (uid, ""),
+                other => (uid, other),
+            };
             let mirror = pair.map_or("", |pair| pair.state());
             let is_good = pair.and_then(|pair| pair.is_good());
-            Row::new([namespace, name, kind, mirror, source, phase, node, uid], (3, is_good))
+            Some(Row::new([namespace, name, kind, mirror, source, phase, node, uid], (3, is_good)))
         };
         let pair = |pair: &Pair| {
             let uid = |uid: &Option<String>| uid.clone().unwrap_or_default();
@@ -173,11 +178,12 @@ impl Model {
             ];
             Row::new(cells, (2, pair.is_good()))
         };
-        self.static_pods = self.table.iter().filter(|cells| cells.kind == "static").count();
+        let pods: Vec<_> = self.table.iter().filter_map(pod).collect();
+        self.static_pods = pods.iter().filter(|row| row.cells[KIND] == "static").count();
         let pairs = self.known_pairs.iter().filter(|pair| pair.pod_uid.is_some());
         let good = pairs.clone().filter(|pair| pair.is_good() == Some(true)).count();
         self.mirrored = (good, pairs.count());
-        self.pods.set(self.table.iter().map(pod).collect(), &self.filter);
+        self.pods.set(pods, &self.filter);
         self.pairs.set(self.known_pairs.iter().map(pair).collect(), &self.filter);
     }
 

@@ -7,10 +7,10 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The pods, in the API server's `Table` format.
+/// Pods, in the API server's `Table` format.
 #[derive(Debug, Deserialize)]
 pub(super) struct Table {
-    metadata: TableMeta,
+    pub(super) metadata: TableMeta,
     pub(super) rows: Vec<Row>,
 }
 
@@ -23,15 +23,8 @@ pub(super) struct Row {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct TableMeta {
-    resource_version: String,
-}
-
-impl Table {
-    /// The generation of the index.
-    pub(super) fn generation(&self) -> Option<u64> {
-        self.metadata.resource_version.parse().ok()
-    }
+pub(super) struct TableMeta {
+    pub(super) resource_version: String,
 }
 
 /// The cells of a pod, in the order of [`TABLE_COLUMNS`](crate::api_types::TABLE_COLUMNS).
@@ -95,6 +88,11 @@ struct PairError {
 }
 
 impl Pair {
+    /// The UIDs under which the agent may show the static pod.
+    pub(super) fn uids(&self) -> impl Iterator<Item = &str> {
+        [&self.pod_uid, &self.mirror_uid].into_iter().flatten().map(String::as_str)
+    }
+
     /// The state of the pair, in words.
     pub(super) fn state(&self) -> &str {
         match (self.state.as_deref(), &self.pod_uid, &self.mirror_uid) {
@@ -177,9 +175,10 @@ impl Problem {
     }
 }
 
-/// The counters for the rates.
+/// The generation of the index, and the counters for the rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
+    pub(super) generation: f64,
     /// Published snapshots.
     pub(super) publications: f64,
     /// Operations on pods.
@@ -193,6 +192,7 @@ impl Counts {
             line.split(' ').next()?.parse().ok()
         };
         Some(Self {
+            generation: value("pod_index_generation")?,
             publications: value("pod_index_publications_total")?,
             changes: value("pod_index_batch_operations_sum")?,
         })
@@ -203,7 +203,7 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// `None` if the pods have not changed.
-    pub(super) pods: Option<Table>,
+    pub(super) pods: Option<Vec<Cells>>,
     pub(super) mirrors: Mirrors,
     pub(super) sources: Sources,
     pub(super) counts: Option<Counts>,

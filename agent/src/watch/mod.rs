@@ -141,7 +141,7 @@ fn path(wanted: &Wanted<'_>, version: Option<&str>) -> String {
 async fn begin(server: &Server, path: &str) -> Result<Incoming, Denied> {
     let late =
         || Failure::Unable(format!("the agent on {} did not answer within {PATIENCE:?}", server.place));
-    timeout(PATIENCE, server.stream(path)).await.unwrap_or_else(|_| Err(Denied::Unreachable(late())))
+    timeout(PATIENCE, server.stream(path, &[])).await.unwrap_or_else(|_| Err(Denied::Unreachable(late())))
 }
 
 /// Prints the events of one watch.

@@ -56,7 +56,7 @@ async fn of_arguments(
         let wait_for = wait.map(|wait| format!("&wait={}ms", wait.as_millis())).unwrap_or_default();
         let path = format!("/whois?{group}{wait_for}");
         let answer = within(server, wait, server.get(&path, &[])).await?;
-        answers.extend_from_slice(&answer.bytes);
+        answers.extend_from_slice(&answer);
     }
     printer.print(&answers)?;
     Ok(printer.all_found)

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, shipped, stderr, stdout};
+use crate::metrics::value;
+use crate::support::{Agent, Answer, Directory, PATIENCE, binary, manifest, run, shipped, stderr, stdout};
 use crate::terminal::Terminal;
 
 const SIZE: (u16, u16) = (120, 24);
@@ -142,6 +143,42 @@ fn top_survives_a_restart_of_the_agent() {
     }
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
+}
+
+#[test]
+fn top_watches_the_pods_and_both_it_and_get_use_the_socket() {
+    let directory = Directory::new();
+    directory.write("first.yaml", &manifest("first"));
+    let socket = Directory::new();
+    let socket = socket.0.join("agent.sock");
+    let (socket, path) = (socket.to_str().unwrap(), directory.0.to_str().unwrap());
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--socket", socket];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let output = run(&["get", "default/first-node-1", "--socket", socket]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("first-node-1"));
+
+    let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--socket", socket], SIZE);
+    terminal.until(|seen| seen.contains("first-node-1") && seen.contains("● ready"));
+    let asked = |answer: &Answer, path: &str| {
+        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",code=\"200\"}}"))
+    };
+    let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
+    directory.write("second.yaml", &manifest("second"));
+    terminal.until(|seen| seen.contains("second-node-1") && seen.contains("2 pods "));
+    std::fs::remove_file(directory.0.join("first.yaml")).unwrap();
+    terminal.until(|seen| !seen.contains("first-node-1") && seen.contains("1 pod "));
+    let rounds = asked(&before, "/mirrors") + 3;
+    let after = agent.until("/metrics", |answer| asked(answer, "/mirrors") >= rounds);
+    assert_eq!(asked(&after, "/pods"), asked(&before, "/pods"), "they are not requested again");
+    drop(agent);
+    terminal.until(|seen| seen.contains("no answer since"));
+    terminal.press("q");
+    assert_eq!(terminal.wait(), 0);
+    let output = run(&["get", "default/first-node-1", "--socket", socket]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("(--socket)"), "{}", stderr(&output));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-// Polls the agent. This file knows paths and responses; it must not know how they are shown.
+// Watches the agent's pods and polls the rest. This file knows paths and responses; it must not know how they are shown.
 
 const TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /** Pause between two rounds, in milliseconds. */
@@ -30,7 +30,7 @@ export function mirrorState(line) {
   return line.mirrorUID ? { text: "has one", tone: "good" } : { text: "none", tone: "" };
 }
 
-/** Polls the agent that served this page. Calls `told` after each round, successful or not. */
+/** Follows the agent that served this page. Calls `told` after each round, successful or not. */
 export class Agent {
   /** One object per pod. */
   pods = [];
@@ -51,8 +51,12 @@ export class Agent {
   /** The error of the last round; null if it succeeded. */
   problem = null;
 
-  #tag = null;
-  #table = [];
+  /** The cells of each pod, by namespace and name. */
+  #rows = new Map();
+  #rowsChanged = false;
+  /** The version of the pods; null: list them again. */
+  #version = null;
+  #watching = false;
   #mirrorText = "";
   #samples = [];
 
@@ -70,6 +74,8 @@ export class Agent {
       } catch (error) {
         this.problem = error.name === "TimeoutError" ? "timeout" : error.message;
         this.#samples = [];
+        // Another agent may answer next.
+        this.#version = null;
       }
       this.told();
       const took = performance.now() - started;
@@ -79,33 +85,70 @@ export class Agent {
   }
 
   async #round() {
-    const [pods, mirrors, sources, metrics] = await Promise.all([
-      this.#pods(),
+    const sources = await get("sources").then((answer) => answer.json());
+    const [, mirrors, metrics] = await Promise.all([
+      this.#pods(sources.ready),
       get("mirrors").then((answer) => answer.text()),
-      get("sources").then((answer) => answer.json()),
       get("metrics").then((answer) => answer.text()),
     ]);
     this.node = sources.node;
     this.ready = sources.ready;
     this.sources = sources.sources;
     this.#rates(metrics);
-    if (pods || mirrors !== this.#mirrorText) {
+    if (this.#rowsChanged || mirrors !== this.#mirrorText) {
+      this.#rowsChanged = false;
       this.#join(mirrors);
       this.version += 1;
     }
   }
 
-  /** Fetches the pods. Returns whether they changed. */
-  async #pods() {
-    const headers = { Accept: TABLE };
-    if (this.#tag) headers["If-None-Match"] = this.#tag;
-    const answer = await get("pods", headers);
-    if (answer.status === 304) return false;
-    const table = await answer.json();
-    this.#tag = answer.headers.get("ETag");
-    this.#table = table.rows;
-    this.generation = Number(table.metadata.resourceVersion);
-    return true;
+  /** Makes sure that a watch updates the pods. */
+  async #pods(ready) {
+    if (this.#watching) return;
+    if (this.#version === null) await this.#list(ready);
+    // An agent that is not ready has no version to watch from.
+    if (this.#version === null) return;
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(new DOMException("", "TimeoutError")), TIMEOUT);
+    const path = `pods?watch=true&allowWatchBookmarks=true&resourceVersion=${this.#version}`;
+    const answer = await fetch(path, { headers: { Accept: TABLE }, cache: "no-store", signal: limit.signal });
+    clearTimeout(timer);
+    if (!answer.ok) {
+      // There are too many watches. The next round lists.
+      this.#version = null;
+      return;
+    }
+    this.#watching = true;
+    // If the watch is cut, the next round starts another.
+    void this.#watch(answer.body.getReader()).catch(() => {}).finally(() => { this.#watching = false; });
+  }
+
+  async #list(ready) {
+    const table = await get(ready ? "pods?limit=0" : "pods", { Accept: TABLE }).then((answer) => answer.json());
+    this.#version = ready ? table.metadata.resourceVersion : null;
+    this.#rows = new Map(table.rows.map(({ cells }) => [key(cells), cells]));
+    this.#rowsChanged = true;
+  }
+
+  async #watch(reader) {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+      rest = lines.pop();
+      for (const line of lines) this.#event(JSON.parse(line));
+    }
+  }
+
+  #event({ type, object }) {
+    this.#version = type === "ERROR" ? null : object.metadata.resourceVersion;
+    if (type === "ERROR" || type === "BOOKMARK") return;
+    const { cells } = object.rows[0];
+    if (type === "DELETED") this.#rows.delete(key(cells));
+    else this.#rows.set(key(cells), cells);
+    this.#rowsChanged = true;
   }
 
   /** Joins pods with their mirrors. */
@@ -115,10 +158,13 @@ export class Agent {
     this.managed = managed;
     this.mirrorProblem = problem ?? "";
     this.mirrors = [...orphans, ...pods].map((line) => ({ ...line, mirror: mirrorState(line) }));
-    const byUid = new Map(this.mirrors.map((line) => [line.podUID, line]));
-    this.pods = this.#table.map(({ cells: [namespace, name, uid, source, kind, phase, node] }) => (
-      { namespace, name, uid, source, kind, phase, node, pair: byUid.get(uid) }
-    ));
+    const byUid = new Map(this.mirrors.flatMap((line) => [[line.podUID, line], [line.mirrorUID, line]]));
+    this.pods = [...this.#rows.values()].map(([namespace, name, uid, source, kind, phase, node]) => {
+      const pair = byUid.get(uid);
+      // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
+      const own = kind === "mirror" ? { uid: pair?.podUID, kind: "static" } : { uid, kind };
+      return { namespace, name, source, phase, node, pair, ...own };
+    }).filter((pod) => pod.uid);
   }
 
   #rates(metrics) {
@@ -131,15 +177,21 @@ export class Agent {
     while (this.#samples.length > 2 && now - this.#samples[1].now > WINDOW) this.#samples.shift();
     const first = this.#samples[0];
     const rate = (of) => (now > first.now ? (sample[of] - first[of]) / ((now - first.now) / 1000) : null);
+    this.generation = value("pod_index_generation");
     this.publications = rate("publications");
     this.changed = rate("changed");
   }
 }
 
-/** Requests a path. Fails unless the response is successful or 304. */
+/** Identifies a pod in a watch. */
+function key([namespace, name]) {
+  return `${namespace}/${name}`;
+}
+
+/** Requests a path. Fails unless the response is successful. */
 export async function get(path, headers = {}) {
   const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
-  if (!answer.ok && answer.status !== 304) {
+  if (!answer.ok) {
     throw Object.assign(new Error(`${path} answers ${answer.status}`), { status: answer.status });
   }
   return answer;

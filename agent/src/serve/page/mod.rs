@@ -1,4 +1,4 @@
-//! The page at `/`: shows the agent's responses, refreshed by the browser each second.
+//! The page at `/`: shows the agent's responses. The browser watches the pods and requests the rest each second.
 //!
 //! The files are in the binary and contain no data: the page queries the other paths like any client. The content
 //! security policy allows only its own scripts, its own style and this agent. Trusted Types keep the browser from

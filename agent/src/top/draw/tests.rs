@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::top::model::Wish;
-use crate::top::seen::{Answer, Counts};
+use crate::top::seen::{Answer, Cells, Counts, Table};
 
 /// 2025-06-01 12:00:00 UTC plus this many seconds.
 fn at(seconds: u64) -> Moment {
@@ -22,11 +22,16 @@ fn at(seconds: u64) -> Moment {
 }
 
 fn model() -> Model {
-    let mut model = Model::new("127.0.0.1:10270".parse().unwrap());
+    let mut model = Model::new("127.0.0.1:10270".to_owned());
     model.hear(Ok(answer()), at(0));
-    let counts = Counts { publications: 14.0, changes: 82.0 };
+    let counts = Counts { generation: 12.0, publications: 14.0, changes: 82.0 };
     model.hear(Ok(Answer { pods: None, counts: Some(counts), ..answer() }), at(4));
     model
+}
+
+fn cells(table: serde_json::Value) -> Result<Vec<Cells>, serde_json::Error> {
+    let table: Table = serde_json::from_value(table)?;
+    Ok(table.rows.into_iter().map(|row| row.cells).collect())
 }
 
 fn answer() -> Answer {
@@ -66,10 +71,10 @@ fn answer() -> Answer {
         ],
     });
     Answer {
-        pods: serde_json::from_value(table).unwrap(),
+        pods: cells(table).ok(),
         mirrors: serde_json::from_value(mirrors).unwrap(),
         sources: serde_json::from_value(sources).unwrap(),
-        counts: Some(Counts { publications: 12.0, changes: 2.0 }),
+        counts: Some(Counts { generation: 12.0, publications: 12.0, changes: 2.0 }),
     }
 }
 
@@ -137,7 +142,7 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
 fn rates_cover_the_last_seconds_and_restart_with_another_run() {
     let mut model = model();
     assert_eq!(model.rates(), Some((0.5, 20.0)));
-    let counts = |publications, changes| Some(Counts { publications, changes });
+    let counts = |publications, changes| Some(Counts { generation: 12.0, publications, changes });
     for second in 5..60 {
         model.hear(Ok(Answer { pods: None, counts: counts(14.0, 82.0), ..answer() }), at(second));
     }
@@ -156,7 +161,7 @@ fn setting_the_clock_changes_no_rate_and_no_elapsed_time() {
         };
         let mut model = Model::new("127.0.0.1:10270".parse().unwrap());
         model.hear(Ok(answer()), at(0));
-        let counts = Counts { publications: 14.0, changes: 82.0 };
+        let counts = Counts { generation: 12.0, publications: 14.0, changes: 82.0 };
         model.hear(Ok(Answer { pods: None, counts: Some(counts), ..answer() }), set(at(4)));
         assert_eq!(model.rates(), Some((0.5, 20.0)), "{by}");
         model.hear(Err("connection refused".to_owned()), at(16));
@@ -165,23 +170,35 @@ fn setting_the_clock_changes_no_rate_and_no_elapsed_time() {
 }
 
 #[test]
+fn a_static_pod_shown_as_its_mirror_is_a_static_pod_and_an_orphaned_mirror_is_no_pod() {
+    let mut model = model();
+    let row = |name: &str, uid: &str| json!({ "cells": ["kube-system", name, uid, "api", "mirror", "Running", "node-1"] });
+    let rows = [
+        row("etcd-node-1", "6f1c1a52-1111-4f9e-8d32-3a5a5a5a5a5a"),
+        row("gone-node-1", "77777777-1111-4f9e-8d32-3a5a5a5a5a5a"),
+    ];
+    let pods = cells(json!({ "metadata": { "resourceVersion": "1" }, "rows": rows })).ok();
+    model.hear(Ok(Answer { pods, ..answer() }), at(6));
+    let shown = plain(&mut model, at(6), 120, 12);
+    assert!(shown.contains("2aaea51d8c8cbc4da88efc0d83bc17e8") && !shown.contains("gone-node-1"), "{shown}");
+    assert_eq!((model.pods.len(), model.static_pods), (1, 1));
+}
+
+#[test]
 fn a_row_with_an_unknown_cell_is_shown_and_an_incomplete_row_is_not() {
-    let table = |cells: serde_json::Value| {
-        serde_json::from_value(
-            json!({ "metadata": { "resourceVersion": "1" }, "rows": [{ "cells": cells }] }),
-        )
+    let table = |row: serde_json::Value| {
+        cells(json!({ "metadata": { "resourceVersion": "1" }, "rows": [{ "cells": row }] }))
     };
     let mut model = model();
     for more in [json!([]), json!(["x"]), json!([7, null, { "a": [] }])] {
         let mut cells = json!(["ns", "name", "uid", "api", "pod", "Running", "n"]);
         cells.as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
-        model.hear(Ok(Answer { pods: table(cells).unwrap(), ..answer() }), at(6));
+        model.hear(Ok(Answer { pods: table(cells).ok(), ..answer() }), at(6));
         let shown = plain(&mut model, at(6), 100, 12);
         let row = shown.lines().find(|line| line.starts_with("ns "));
         assert!(row.is_some_and(|row| row.contains(" name ") && row.contains("Running")), "{more}: {shown}");
     }
-    let bad: Result<Option<crate::top::seen::Table>, _> = table(json!(["ns", "name"]));
-    assert!(bad.unwrap_err().to_string().contains('7'));
+    assert!(table(json!(["ns", "name"])).unwrap_err().to_string().contains('7'));
 }
 
 #[test]
@@ -241,7 +258,7 @@ fn scrolling_ends_at_the_last_row() {
         )
         .collect();
     let table = json!({ "metadata": { "resourceVersion": "1" }, "rows": rows });
-    model.hear(Ok(Answer { pods: serde_json::from_value(table).unwrap(), ..answer() }), at(6));
+    model.hear(Ok(Answer { pods: cells(table).ok(), ..answer() }), at(6));
     let shown = |model: &mut Model| {
         let text = plain(model, at(6), 80, 17);
         let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("ns ")).collect();
@@ -274,7 +291,7 @@ fn no_size_or_name_breaks_a_frame() {
     let long = "日".repeat(5_000);
     let row = json!({ "cells": [long, long, long, long, long, long, long] });
     let table = json!({ "metadata": { "resourceVersion": "x" }, "rows": [row] });
-    model.hear(Ok(Answer { pods: serde_json::from_value(table).unwrap(), ..answer() }), at(6));
+    model.hear(Ok(Answer { pods: cells(table).ok(), ..answer() }), at(6));
     typed(&mut model, "/\u{7}日");
     for view in ['1', '2', '3'] {
         key(&mut model, KeyCode::Enter);

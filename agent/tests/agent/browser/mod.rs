@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use self::webdriver::Browser;
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, PATIENCE, manifest, shipped};
+use crate::metrics::value;
+use crate::support::{Agent, Answer, Directory, PATIENCE, manifest, shipped};
 
 const WINDOW: (u32, u32) = (1280, 720);
 
@@ -55,8 +56,13 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     assert_eq!(browser.text("#pods .count"), "5 pods");
     assert_eq!(browser.text("#node"), "node-1");
     // While nothing changes, the pods are not sent again.
-    let known = "(entry) => entry.name.endsWith('/pods') && entry.responseStatus === 304";
-    browser.until(&format!("performance.getEntriesByType('resource').some({known})"));
+    let asked = |answer: &Answer, path: &str| {
+        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",code=\"200\"}}"))
+    };
+    let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
+    let rounds = asked(&before, "/mirrors") + 3;
+    let after = agent.until("/metrics", |answer| asked(answer, "/mirrors") >= rounds);
+    assert_eq!(asked(&after, "/pods"), asked(&before, "/pods"), "the page watches");
 
     directory.write("dropped.yaml", &manifest("dropped"));
     browser.until(&format!("{ROWS}.some((row) => row.innerText.includes('dropped-node-1'))"));
@@ -217,7 +223,7 @@ async fn a_hundred_thousand_pods_are_scrolled_and_filtered() {
     let directory = Directory::new();
     let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);
     // Generous: neither the agent nor the browser is an optimized build.
-    agent.until_within(10 * PATIENCE, "/readyz", |answer| answer.code == 200);
+    agent.until_within(10 * PATIENCE, "/api/v1/pods?limit=1", |answer| answer.code == 200);
 
     let browser = open(&agent);
     browser.until("document.querySelector('#pods .count').innerText === '100,000 pods'");

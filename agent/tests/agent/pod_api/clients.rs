@@ -237,6 +237,7 @@ async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {
     world.server.put_all("pods", (0..100).map(|n| pod("shop", &format!("web-{n}"), &json!({}))));
     let config = || watcher::Config::default().fields("spec.nodeName=node-1");
     let costs = || (world.server.open_watches(), world.server.requests(Verb::List));
+    world.server.watched_by(1).await;
     let agents_own = costs();
     let follow = async |client: &dyn Fn() -> Client| {
         let followers: Vec<_> = (0..FOLLOWERS).map(|_| Reflector::start(client(), config())).collect();

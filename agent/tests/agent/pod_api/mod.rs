@@ -6,6 +6,7 @@ mod clients;
 mod limits;
 mod lists;
 mod watches;
+mod wire;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
