@@ -1,35 +1,39 @@
 //! `pod-index watch`: each change is one line, and a lost connection neither loses nor repeats one.
 
-use std::io::{self, BufRead, BufReader, Lines};
+use std::io::{self, BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::api::kubeconfig;
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, binary, run, stderr};
+use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
 
 /// A running `pod-index watch`; killed when dropped.
 struct Watch {
     child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: mpsc::Receiver<String>,
 }
 
 impl Watch {
     fn start(args: &[&str]) -> Self {
         let mut command = binary(&[&["watch", "-o", "json"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
         Self { child, lines }
     }
 
     /// The next line: its type, the pod, and the changed fields. Waits for it.
     fn next(&mut self) -> String {
-        let line = self.lines.next().expect("the watch ended").unwrap();
+        let line = self.lines.recv_timeout(PATIENCE).expect("no line came");
         assert!(!line.contains("hunter"), "the value of a variable: {line}");
         let line: Value = serde_json::from_str(&line).unwrap();
         let changed = line["changed"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap());
