@@ -25,10 +25,10 @@ pub(crate) struct Tagger {
 }
 
 impl Tagger {
-    /// `proc` and `cgroupfs` are the mount points of the host's file systems: `/proc` and `/sys/fs/cgroup` on
+    /// `proc` and `hierarchy` are the mount points of the host's file systems: `/proc` and `/sys/fs/cgroup` on
     /// the host itself.
-    pub(crate) fn new(pods: &Reader<Pod>, proc: &str, cgroupfs: &str) -> Result<Self, ResolveError> {
-        let cgroups = CgroupResolver::new(cgroupfs, CgroupOptions::default())?;
+    pub(crate) fn new(pods: &Reader<Pod>, proc: &str, hierarchy: &str) -> Result<Self, ResolveError> {
+        let cgroups = CgroupResolver::new(hierarchy, CgroupOptions::default())?;
         Ok(Self { pods: pods.cached(), cgroups, processes: PidResolver::new(proc)? })
     }
 
