@@ -129,9 +129,9 @@ async fn of_input(server: &Server, wait: Option<Duration>, mut printer: Printer)
         }
     }
     drop(answers);
-    let printed =
+    let outcome =
         printing.join().unwrap_or_else(|_| Err(Failure::Unable("the output thread has failed".to_owned())));
-    failed.map_or(printed, Err)
+    failed.map_or(outcome, Err)
 }
 
 /// The answer, unless it takes too long.

@@ -30,7 +30,7 @@ pub(crate) fn router(whois: Whois) -> Router {
 
 /// `GET /whois?q=…&q=…&wait=5s`.
 async fn of_url(State(whois): State<Whois>, RawQuery(query): RawQuery) -> Result<Response, Response> {
-    let Parameters { queries, wait } = Parameters::read(query.as_deref())?;
+    let Parameters { queries, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
     if queries.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -46,7 +46,7 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let Parameters { queries, wait } = Parameters::read(query.as_deref())?;
+    let Parameters { queries, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one a line"));
     }
@@ -86,17 +86,17 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn read(query: Option<&str>) -> Result<Self, Response> {
+    fn read(query: Option<&str>) -> Result<Self, String> {
         let (mut queries, mut wait) = (Vec::new(), None);
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             match &*name {
                 "q" => queries.push(value.into_owned().into()),
-                "wait" => wait = Some(value.parse().map_err(|error| bad(format!("wait: {error}")))?),
-                _ => return Err(bad(format!("unknown parameter {name:?}: there are q and wait"))),
+                "wait" => wait = Some(value.parse().map_err(|error| format!("wait: {error}"))?),
+                _ => return Err(format!("unknown parameter {name:?}: there are q and wait")),
             }
         }
         if wait.is_some_and(|GoDuration(wait)| wait > limits::WAIT) {
-            return Err(bad(format!("wait: at most {} s", limits::WAIT.as_secs())));
+            return Err(format!("wait: at most {} s", limits::WAIT.as_secs()));
         }
         Ok(Self { queries, wait })
     }
