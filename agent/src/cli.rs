@@ -214,8 +214,8 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_PROC", value_name = "PATH")]
     pub(super) proc: Option<PathBuf>,
 
-    /// Redact the literal values of environment variables, which are often credentials: in memory, in everything
-    /// served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
+    /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
+    /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
     #[arg(long, env = "POD_INDEX_REDACT_ENV")]
     pub(super) redact_env: bool,
 
@@ -444,16 +444,6 @@ pub(super) enum Output {
     Table,
     Json,
     Yaml,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]

@@ -15,6 +15,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -23,6 +24,9 @@ use tower::Service;
 use super::cli::{ClientArgs, ServerArgs};
 use super::exit::Failure;
 use super::tls;
+
+/// Characters that a path need not escape (RFC 3986).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A running agent. Requests share connections.
 #[derive(Clone, Debug)]
@@ -201,4 +205,9 @@ impl Service<Uri> for SocketConnector {
         let path = Arc::clone(&self.0);
         async move { UnixStream::connect(&*path).await.map(TokioIo::new) }.boxed()
     }
+}
+
+/// A segment of a path, with its special characters escaped.
+pub(super) fn escaped(segment: &str) -> String {
+    utf8_percent_encode(segment, SEGMENT).to_string()
 }

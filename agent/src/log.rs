@@ -13,8 +13,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
-use super::cli::{LogFormat, LogLevel};
-use super::log_filter::LogFilter;
+use super::cli::LogFormat;
+use super::log_filter::{LogFilter, LogLevel};
 
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;

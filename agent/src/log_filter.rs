@@ -6,7 +6,15 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::cli::LogLevel;
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
 
 /// A filter such as `info,pod_index_kubelet::sources=debug`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

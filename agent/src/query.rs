@@ -3,20 +3,16 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
 use super::api_types::Translation;
 use super::cli::{ClientArgs, Output, Query, ServerArgs};
-use super::client::Server;
+use super::client::{Server, escaped};
 use super::exit::Failure;
 use super::{format, settings, table, top, watch, whois};
 
 /// Timeout of the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Characters that a path need not escape (RFC 3986).
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Makes one query.
 pub(super) fn ask(
@@ -51,10 +47,6 @@ fn translation_table(answer: &Translation) -> String {
     let pod = answer.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name)).unwrap_or_default();
     let kind = if answer.is_mirror_pod { "mirror" } else { "" };
     table::table(["UID", "KIND", "POD UID", "POD"], [[&*answer.uid, kind, &*answer.pod_uid, &*pod]])
-}
-
-pub(super) fn escaped(segment: &str) -> String {
-    utf8_percent_encode(segment, SEGMENT).to_string()
 }
 
 /// GETs `path` and reads the response.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::AccessSettings;
-use super::cli::{LogFormat, LogLevel, Output, RunArgs, ServerArgs};
+use super::cli::{LogFormat, Output, RunArgs, ServerArgs};
 use super::duration::GoDuration;
 use super::exit::Failure;
-use super::log_filter::LogFilter;
+use super::log_filter::{LogFilter, LogLevel};
 use super::mirrors::Management;
 use super::pod_api;
 use super::serve::socket::Mode;

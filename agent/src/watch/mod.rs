@@ -23,9 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use self::pods::{Event, Pods};
 use super::cli::Output;
-use super::client::{Denied, Server};
+use super::client::{Denied, Server, escaped};
 use super::exit::Failure;
-use super::query::escaped;
 
 /// Shortest and longest pause between attempts.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
