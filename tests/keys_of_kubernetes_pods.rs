@@ -8,7 +8,7 @@ fn id(digit: char) -> String {
     digit.to_string().repeat(64)
 }
 
-fn pod(uid: &str, created: &str, spec: Value, status: Value) -> Pod {
+fn pod(uid: &str, created: &str, spec: &Value, status: &Value) -> Pod {
     let metadata = json!({"uid": uid, "name": uid, "namespace": "shop", "creationTimestamp": created});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).expect("a pod")
 }
@@ -36,7 +36,7 @@ fn every_container_and_every_ip_of_a_status_is_found() {
         "ephemeralContainerStatuses": [container("debug", &format!("docker://{}", id('d')), None)],
     });
     let spec = json!({"containers": []});
-    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec.clone(), status)).expect("a good pod");
+    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     let snapshot = reader.load();
     for (digit, name) in [('a', "nginx"), ('b', "nginx"), ('c', "init"), ('d', "debug")] {
         assert_eq!(snapshot.pod_by_container_id(&id(digit)).expect("by container ID").container, name);
@@ -50,7 +50,7 @@ fn every_container_and_every_ip_of_a_status_is_found() {
     // From a server with only one IP.
     drop(snapshot);
     let status = json!({"podIP": "10.0.0.8"});
-    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec, status)).expect("a good pod");
+    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     let counts = reader.load().key_counts();
     assert_eq!((counts.container_ids, counts.ips), (0, 1));
 }
@@ -60,7 +60,7 @@ fn a_pod_in_its_nodes_network_has_no_ip() {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let spec = json!({"containers": [], "hostNetwork": true});
     let status = json!({"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]});
-    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", spec, status)).expect("a good pod");
+    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     assert!(reader.pod_by_ip([192, 0, 2, 1].into()).is_none());
 }
 
@@ -74,7 +74,7 @@ fn an_ip_belongs_to_the_running_pod_and_then_to_the_one_created_later() {
         ("succeeded", "2026-11-22T12:00:00Z", "Succeeded"),
         ("failed", "2026-11-22T11:00:00Z", "Failed"),
     ] {
-        writer.add_pod(pod(uid, created, spec.clone(), status(phase))).expect("a good pod");
+        writer.add_pod(pod(uid, created, &spec, &status(phase))).expect("a good pod");
     }
     for expected in ["running", "succeeded", "failed"] {
         let found = reader.pod_by_ip([10, 0, 0, 7].into()).expect("by IP");

@@ -90,7 +90,7 @@ mod tests {
                 assert_eq!(last, b"three");
                 for batch in whole {
                     assert!(batch.ends_with(b"\n"), "{batch:?}");
-                    assert!(batch.iter().filter(|byte| **byte == b'\n').count() <= lines);
+                    assert!(batch.split_inclusive(|byte| *byte == b'\n').count() <= lines);
                 }
             }
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn of_a_line_that_is_too_long_only_the_start_is_kept() {
-        let input = [&[b'x'; 3 * BATCH + 7][..], b"\nafter\n"].concat();
+        let input = [&b"x".repeat(3 * BATCH + 7)[..], b"\nafter\n"].concat();
         for at_once in [1000, BATCH, usize::MAX] {
             let sent = read(&input, at_once, 1000).concat();
             let lines: Vec<_> = sent.split(|byte| *byte == b'\n').collect();

@@ -353,7 +353,8 @@ async fn many_lines_get_as_many_answers_in_their_order() {
     let setup = Setup::new().await;
     let mut input = String::new();
     for line in 0..LINES {
-        input += &if line % 1000 == 17 { format!("unknown-{line}\n") } else { cgroup(WEB, &id('a')) + "\n" };
+        let line = if line % 1000 == 17 { format!("unknown-{line}") } else { cgroup(WEB, &id('a')) };
+        input.extend([line.as_str(), "\n"]);
     }
     let output = setup.pipe(&["-o", "json"], input.as_bytes());
     assert_eq!((output.status.code(), stderr(&output)), (Some(1), ""));
