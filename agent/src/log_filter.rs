@@ -100,7 +100,7 @@ mod tests {
             (" WARN , pod_index_kubelet::sources = Trace", Ok("warn,pod_index_kubelet::sources=trace")),
             ("hyper=error", Ok("info,hyper=error")),
             ("", Err("one of error, warn, info, debug, trace, not \"\"")),
-            ("info,", Err("not \"\"")),
+            ("info,", Err("second level")),
             ("loud", Err("not \"loud\"")),
             ("info,debug", Err("second level")),
             ("=debug", Err("not the name of a module")),
