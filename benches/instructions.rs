@@ -204,14 +204,14 @@ fn update_in_batches(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(22_089_462))]
+#[library_benchmark(setup = whole, config = held_at(23_608_850))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(10_488_474))]
+#[library_benchmark(setup = strangers, config = held_at(11_144_151))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
