@@ -220,6 +220,12 @@ fn the_lines_of_proc_pid_cgroup_are_cut_at_their_first_two_colons() {
     assert_eq!(Cgroup::from_proc(&bytes), None, "not text");
     bytes.extend_from_slice(v2.as_bytes());
     assert_eq!(Cgroup::from_proc(&bytes).map(text), pair(UUID, ID), "but no other line goes with it");
+
+    // A container may create such names below its own cgroup. The end of a cut name is no container's ID.
+    let lines = |rest: &[u8]| [format!("0::/kubepods/pod{UUID}/").as_bytes(), rest].concat();
+    let (inside, cut) = (lines(format!("{ID}/x\u{e9}/").as_bytes()), lines(ID.as_bytes()));
+    assert_eq!(Cgroup::from_proc(&[&inside, &b"\xff\n"[..]].concat()).map(text), pair(UUID, ID));
+    assert_eq!(Cgroup::from_proc(&[&cut, &b"\xff/y\n"[..]].concat()).map(text), pair(UUID, ""));
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn symbolic_links_are_not_followed() {
 }
 
 #[test]
-fn names_that_are_not_text_belong_to_no_pod() {
+fn names_that_are_not_text_belong_where_their_parents_belong() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -302,6 +302,13 @@ fn names_that_are_not_text_belong_to_no_pod() {
     fs::remove_dir(&path).expect("a directory");
     resolver.catch_up();
     assert_eq!(resolver.len(), 1);
+
+    // A container may create such names below its own cgroup.
+    cgroups.make(&container_path(1, 2));
+    let path = cgroups.directory.at(&container_path(1, 2)).join(name).join(name);
+    fs::create_dir_all(&path).expect("a directory");
+    let strange = fs::metadata(&path).expect("it is there").ino();
+    assert_eq!(resolver.resolve(strange), pod(1, Some(2)));
 }
 
 #[test]

@@ -103,10 +103,7 @@ impl<'a> Cgroup<'a> {
     pub fn from_proc(contents: &'a [u8]) -> Option<Self> {
         let mut best: Option<Self> = None;
         for line in contents.split(|byte| *byte == b'\n') {
-            let Some(found) = str::from_utf8(line).ok().and_then(path_of_line).and_then(Self::from_path)
-            else {
-                continue;
-            };
+            let Some(found) = path_of_line(text_of(line)).and_then(Self::from_path) else { continue };
             if best.is_none_or(|best| found.tells() > best.tells()) {
                 best = Some(found);
             }
@@ -118,6 +115,12 @@ impl<'a> Cgroup<'a> {
     fn tells(&self) -> (bool, bool) {
         (self.pod_uid.is_some(), self.container_id.is_some())
     }
+}
+
+/// The line up to its first name that is not text. A container may name the cgroups below its own as it likes.
+fn text_of(line: &[u8]) -> &str {
+    let valid = line.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    if valid.len() == line.len() { valid } else { valid.rsplit_once('/').map_or("", |(whole, _)| whole) }
 }
 
 /// The path in a line of `/proc/PID/cgroup`. It may contain colons.

@@ -62,6 +62,11 @@ impl Tree {
         self.nodes.get(&watch)
     }
 
+    /// Where this cgroup belongs.
+    pub(super) fn resolved(&self, watch: Watch) -> Placement {
+        self.node(watch).and_then(|node| self.get(node.id)).cloned().unwrap_or(Placement::NoPod)
+    }
+
     /// The root, if `parent` is `None`.
     pub(super) fn child(&self, parent: Option<Watch>, name: &CStr) -> Option<Watch> {
         let Some(parent) = parent else { return self.root };

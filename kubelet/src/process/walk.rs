@@ -160,7 +160,13 @@ impl Walk {
         for below in self.tree.remove(watch).into_iter().filter(|below| *below != watch) {
             let _ = inotify::remove_watch(inotify, below);
         }
-        let resolved = Placement::from(below.to_str().and_then(Cgroup::from_path));
+        let resolved = match (below.to_str(), parent) {
+            (Some(below), _) => Placement::from(Cgroup::from_path(below)),
+            // A container may name the cgroups below its own as it likes. One whose name is not text belongs where its
+            // parent belongs.
+            (None, Some(parent)) => self.tree.resolved(*parent),
+            (None, None) => Placement::NoPod,
+        };
         self.tree.insert(watch, id, (*parent, Arc::clone(name)), resolved, self.scans);
         Ok(Some((watch, directory)))
     }
