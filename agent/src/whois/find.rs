@@ -120,8 +120,11 @@ impl<'a> Sought<'a> {
             What::Process(cgroup) => by_cgroup(snapshot, cgroup),
             What::Identity(identity) => identity.resolve(snapshot).map(|found| Found::new(snapshot, found)),
         };
-        // A manifest may set any UID, even one that looks like something else.
-        let found = found.or_else(|| by_uid(snapshot, self.text?.into()));
+        // A manifest may set any UID, even one that looks like something else. A process is known to be in its cgroup.
+        let found = match self.what {
+            What::Process(_) => found,
+            What::Identity(_) => found.or_else(|| by_uid(snapshot, self.text?.into())),
+        };
         found.ok_or_else(|| Unknown::NoPod(self.kind()))
     }
 }

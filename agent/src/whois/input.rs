@@ -22,7 +22,11 @@ pub(super) fn batches(
         batch.resize(BATCH, 0);
         let read = match input.read(&mut batch[old..]) {
             Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                batch.truncate(old);
+                rest = batch;
+                continue;
+            }
             Err(error) => return Err(error),
         };
         batch.truncate(old + read);

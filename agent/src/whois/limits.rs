@@ -14,5 +14,11 @@ pub(super) const WAIT: Duration = Duration::from_secs(5 * 60);
 /// Maximum size of the answers to one request, in bytes. The queries after that get an error, so that a client can hold the
 /// whole response in memory.
 pub(super) const ANSWERS: usize = 64 << 20;
+/// Maximum size of the answers to a request that waits, in bytes. They are in memory until the last one is found.
+pub(super) const WAITED_ANSWERS: usize = 1 << 20;
+/// Maximum size of the body of a request that waits, in bytes.
+pub(super) const WAITED_BODY: usize = 64 * 1024;
+/// Bodies in memory at once. Further requests with a body wait for one of them.
+pub(super) const BODIES: usize = 16;
 /// Maximum length of a query in its answer, in bytes. It covers every path of a cgroup or a log.
 pub(super) const ECHO: usize = 4096;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Reader, Snapshot};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::answer::Kind;
 use self::find::{Key, Sought, Unknown};
@@ -36,6 +37,8 @@ pub(crate) struct Whois {
     readiness: Arc<Readiness>,
     processes: Arc<Processes>,
     lookups: Lookups,
+    /// Permits for the bodies of requests.
+    bodies: Arc<Semaphore>,
 }
 
 impl Whois {
@@ -46,7 +49,8 @@ impl Whois {
         lookups: Lookups,
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
-        Self { reader, readiness, processes: Arc::new(processes), lookups }
+        let bodies = Arc::new(Semaphore::new(limits::BODIES));
+        Self { reader, readiness, processes: Arc::new(processes), lookups, bodies }
     }
 
     /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID identifies none: that path does not translate.

@@ -1,6 +1,7 @@
 //! `/whois`: queries in the URL or, one a line, in the body; one line of JSON for each.
 
 use std::iter;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -50,6 +51,12 @@ async fn of_body(
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one a line"));
     }
+    // Memory for bodies is bounded: a request reads its body once it has a permit, and keeps the permit as long as the body.
+    let permit = timeout(limits::BODY_TIMEOUT, Arc::clone(&whois.bodies).acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else {
+        let message = "too many queries with a body at once".to_owned();
+        return Err(refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message));
+    };
     let body = Limited::new(request.into_body(), limits::BODY).collect();
     let body = match timeout(limits::BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -63,7 +70,19 @@ async fn of_body(
             return Err(refused(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
         }
     };
-    whois.respond(lines(body), wait).await
+    if wait.is_some() {
+        if body.len() > limits::WAITED_BODY {
+            return Err(bad(format!("wait: the body must not exceed {} bytes", limits::WAITED_BODY)));
+        }
+        drop(permit);
+        return whois.respond(lines(body), wait).await;
+    }
+    let mut lines = lines(body);
+    let queries = iter::from_fn(move || {
+        let _held = &permit;
+        lines.next()
+    });
+    whois.respond(queries, wait).await
 }
 
 /// The lines of the body.
@@ -128,11 +147,12 @@ impl Whois {
     /// looked up.
     async fn wait(&self, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
         let mut answers = vec![Vec::new(); queries.len()];
+        let mut room = limits::WAITED_ANSWERS;
         let mut waiting = Vec::new();
         for (query, answer) in queries.iter().zip(&mut answers) {
             match self.parse(query) {
                 Ok((text, sought)) => waiting.push((text, sought, answer)),
-                Err(unknown) => self.write(query, Err(unknown), answer),
+                Err(unknown) => self.write_within(&mut room, query, Err(unknown), answer),
             }
         }
         let mut changes = self.reader.changes();
@@ -140,7 +160,7 @@ impl Whois {
             let Ok(Some(step)) = timeout_at(deadline, changes.next()).await else { break };
             waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after()) {
                 Ok(found) => {
-                    self.write(text.as_bytes(), Ok((sought, found)), answer);
+                    self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
                     false
                 }
                 Err(_) => true,
@@ -149,7 +169,7 @@ impl Whois {
         let snapshot = self.reader.load();
         for (text, sought, answer) in waiting {
             let found = sought.find(&snapshot).map(|found| (&sought, found));
-            self.write(text.as_bytes(), found, answer);
+            self.write_within(&mut room, text.as_bytes(), found, answer);
         }
         answers.concat()
     }
@@ -168,6 +188,19 @@ impl Whois {
             }
             Err(unknown) => self.write(query, Err(unknown), to),
         }
+    }
+
+    /// As [`write`](Self::write), while there is room for answers.
+    fn write_within<'a>(
+        &self,
+        room: &mut usize,
+        query: &'a [u8],
+        found: Result<(&Sought<'_>, Found<'a>), Unknown>,
+        to: &mut Vec<u8>,
+    ) {
+        let found = if *room == 0 { Err(Unknown::NoRoom) } else { found };
+        self.write(query, found, to);
+        *room = room.saturating_sub(to.len());
     }
 
     /// Appends the answer to a query, and counts it.
