@@ -25,6 +25,7 @@ use self::pods::{Event, Pods};
 use super::cli::Output;
 use super::client::{Denied, Server, escaped};
 use super::exit::Failure;
+use super::table::harmless;
 
 /// Shortest and longest pause between attempts.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -114,7 +115,7 @@ async fn follow(server: &Server, wanted: &Wanted<'_>) -> Fatal {
         };
         if let Some(problem) = problem.filter(|problem| !problem.is_empty() && !is_away) {
             is_away = true;
-            eprintln!("pod-index: {problem}; the watch continues when it answers");
+            eprintln!("pod-index: {}; the watch continues when it answers", harmless(&problem));
         }
         sleep(backoff.wait(Instant::now())).await;
     }
