@@ -34,8 +34,8 @@ pub struct KeyKind(pub u16);
 /// Collects the keys that a pod names in [`PodMeta::keys`](crate::PodMeta::keys), and the strength of its
 /// claim to them.
 ///
-/// The order of calls matters only if there are too many keys: the first ones count. A repeated key counts
-/// once.
+/// The order of calls matters only if there are too many keys: the first ones count. A repeated key is kept
+/// once, but each time it is named counts towards the limit.
 pub struct PodKeys<'a> {
     kept: Options,
     claims: &'a mut Claims,
