@@ -110,7 +110,7 @@ impl Credentials {
                 true
             }
             Ok(Err(error)) => {
-                tracing::warn!("credentials cannot be renewed: {}", crate::text::causes(&error));
+                tracing::warn!("credentials cannot be renewed: {}", crate::text::api_causes(&error));
                 false
             }
             Err(_) => false,
