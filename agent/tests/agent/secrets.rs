@@ -89,6 +89,34 @@ fn a_failing_credential_plugin_is_reported_with_its_exit_code_and_message() {
     }
 }
 
+/// Its environment, arguments and standard output may hold secrets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_plugin_that_fails_later_is_logged_without_its_secrets() {
+    let (directory, server) = (Directory::new(), ApiServer::start().await);
+    server.demand_token("new");
+    let script = "#!/bin/sh
+        if [ -e \"$0.fails\" ]; then echo \"$2\"; echo 'no such account' >&2; exit 3; fi
+        echo '{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"old\"}}'
+    ";
+    let plugin = directory.0.join("plugin");
+    std::fs::write(&plugin, script).unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let me = json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
+        "args": ["--client-secret", CANARY], "env": [{ "name": "SECRET", "value": CANARY }],
+    } });
+    let path = kubeconfig_with(&directory, &json!({ "server": server.url() }), &me);
+    let mut agent = Agent::start(&["--kubeconfig", &path, "--hostname-override", "node-1"]);
+    agent.until("/readyz", |answer| answer.body.contains("Unauthorized"));
+    directory.write("plugin.fails", "");
+    let line = agent.wait_for_log("credentials cannot be renewed");
+    assert!(line.contains("exit code 3: no such account"), "{line}");
+    agent.signal("TERM");
+    agent.wait();
+    let log = agent.whole_log();
+    assert!(!log.iter().any(|line| line.contains(CANARY)), "{log:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_client_certificate_is_reported_with_its_date() {
     let key = KeyPair::generate().unwrap();
