@@ -163,7 +163,7 @@ async fn flood(server: &ApiServer, source: &mut ApiServerSource<Slim>, writer: &
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
+#[ignore = "a measurement: .ci/run figures"]
 async fn a_hundred_thousand_pods_are_listed_and_applied_and_a_flood_of_events_followed() {
     let server = ApiServer::start().await;
     server.put_all("pods", (0..PODS).map(|number| pod(number, 0)));

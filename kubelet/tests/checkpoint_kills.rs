@@ -224,7 +224,7 @@ fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
 /// A longer run:
 /// `cargo test -p pod-index-kubelet --test checkpoint_kills -- --ignored --nocapture five_hundred`
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: .ci/run figures"]
 fn five_hundred_kills_lose_nothing_that_was_acknowledged() {
     let mut sum = Survived::default();
     for seed in 0..10 {

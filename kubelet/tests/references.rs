@@ -652,7 +652,7 @@ proptest! {
 /// One long history:
 /// `cargo test -p pod-index-kubelet --test references -- --ignored --nocapture ten_thousand`
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes a minute: .ci/run figures"]
 fn a_history_of_ten_thousand_steps_ends_without_a_watch_too_many_or_too_few_at_any_step() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let steps = proptest::collection::vec(step(), 10_000).new_tree(&mut runner).unwrap().current();

@@ -48,7 +48,7 @@ fn cpu() -> Duration {
 }
 
 #[tokio::test]
-#[ignore = "a measurement"]
+#[ignore = "a measurement: .ci/run figures"]
 async fn ten_thousand_manifests() {
     let directory = Directory::new();
     for number in 0..MANIFESTS {

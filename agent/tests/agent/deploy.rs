@@ -283,6 +283,7 @@ fn the_service_sees_the_manifests_and_its_configuration_and_no_key_of_the_node()
         bound.contains(&"/etc/kubernetes/manifests".to_owned())
             && bound.contains(&"/etc/pod-index".to_owned())
     );
+    // Where any node may keep keys and passwords.
     for secret in [
         "/etc/kubernetes/admin.conf",
         "/etc/kubernetes/pki/ca.key",

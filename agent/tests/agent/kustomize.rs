@@ -321,7 +321,7 @@ fn forbidden(components: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-#[ignore = "needs kubectl"]
+#[ignore = "needs kubectl: .ci/run deploy"]
 fn kubectl_renders_the_same_objects() {
     let kubectl = std::env::var("POD_INDEX_KUBECTL").expect("POD_INDEX_KUBECTL");
     // kustomize accepts relative paths only.

@@ -99,7 +99,7 @@ fn report(what: &str, latencies: &[Duration]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
+#[ignore = "a measurement: .ci/run figures"]
 async fn a_hundred_thousand_pods_are_served_as_a_stream() {
     let directory = Directory::new();
     let server = ApiServer::start().await;

@@ -191,7 +191,7 @@ fn as_of_a_deployment(number: usize) -> Value {
 
 /// The source of the `DaemonSet`'s memory limit and of the table in `docs/operators.md`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
+#[ignore = "a measurement: .ci/run figures"]
 async fn memory_of_ten_thousand_pods_with_and_without_managed_fields() {
     for pods in [0, 250, 10_000] {
         let server = ApiServer::start().await;

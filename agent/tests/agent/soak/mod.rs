@@ -26,7 +26,7 @@ use self::samples::{Sample, growth};
 const SHORTEST: u64 = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes ten minutes"]
+#[ignore = "takes ten minutes: .ci/run soak"]
 async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were() {
     let seconds = std::env::var("POD_INDEX_SOAK_SECONDS").map_or(600, |seconds| seconds.parse().unwrap());
     assert!(seconds >= SHORTEST, "POD_INDEX_SOAK_SECONDS: {seconds} seconds are too few");
