@@ -20,9 +20,10 @@ use pod_index_kubelet::references::Strategy;
 #[derive(Debug, Parser)]
 #[command(name = "pod-index", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 success; 1 not found, a warning of doctor, or with --once an unusable manifest; 2 wrong \
-                  usage, or a failure of doctor; 3 failed, for example with --once because a source does not respond; 4 a kubelet manages \
-                  the node's mirror pods."
+    after_help = "Exit codes: 0 success; 1 the answer is no: not found, a warning of doctor, an unusable manifest with \
+                  --once, or something missing with --check; 2 a wrong command line or configuration, or a failure of \
+                  doctor; 3 failed: no agent answers, the address is in use, or a source does not respond to --once; \
+                  4 with --manage-mirror-pods, a kubelet runs on the node; 130, 143 ended by a second Ctrl-C or SIGTERM."
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
@@ -297,11 +298,12 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_STATIC_POD_OBJECT", value_enum, value_name = "OBJECT")]
     pub(super) static_pod_object: Option<StaticPods>,
 
-    /// The maximum number of open watches [default: 1024].
+    /// Maximum number of open watches of pods. Further watches get 429 [default: 1024].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
     pub(super) max_watches: Option<usize>,
 
-    /// The maximum number of open watches per client: a name in a certificate or token, an IP address, or a user of the socket [default: 256].
+    /// Maximum number of open watches of one client. A client is the name in its certificate or token; without one, its
+    /// IP address or its user on the socket [default: 256].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
     pub(super) max_watches_per_client: Option<usize>,
 
@@ -343,7 +345,9 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_ONCE_TIMEOUT", value_name = "DURATION", default_value = "30s")]
     pub(super) once_timeout: GoDuration,
 
-    /// Validate the configuration and the files that it names, and exit. Contacts no server.
+    /// Check the configuration and exit. The certificates and the kubeconfig must be valid, the manifest path readable
+    /// and the checkpoint directory writable. Does not read the manifests, and contacts no server, but runs the
+    /// credential plugin of the kubeconfig, if there is one.
     #[arg(long, conflicts_with = "once")]
     pub(super) check: bool,
 

@@ -19,7 +19,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | success; also after a first SIGTERM or Ctrl-C |
-//! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, no manifests; `doctor` has a warning |
+//! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, something without which the agent would run, such as the manifests; `doctor` has a warning |
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |

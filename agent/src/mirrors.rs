@@ -108,7 +108,7 @@ impl MirrorKeeper {
         let careful = self.management == Management::Careful;
         if careful && let Err(lease) = self.wait_until_there_is_no_kubelet(&mut watch).await {
             return Failure::Kubelet(format!(
-                "--manage-mirror-pods: {}; two keepers would replace each other's mirror pods \
+                "--manage-mirror-pods: {}; two managers would replace each other's mirror pods \
                  (--force-manage-mirror-pods, if that is not a kubelet)",
                 self.describe(&lease),
             ));

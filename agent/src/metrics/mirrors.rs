@@ -42,8 +42,8 @@ impl Collector for Mirrors {
         let status = keeper.status();
         gauge(
             encoder,
-            "mirrors_kept",
-            "Whether mirror pods are managed: no kubelet was found, and every source was read.",
+            "mirrors_managed",
+            "1 once the agent manages mirror pods: no kubelet was found, and every source was read.",
             i64::from(keeper.keeps()),
         )?;
         let is_contended = |failure: &MirrorFailure| failure.kind == MirrorErrorKind::Contended;

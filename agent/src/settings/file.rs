@@ -120,6 +120,7 @@ impl ConfigFile {
                 &mut config.tls_cert_file,
                 &mut config.tls_private_key_file,
                 &mut config.authentication.x509.client_ca_file,
+                &mut config.socket,
             ];
             for relative in paths.into_iter().flatten() {
                 // An empty path means none, not the directory.
@@ -201,6 +202,19 @@ mod tests {
             assert_eq!(at, Some(line), "{text}: {message}");
             assert!(message.contains(word), "{message}");
         }
+    }
+
+    #[test]
+    fn relative_paths_are_relative_to_the_files_directory() {
+        let directory = std::env::temp_dir().join(format!("pod-index-config-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("config.yaml");
+        std::fs::write(&file, "staticPodPath: manifests\nsocket: agent.sock\nproc: /host/proc\n").unwrap();
+        let config = ConfigFile::read(&file).unwrap();
+        assert_eq!(config.static_pod_path, Some(directory.join("manifests")));
+        assert_eq!(config.socket, Some(directory.join("agent.sock")));
+        assert_eq!(config.proc.as_deref(), Some(Path::new("/host/proc")));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

@@ -86,11 +86,22 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let args = ["--config", config.to_str().unwrap(), "--check", "--pod-manifest-path", manifests];
     let output = binary(&args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("managed"), "beside a kubelet: {}", stdout(&output));
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
 
-    // With the checkpoint directory that the file suggests: the only one the unit can write to.
+    // As the file says for a node without a kubelet.
     let text = std::fs::read_to_string(&config).unwrap();
+    let lines = ["staticPodPath: /etc/kubernetes/manifests\n", "manageMirrorPods: true\n"];
+    let text = lines.into_iter().fold(text, |text, line| {
+        assert!(text.contains(&format!("\n# {line}")), "{line}");
+        text.replace(&format!("# {line}"), line)
+    });
+    std::fs::write(&config, &text).unwrap();
+    let output = binary(&args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
+
+    // With the checkpoint directory that the file suggests: the only one the unit can write to.
     let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));
     assert!(text.contains(suggested) && unit.contains("\nStateDirectory=pod-index\n"));
     let text = text.replace(suggested, &format!("checkpointDir: {}\n", kept.display()));

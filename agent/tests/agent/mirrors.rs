@@ -120,7 +120,7 @@ async fn a_hundred_static_pods_take_a_hundred_creations_nothing_at_rest_and_two_
     for line in [
         r#"pod_index_mirror_states{state="in_sync"} 99"#,
         r#"pod_index_mirror_states{state="missing"} 0"#,
-        "pod_index_mirrors_kept 1",
+        "pod_index_mirrors_managed 1",
         "pod_index_mirror_creations_total 101",
         "pod_index_mirror_deletions_total 2",
         "pod_index_mirror_failures_total 0",
@@ -214,8 +214,8 @@ async fn a_kubelet_that_comes_later_takes_over_and_its_static_pods_are_derived_f
     let shown: Value = agent.until("/mirrors", stood_down).json();
     assert!(shown["problem"].as_str().unwrap().contains("a kubelet runs on the node"), "{shown}");
     assert_eq!(site.mirrors().len(), 1, "what is right stays");
-    let kept = |line: &&str| line.starts_with("pod_index_mirrors_kept ");
-    assert_eq!(agent.get("/metrics").body.lines().find(kept), Some("pod_index_mirrors_kept 0"));
+    let managed = |line: &&str| line.starts_with("pod_index_mirrors_managed ");
+    assert_eq!(agent.get("/metrics").body.lines().find(managed), Some("pod_index_mirrors_managed 0"));
 
     // The kubelet knows the static pod under a UID of its own, and one from a manifest that the agent does not read.
     let (web, etcd) = ("1".repeat(32), "2".repeat(32));

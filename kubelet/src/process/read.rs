@@ -35,7 +35,7 @@ impl Unread {
                 ResolveError::new(ResolveErrorKind::TooLong, path, detail)
             }
             Self::Malformed(field) => {
-                ResolveError::new(ResolveErrorKind::Malformed, path, format!("has no {field}"))
+                ResolveError::new(ResolveErrorKind::Malformed, path, format!("has no valid {field}"))
             }
             Self::Io(error) => ResolveError::unreadable(path, error),
         })
