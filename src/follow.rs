@@ -29,22 +29,22 @@ use crate::wake::{Follower, TimedOut};
 /// | a loop that polls | [`try_next`](Self::try_next) |
 ///
 /// # Consistency
-/// No state is missed and no queue builds up: however many publications there were since the last step, the
-/// next step compares two snapshots. A pod that was added and removed in between does not appear. Steps never
-/// go back in time. A pod that was replaced under its name by one with another UID appears as removed and
-/// added.
+/// The subscriber always reaches the latest state, and no queue builds up: each step compares two snapshots,
+/// however many publications there were in between. A pod that was added and removed in between does not
+/// appear. Steps never go back in time. If a pod was replaced by one with the same name and another UID, the
+/// step has a removal and an addition.
 ///
 /// # Complexity
-/// A subscriber costs the writer one addition to an atomic word for each publication, and while any
-/// subscribers sleep, at most one system call. The writer never waits for a subscriber, never takes a lock
-/// that one may hold, and never runs a waker. A thread of this crate runs the wakers; it starts when a
-/// subscriber first sleeps and ends when the writer is dropped.
+/// For all subscribers together, a publication costs the writer one atomic addition, and one system call if any
+/// of them sleeps. The writer never waits for a subscriber, never takes a lock that one may hold, and never
+/// runs a waker. A thread of this crate runs the wakers. It starts when a subscriber first sleeps and ends when
+/// the writer is dropped.
 ///
-/// A subscriber holds the snapshot that it saw last, and the memory of that state. Keep up, or drop it.
+/// A subscriber holds the memory of the snapshot that it saw last. Take steps regularly, or drop it.
 ///
 /// # Panics
-/// A call that has to sleep starts that thread if it is not running, and panics if the operating system
-/// refuses.
+/// A call that has to sleep starts this thread if it is not running. It panics if the operating system refuses a
+/// thread.
 ///
 /// # Examples
 /// ```
@@ -119,18 +119,18 @@ pub enum WaitError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum PodKey<'a> {
-    /// As [`Snapshot::pod_by_uid`].
+    /// As for [`Snapshot::pod_by_uid`].
     Uid(UidRef<'a>),
-    /// As [`Snapshot::pod_by_name`].
+    /// As for [`Snapshot::pod_by_name`].
     Name {
         /// The pod's namespace.
         namespace: &'a str,
         /// The pod's name.
         name: &'a str,
     },
-    /// As [`Snapshot::pod_by_container_id`].
+    /// As for [`Snapshot::pod_by_container_id`].
     ContainerId(ContainerId),
-    /// As [`Snapshot::pod_by_ip`].
+    /// As for [`Snapshot::pod_by_ip`].
     Ip(IpAddr),
 }
 
@@ -148,7 +148,7 @@ impl<P: PodMeta> Changes<P> {
     /// [`WaitError::TimedOut`] if nothing was published since the last step, [`WaitError::WriterGone`] if
     /// nothing more will be.
     pub fn try_next(&mut self) -> Result<Step<P>, WaitError> {
-        // In this order: even if the writer is gone by then, its last publication is seen.
+        // In this order, so that the last publication is seen even if the writer is dropped in between.
         let has_writer = self.reader.has_writer();
         let error = if has_writer { WaitError::TimedOut } else { WaitError::WriterGone };
         step(&self.reader, &mut self.seen).ok_or(error)
@@ -259,11 +259,11 @@ impl<P: PodMeta> Reader<P> {
 
     /// Blocks until the index has this pod, or until the deadline. Ignores mirror pods.
     ///
-    /// Use it when an event arrives before its pod does, or before the status that names its container or its
-    /// IP: it waits without polling.
+    /// Use it when an event arrives before its pod, or before the status that names its container or its IP. It
+    /// does not poll.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod can no longer come.
+    /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod can no longer be added.
     ///
     /// # Panics
     /// As [`Changes`].
@@ -297,7 +297,7 @@ impl<P: PodMeta> Reader<P> {
     }
 
     /// Like [`wait_for`](Self::wait_for), for async tasks; combine it with the runtime's timeout. `None`: the
-    /// writer is gone, and the pod can no longer come.
+    /// writer is gone, so the pod can no longer be added.
     pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
         let key = key.into();
         let mut follower = Follower::new(self.wake());

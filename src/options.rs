@@ -1,4 +1,4 @@
-//! Which kinds of keys an index keeps, chosen when it is created.
+//! The kinds of keys that an index keeps. They are chosen when it is created.
 
 /// The keys by which an index finds pods, besides UIDs and names.
 ///

@@ -11,9 +11,9 @@ use crate::snapshot::{PodKind, Snapshot};
 /// The result of [`Identity::resolve`].
 #[non_exhaustive]
 pub struct Resolved<'a, P> {
-    /// The pod; a mirror pod only if its static pod is not in the index.
+    /// The pod. This is a mirror pod only if its static pod is not in the index.
     pub pod: &'a Arc<P>,
-    /// The container's name in the pod, if it is known.
+    /// The container's name in the pod, if known.
     pub container: Option<&'a str>,
     /// The key by which the pod was found.
     pub by: FoundBy,
@@ -68,8 +68,8 @@ impl<'a> Identity<'a> {
     /// | a name | the pod with it; the mirror pod with it |
     /// | a process ID | none: the index does not know processes |
     ///
-    /// Cgroups and log files carry the UID that the node knows, and carry it before any status names the container. A log
-    /// file of a pod that was replaced by another of the same name belongs to the old one, so its name is not asked for.
+    /// Cgroups and log paths contain the pod's UID on the node, which is known before any status names the container. The
+    /// name in a log path is not looked up: another pod may have it by now.
     ///
     /// # Complexity
     /// O(1) expected, three lookups at most; no allocation for the usual UIDs.
@@ -133,7 +133,7 @@ fn by_cgroup<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, cgroup: Cgroup<'_>) -> O
     let by_id = cgroup.container_id.and_then(|id| by_container_id(snapshot, id));
     let uid = cgroup.pod_uid.map(CgroupUid::to_pod_uid);
     let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid.as_uid_ref())) else { return by_id };
-    // The container's name is the one in this pod, even if another pod claims the ID.
+    // Use the container's name only if it is this pod's: another pod may claim the ID.
     let container = by_id.filter(|by_id| Arc::ptr_eq(by_id.pod, found.pod)).and_then(|by_id| by_id.container);
     Some(Resolved { container, ..found })
 }
@@ -155,7 +155,7 @@ fn by_name<'s, P: PodMeta>(
     Some(Resolved { pod, container: None, by: FoundBy::Name })
 }
 
-// None of these is derived, because a derive would ask the same of `P`.
+// None of these is derived: a derive would require the same of `P`.
 impl<P> Clone for Resolved<'_, P> {
     fn clone(&self) -> Self {
         *self

@@ -22,7 +22,7 @@ pub(super) enum LogLevel {
 pub(super) struct LogFilter {
     /// The level of all other modules.
     pub(super) level: LogLevel,
-    /// Modules with those below them. The longest name counts.
+    /// The levels of modules and of the modules below them. The longest matching name applies.
     pub(super) modules: Vec<(String, LogLevel)>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_of_a_module_counts() {
+    fn the_longest_matching_name_of_a_module_applies() {
         let filter: LogFilter = "warn,a=info,a::b=trace,a::b::c=error".parse().unwrap();
         for (module, level) in [
             ("x", LogLevel::Warn),

@@ -12,14 +12,14 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Interval of the checks.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The agent warns from the first percentage of the limit on, until memory is below the second.
+/// Percentages of the limit. The agent warns at `NEAR`, and does not warn again until memory was below `FAR`.
 const NEAR: u64 = 90;
 const FAR: u64 = 80;
 
 /// The cgroup that is nearest to its limit: the process's own, or one above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Without the page cache that the kernel drops first, as the kubelet counts the working set.
+    /// Excludes the page cache that the kernel drops first, like the kubelet's working set.
     pub(super) used: u64,
     pub(super) limit: u64,
 }
@@ -62,7 +62,7 @@ impl Memory {
     }
 }
 
-/// Logs one line when memory comes near the limit, and one when it no longer is.
+/// Logs one line when memory comes near the limit, and one when it is no longer near.
 pub(super) async fn warn() {
     let mut ticks = interval(PERIOD);
     let mut is_near = false;
@@ -85,7 +85,7 @@ pub(super) async fn warn() {
     }
 }
 
-/// Whether memory is near the limit, if that has changed. Between the two bounds nothing changes.
+/// Whether memory is near the limit, if that has changed. It does not change between `FAR` and `NEAR`.
 fn crossed(memory: Memory, is_near: bool) -> Option<bool> {
     let near = memory.is_above(if is_near { FAR } else { NEAR });
     (near != is_near).then_some(near)

@@ -1,8 +1,8 @@
 //! Pods by container ID, by IP and by custom keys.
 //!
-//! Of the pods that name a key, the one with the strongest claim is its *holder* and is in the table. The
-//! others are *contenders*: they are in one ordered set for all kinds, by UID, in the order in which they
-//! would get the key. For container IDs and IPs, the set is nearly always empty.
+//! If several pods name a key, the one with the strongest claim is its *holder* and is in the table. The
+//! others are *contenders*. They are in one ordered set for all kinds, sorted by key and then by strength. For
+//! container IDs and IPs, the set is nearly always empty.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -18,7 +18,7 @@ use crate::pod::{KeyKind, KeyRef, PodMeta, Strength, ip_number};
 
 /// The tables of additional keys, and the contenders.
 pub(crate) struct ByKey<P> {
-    /// The kinds that are kept; the tables of the others are empty.
+    /// The kinds to keep. The tables of the other kinds are empty.
     pub(crate) kept: Options,
     pub(crate) container_ids: Table<Labelled, Arc<P>>,
     pub(crate) ips: Table<Words, Arc<P>>,
@@ -58,7 +58,7 @@ pub struct PodsByKey<'a, P> {
     next: Next<'a, P>,
 }
 
-/// Number of keys of a snapshot. See [`Snapshot::key_counts`].
+/// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyCounts {
@@ -157,8 +157,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// The pod with this container, and the container's name. The ID is a [`ContainerId`] or text in any of
     /// its spellings.
     ///
-    /// If several pods name it, returns the one with the strongest claim; see [`PodMeta::keys`]. A prefix of
-    /// an ID finds nothing. The ID of a sandbox finds nothing either, because no pod status names it.
+    /// If several pods name the ID, returns the one with the strongest claim; see [`PodMeta::keys`]. A prefix
+    /// of an ID finds nothing. Neither does the ID of a sandbox, because no pod status names it.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -193,8 +193,8 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.
     ///
-    /// If several pods name it, returns the one with the strongest claim; see [`PodMeta::keys`]. Pods in
-    /// their node's network have no IP of their own.
+    /// If several pods name the IP, returns the one with the strongest claim; see [`PodMeta::keys`]. Pods in
+    /// their node's network have no IP of their own, so this does not find them.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -250,7 +250,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Number of ignored keys of all pods: those beyond [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD), empty
     /// ones, ones longer than [`MAX_KEY_LENGTH`](crate::MAX_KEY_LENGTH), and invalid container IDs and IPs.
     ///
-    /// The pods are in the index nevertheless, with all their other keys.
+    /// The pods themselves and all their other keys are in the index.
     ///
     /// # Complexity
     /// O(1).

@@ -1,10 +1,10 @@
 //! Decides which pod gets a key: container IDs, IPs, and custom keys.
 //!
-//! The result is a function of the set of pods. Of the pods that name a key, the one with the strongest claim
-//! is in the table and the others are contenders. An added pod is compared with the holder. When the holder
-//! is removed, the first contender takes over.
+//! The result depends only on the set of pods, not on the order of writes. If several pods name a key, the one
+//! with the strongest claim is in the table and the others are contenders. An added pod is compared with the
+//! holder. When the holder is removed, the first contender takes over.
 //!
-//! The pod itself names its keys when it is added and when it is removed. They are not stored separately.
+//! A pod's list of keys is not stored. [`PodMeta::keys`] is called when the pod is added and again when it is removed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::snapshot::{Contender, OwnedKey, container_key, ip_key, own_key};
 use crate::versions::Draft;
 
 impl<P: PodMeta> Draft<'_, P> {
-    /// A pod new in the index claims its keys.
+    /// Claims the keys of an added pod.
     pub(super) fn claim_keys(&mut self, pod: &Arc<P>) {
         self.with_claims(|draft, [_, new]| {
             new.collect(draft.by_key.kept, |keys| pod.keys(keys));
@@ -41,7 +41,7 @@ impl<P: PodMeta> Draft<'_, P> {
         });
     }
 
-    /// Replaces `old` by `new`, which has the same UID. Keys that both name only change their pod.
+    /// Replaces the old pod by the new one, which has the same UID. Keys that both name only change their pod.
     pub(super) fn exchange_keys(&mut self, old_pod: &Arc<P>, new_pod: &Arc<P>) {
         self.with_claims(|draft, [old, new]| {
             old.collect(draft.by_key.kept, |keys| old_pod.keys(keys));
@@ -86,7 +86,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(super) fn clear_keys(&mut self, expected: usize) {
         let (container_ids, ips, keys) =
             (self.by_key.container_ids.len(), self.by_key.ips.len(), self.by_key.keys.len());
-        // As many as now, unless so many pods hardly have them.
+        // Reserve as many pages as now, but at most four keys of each kind per expected pod.
         let most = expected.saturating_mul(4);
         self.container_ids_mut().clear(container_ids.min(most));
         self.ips_mut().clear(ips.min(most));
@@ -146,7 +146,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 return;
             }
         };
-        // The keys of a missing contender have changed: use the next one.
+        // If the contender no longer names the key, use the next one.
         while let Some(contender) = self.by_key.contender(key, None).cloned() {
             self.withdraw(&contender);
             if let Some(heir) = self.pod_by_uid(&contender.uid).cloned() {
@@ -167,7 +167,7 @@ impl<P: PodMeta> Draft<'_, P> {
         self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, heir);
     }
 
-    /// `new` names this key as `old` did. A contender is known by its UID, so that nothing changes for it.
+    /// Both `old` and `new` name this key. Contenders are stored by UID, so only the holder of a key changes.
     fn hand_over(&mut self, named: NamedKey<'_>, old: &Arc<P>, new: &Arc<P>, may_be_renamed: bool) {
         if let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing)
             && Arc::ptr_eq(holder, old)

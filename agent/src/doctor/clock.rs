@@ -13,9 +13,9 @@ use super::report::{Finding, span};
 
 const CHECK: &str = "clock";
 
-/// Differences up to this are not reported. The header has whole seconds.
+/// Smaller differences are not reported: the header has whole seconds.
 const TOLERATED: f64 = 5.0;
-/// Above this, new certificates and tokens are likely to be rejected as not yet valid, or as expired.
+/// Larger differences are failures: new certificates and tokens are likely to be rejected as not yet valid or expired.
 const GRAVE: f64 = 60.0;
 
 /// The server's clock minus this machine's, in seconds.
@@ -54,7 +54,7 @@ pub(super) fn judge(Offset(offset): Offset) -> Finding {
     let direction = if offset > 0.0 { "behind" } else { "ahead of" };
     let message = format!("{} {direction} the API server's clock", span(size));
     let fix =
-        "set one of the two clocks right, for example with chrony; certificates and tokens depend on them";
+        "correct the clock that is wrong, for example with chrony; certificates and tokens depend on both clocks";
     if size <= GRAVE { Finding::warning(CHECK, message, fix) } else { Finding::failure(CHECK, message, fix) }
 }
 

@@ -24,11 +24,11 @@ const DEFAULT_SECONDS: i32 = 40;
 /// The signs of a running kubelet.
 #[derive(Clone, Debug, PartialEq)]
 struct Signs {
-    /// Whether it answers `/healthz`, or the reason why it is not healthy.
+    /// The answer of `/healthz`: healthy, or the reason why not. `None` if nothing answers.
     healthz: Option<Result<(), String>>,
     /// Whether it lists its pods for the agent.
     lists: bool,
-    /// Seconds since its lease was renewed, and the duration of the lease. `None` if there is none, or if it is unknown.
+    /// Seconds since its lease was renewed, and the duration of the lease. `None` if there is no lease or it cannot be read.
     lease: Option<(f64, f64)>,
 }
 
@@ -79,10 +79,10 @@ async fn lease(settings: &Settings, client: &Client, Offset(offset): Offset) -> 
 
 fn judge(signs: &Signs, address: SocketAddr, mirrors: Management, needs_mirrors: bool) -> Finding {
     let answers = match &signs.healthz {
-        None if signs.lists => format!("one lists its pods; it does not answer on {address}"),
-        None => format!("none answers on {address}"),
-        Some(Ok(())) => format!("one answers on {address}"),
-        Some(Err(why)) => format!("one is not healthy: {why}"),
+        None if signs.lists => format!("a kubelet lists its pods, but does not answer on {address}"),
+        None => format!("no kubelet answers on {address}"),
+        Some(Ok(())) => format!("a kubelet answers on {address}"),
+        Some(Err(why)) => format!("a kubelet is not healthy: {why}"),
     };
     let renewal = match signs.lease {
         None => String::new(),
@@ -99,7 +99,7 @@ fn judge(signs: &Signs, address: SocketAddr, mirrors: Management, needs_mirrors:
         (Management::Forced, true) => Finding::warning(
             CHECK,
             format!("{message}; it and the agent would replace each other's mirror pods"),
-            "run the agent without --manage-mirror-pods, unless that is no kubelet",
+            "run the agent without --manage-mirror-pods, unless that is not a kubelet",
         ),
         (Management::Off, false) if needs_mirrors => Finding::warning(
             CHECK,
@@ -114,7 +114,7 @@ fn judge(signs: &Signs, address: SocketAddr, mirrors: Management, needs_mirrors:
     }
 }
 
-/// Whether the kubelet lists its pods for the agent, if the agent is to ask it.
+/// Whether the kubelet lists its pods for the agent. `None` without `--kubelet`.
 async fn pods(settings: &Settings) -> Option<Finding> {
     const CHECK: &str = "kubelet's pods";
     let failure = |message: &str| Finding::failure(CHECK, message, fix(message));
@@ -137,7 +137,7 @@ fn fix(message: &str) -> &'static str {
     } else if message.contains("answered 401") {
         "name a valid token with --kubelet-token-file"
     } else if message.contains("certificate") {
-        "name the authority of the kubelet's certificate with --kubelet-ca"
+        "name the authority that signed the kubelet's certificate with --kubelet-ca"
     } else {
         "see whether the kubelet runs, and whether the URL is its own"
     }

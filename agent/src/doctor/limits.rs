@@ -13,11 +13,12 @@ const FILE_EVENTS: &str = "file events";
 const DESCRIPTORS: &str = "descriptors";
 const MEMORY: &str = "memory";
 
-/// A use above this share of a limit is reported.
+/// Using more than this share of a limit is a warning.
 const HIGH: f64 = 0.8;
+/// Using more than this share of a limit is a failure.
 const GRAVE: f64 = 0.95;
 
-/// Whether the agent would notice changes of manifests at once, from the result of an attempt.
+/// Whether the agent would notice changes of manifests at once. `events` is the result of an attempt.
 pub(super) fn file_events(events: FileEvents) -> Finding {
     let proc = Path::new("/proc");
     let limits = limit(proc, "watches").zip(limit(proc, "instances"));
@@ -77,7 +78,7 @@ fn used(proc: &Path) -> (u64, u64) {
     (watches, instances)
 }
 
-/// The running agent's open files, or else the limit of this process.
+/// The running agent's open files.
 pub(super) fn descriptors(agent: Option<&Metrics>) -> Finding {
     let Some(metrics) = agent else {
         return Finding::skipped(DESCRIPTORS, "no agent answers");
@@ -91,7 +92,7 @@ pub(super) fn descriptors(agent: Option<&Metrics>) -> Finding {
     by_share(DESCRIPTORS, open / most, message, fix)
 }
 
-/// The running agent's memory, or else this process's cgroup.
+/// The running agent's memory. Without an agent, the limit of this process's cgroup.
 pub(super) fn memory(agent: Option<&Metrics>) -> Finding {
     const MIB: f64 = 1_048_576.0;
     let reported = agent.and_then(|metrics| {

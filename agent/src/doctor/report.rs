@@ -1,4 +1,4 @@
-//! What the checks found, for people and for programs.
+//! The findings, as a table for people and as JSON for programs.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::table::harmless;
 
-/// The result of a check. The order is that of severity.
+/// The result of a check, ordered by severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Outcome {
@@ -28,7 +28,7 @@ impl Outcome {
     }
 }
 
-/// One thing that was checked.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_result_counts_and_a_skipped_check_is_no_finding() {
+    fn the_report_has_the_worst_result_and_a_skipped_check_counts_as_ok() {
         let worst = |checks| Report::new(checks).result;
         let (ok, skipped) = (|| Finding::ok("a", "x"), || Finding::skipped("b", "y"));
         assert_eq!(worst(vec![]), Outcome::Ok);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn each_finding_is_a_line_and_its_fix_another_one_below_the_message() {
+    fn a_fix_is_a_line_below_the_message_of_its_finding() {
         let report = Report::new(vec![
             Finding::ok("settings", "node a"),
             Finding::failure("clock", "an hour\x1b[2J late", "set it"),

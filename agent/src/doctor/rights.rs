@@ -1,4 +1,4 @@
-//! The rights that the settings need on the API server, each by a `SelfSubjectAccessReview`.
+//! Checks each right that the settings need on the API server with a `SelfSubjectAccessReview`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ const CHECK: &str = "rights";
 /// Kubelet: `NamespaceNodeLease`.
 const LEASES: &str = "kube-node-lease";
 
-/// A right, and the part of `deploy/kubernetes` that grants it.
+/// A right.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Right {
     verb: &'static str,
@@ -34,6 +34,7 @@ pub(super) struct Right {
     name: Option<String>,
     /// The node of the pods.
     node: Option<String>,
+    /// The part of `deploy/kubernetes` that grants it.
     part: &'static str,
 }
 
@@ -134,7 +135,7 @@ pub(super) fn needed(settings: &Settings) -> Vec<Right> {
     rights
 }
 
-/// Whether the API server grants the right. An error says why it does not tell.
+/// Whether the API server grants the right. The error is the reason why that is unknown.
 pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, String> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let review = right.review();
@@ -147,7 +148,7 @@ pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, String> 
     }
 }
 
-/// Who the API server says the agent is. `None` if it does not tell: before Kubernetes 1.28.
+/// The name that the API server has for the agent. `None` before Kubernetes 1.28, which cannot be asked.
 async fn user(client: &Client) -> Option<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = SelfSubjectReview::default();
@@ -155,14 +156,15 @@ async fn user(client: &Client) -> Option<String> {
     review.status?.user_info?.username
 }
 
-/// A right that the node authorizer grants for single objects, which a review cannot ask for in general.
+/// Whether the node authorizer grants this right only for single objects. A review of the right as a whole would then say
+/// no.
 fn is_per_object(user: &str, right: &Right) -> bool {
     let of_references = ["secrets", "configmaps"].contains(&right.resource);
     let of_a_pod = right.resource == "pods" && right.verb == "get";
     user.starts_with("system:node:") && (of_references || of_a_pod)
 }
 
-/// Reviews all rights. Also returns whether pods may be listed and watched, as far as the server tells.
+/// Reviews all rights. Also returns `false` if the server says that pods may not be listed or watched.
 pub(super) async fn check(settings: &Settings, client: &Client) -> (Vec<Finding>, bool) {
     let user = user(client).await.unwrap_or_else(|| "this user".to_owned());
     let mut granted = BTreeMap::<&'static str, Vec<String>>::new();
@@ -182,7 +184,7 @@ pub(super) async fn check(settings: &Settings, client: &Client) -> (Vec<Finding>
             }
             Err(why) => {
                 findings
-                    .push(Finding::skipped(CHECK, format!("{right}: the API server does not tell: {why}")));
+                    .push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
             }
         }
     }

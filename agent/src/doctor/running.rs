@@ -18,9 +18,9 @@ const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
 const STATIC_PODS: &str = "static pods";
 
-/// A source that was last heard longer ago is reported: the watch of an API server counts as dead after 150 s.
+/// Seconds of silence of a source that are a warning. The watch of an API server counts as dead after 150 s.
 const LATE: u64 = 150;
-/// Like the alert `PodIndexSourceSilent`.
+/// Seconds of silence of a source that are a failure, like in the alert `PodIndexSourceSilent`.
 const SILENT: u64 = 300;
 
 /// The agent's answers, or the error.
@@ -113,7 +113,7 @@ impl Agent {
         let default = settings.map_or((DEFAULT_ADDRESS, DEFAULT_PORT), |settings| {
             (settings.address.ip(), settings.address.port())
         });
-        // An agent that serves on all addresses answers on this one.
+            // An agent that serves on all addresses also serves on loopback.
         let here =
             |address: IpAddr| if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
         let server = Server::new(&given.server, client, (here(default.0), default.1));
@@ -137,7 +137,7 @@ impl Agent {
         let Answers { sources, mirrors, metrics } = match &self.answers {
             Ok(answers) => answers,
             Err(why) => {
-                let fix = "start the agent, or name its place with --address and --port (with TLS, also \
+                let fix = "start the agent, or say where it serves with --address and --port (with TLS, also \
                            --certificate-authority)";
                 let why_not = "no agent answers";
                 return vec![

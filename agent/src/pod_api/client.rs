@@ -1,4 +1,4 @@
-//! Who makes a request, as far as the limits on watches need it.
+//! Identifies the client of a request, for the limits on watches.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) peer: Arc<Peer>,
-    /// The key for counting its watches: the name in its certificate or token, or else where it comes from. Many clients
-    /// may come from one address, and one client from many.
+    /// The key for counting its watches: the name in its certificate or token, otherwise its address or its user on the
+    /// socket. A name is better: clients can share an address, and a client can have several.
     pub(super) name: Arc<str>,
 }
 

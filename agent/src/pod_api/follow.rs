@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_static_pod_and_its_mirror_the_one_that_is_asked_for_is_shown_or_the_only_one() {
+    fn the_requested_object_of_a_static_pod_is_shown_or_the_only_one() {
         let static_pod =
             pod("s", &[("kubernetes.io/config.source", "file"), ("kubernetes.io/config.hash", "s")]);
         let mirror =

@@ -72,7 +72,7 @@ struct Inner {
     version: u64,
     /// Versions are consecutive. The last is `version`.
     events: VecDeque<Kept>,
-    /// A watch keeps its index. New watches reuse free ones.
+    /// A watch keeps its index here. New watches reuse free indices.
     watches: Vec<Option<Place>>,
     is_closed: bool,
 }
@@ -106,9 +106,9 @@ pub(super) enum Start {
 /// The next step of a watch.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// These events. There is nothing else up to this version.
+    /// All selected events up to this version.
     Events(Vec<(Kind, Arc<Object>)>, u64),
-    /// Nothing up to this version, which is the latest.
+    /// No events. This version is the latest.
     Nothing(u64),
     /// The next event is no longer stored.
     TooOld(Refusal),
@@ -178,7 +178,7 @@ impl History {
         (inner.events.len(), inner.places().count())
     }
 
-    /// Starts a watch. The outer error: too many watches. The inner one: it cannot start at that version.
+    /// Starts a watch. The outer error means too many watches, the inner one that a watch cannot start at that version.
     pub(super) fn watch(
         self: &Arc<Self>,
         selection: Selection,
@@ -207,7 +207,7 @@ impl History {
         }
         let (client, marks, wake) = (Arc::clone(client), selection.marks(), Arc::new(Notify::new()));
         let place = Place { client, selection: Arc::new(selection), marks, version, wake: Arc::clone(&wake) };
-        // There may be later events already.
+        // There may already be later events.
         wake.notify_one();
         let id = inner.watches.iter().position(Option::is_none).unwrap_or(inner.watches.len());
         if id == inner.watches.len() {

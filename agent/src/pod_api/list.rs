@@ -9,7 +9,7 @@ use super::query::{Matching, Options, Version};
 use super::shape::Form;
 use super::status::Refusal;
 
-/// Bytes to write before sending.
+/// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 
 /// A page of pods.

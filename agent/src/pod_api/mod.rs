@@ -156,8 +156,8 @@ impl PodApi {
         self.history.close();
     }
 
-    /// Waits until the history includes everything published before the request. Fails until every source was read, so
-    /// that no client sees a pod as missing.
+    /// Waits until the history includes everything published before the request. Fails until every source has been read:
+    /// an incomplete list would show existing pods as gone.
     async fn current(&self) -> Result<(), Refusal> {
         if !self.readiness.is_ready() {
             let missing = self.readiness.missing().join("; ");
@@ -167,7 +167,7 @@ impl PodApi {
         let mut reached = self.reached.clone();
         match timeout(PATIENCE, reached.wait_for(|reached| *reached >= generation)).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(Refusal::unavailable("the history has not come to the latest publication".to_owned())),
+            _ => Err(Refusal::unavailable("the history has not reached the latest publication".to_owned())),
         }
     }
 }

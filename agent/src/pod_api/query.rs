@@ -63,7 +63,7 @@ pub(crate) fn is_meant(query: Option<&str>) -> bool {
 }
 
 impl Options {
-    /// Parses a query. The first of repeated parameters counts; unknown ones are ignored.
+    /// Parses a query. Uses the first of repeated parameters and ignores unknown ones.
     pub(super) fn read(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
         let mut given: [Option<String>; PARAMETERS.len()] = Default::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_without_a_parameter_of_the_api_is_not_for_the_api() {
+    fn a_request_without_a_parameter_of_the_pod_api_is_not_for_it() {
         for (query, meant) in [
             (None, false),
             (Some(""), false),

@@ -1,5 +1,4 @@
-//! The pods that a client selects: by namespace, labels and fields. Includes a fast test that most events fail for most
-//! watches.
+//! The pods that a client selects: by namespace, labels and fields. A fast test rules out most events for most watches.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -24,7 +23,7 @@ impl Selection {
             && self.labels.matches(pod.metadata.labels.as_ref())
     }
 
-    /// Whether it selects every pod, at most limited to a namespace.
+    /// Whether it selects every pod, or every pod of a namespace.
     pub(super) fn has_no_selector(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }

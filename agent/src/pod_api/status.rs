@@ -40,7 +40,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// Inconsistent parameters: the invalid field and the reason.
+    /// Parameters that contradict each other: the invalid field and the reason.
     pub(super) fn invalid(field: &str, why: &str, is_forbidden: bool) -> Self {
         let (reason, words) = if is_forbidden {
             ("FieldValueForbidden", "Forbidden")

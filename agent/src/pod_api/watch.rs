@@ -22,7 +22,7 @@ use super::{Client, Peer};
 
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// Minimum duration of a watch without a timeout. The maximum is twice that.
+/// Minimum duration of a watch that sets no timeout. The maximum is twice as long.
 const LEAST: Duration = Duration::from_secs(30 * 60);
 /// Bytes of initial pods to write before yielding.
 const CHUNK: usize = 32 * 1024;
@@ -80,7 +80,7 @@ pub(super) fn body(
     })))
 }
 
-/// A watch that fails. Like the API server, reports the error in an event after status 200.
+/// A watch that fails. Like the API server, sends the error as an event after status 200.
 fn refused(refusal: &Refusal) -> Body {
     Body::from_stream(stream::iter([Ok::<_, Infallible>(error(refusal))]))
 }

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::pod_api::API_SERVER_VERSION;
 
-/// The parts of a field's name, such as `status.containerStatuses[web].state`. Deeper fields count as part of it.
+/// Maximum number of parts in a field's name, such as `status.containerStatuses[web].state`. A change of a deeper field is
+/// reported under its parent's name.
 const DEPTH: usize = 3;
-/// The keys of labels and annotations are left out.
+/// In metadata, fewer parts: names do not include the keys of labels and annotations.
 const DEPTH_OF_METADATA: usize = 2;
 
 /// The fields of a pod, each with a hash of its value.
@@ -22,7 +23,7 @@ impl Fields {
         let mut fields = BTreeMap::new();
         let mut metadata = pod["metadata"].clone();
         if let Some(metadata) = metadata.as_object_mut() {
-            // They change with each run of the agent, or with each version.
+            // These fields change with each version or with each run of the agent.
             metadata.retain(|name, _| !["resourceVersion", "managedFields"].contains(&&**name));
             if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
                 annotations

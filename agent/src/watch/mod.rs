@@ -31,7 +31,7 @@ use super::table::harmless;
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Timeout of the response's head.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A connection without an event or a bookmark, which comes every minute, counts as dead.
+/// A connection that is silent for this long counts as dead. The agent sends a bookmark every minute.
 const SILENCE: Duration = Duration::from_secs(150);
 /// The longest event: several times the largest object that an API server stores.
 const LONGEST: usize = 16 << 20;
@@ -45,7 +45,7 @@ pub(super) struct Wanted<'a> {
 
 /// How a watch ended, if it can continue.
 enum End {
-    /// The connection broke, or its time was over: continue after the last version.
+    /// The connection broke or the watch reached its time limit: continue after the last version.
     Closed(String),
     /// The agent no longer has the version.
     Expired,
@@ -103,7 +103,7 @@ async fn follow(server: &Server, wanted: &Wanted<'_>) -> Fatal {
                     Err(fatal) => return fatal,
                 }
             }
-            // An agent that starts, or that has too many watches.
+            // The agent is starting, or has too many watches.
             Err(Denied::Refused(
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS,
                 failure,

@@ -1,4 +1,4 @@
-//! The known pods, and the changes of each event. Pure: events in, lines out.
+//! Turns events into lines of output, by comparing them with the known pods. No I/O.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,7 +29,7 @@ pub(super) struct Line {
     uid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
-    /// Whether the pod was there before the watch began.
+    /// Whether the pod existed before the watch began.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     initial: bool,
     /// The names of the changed fields.
@@ -50,11 +50,11 @@ struct Known {
     uid: String,
     phase: Option<String>,
     fields: Fields,
-    /// The last list that contained it.
+    /// The number of the last list that contained it.
     list: u64,
 }
 
-/// All pods that have been printed as added and not as removed.
+/// All pods that were printed as added and not yet as removed.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     known: HashMap<(String, String), Known>,
@@ -72,7 +72,7 @@ impl Pods {
         self.version.as_deref()
     }
 
-    /// The next watch begins with a list. It is compared with the known pods, so that only differences are printed.
+    /// Makes the next watch begin with a list. Only its differences from the known pods are printed.
     pub(super) fn list_again(&mut self) {
         self.version = None;
         self.list += 1;

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The line begins with this if the pod was not found. The client relies on it, so as not to parse each line.
+/// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(super) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 
 /// One answer. All fields of the pod are `None` if it was not found.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
-    /// The first field; see [`NOT_FOUND`].
+    /// Must be the first field; see [`NOT_FOUND`].
     pub(super) found: bool,
     #[serde(borrow)]
     pub(super) query: Cow<'a, str>,
-    /// What kind of identity the query is. `None` if it is none.
+    /// `None` if the query is not an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<Kind>,
     /// Why no pod was found.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Cow<'a, str>>,
-    /// The key that led to the pod: of a cgroup for example the pod's UID or the container's ID.
+    /// The key that found the pod. For a cgroup, for example, the pod's UID or the container's ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) found_by: Option<Key>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(super) struct Answer<'a> {
     pub(super) pod_uid: Option<Cow<'a, str>>,
     #[serde(borrow, default, rename = "mirrorUID", skip_serializing_if = "Option::is_none")]
     pub(super) mirror_uid: Option<Cow<'a, str>>,
-    /// The container, if the query tells.
+    /// The container, if the query identifies one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) container: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub(super) struct Owner<'a> {
     pub(super) name: Cow<'a, str>,
 }
 
-/// The kinds of identities that a query can be.
+/// The kinds of identities.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Kind {
@@ -81,7 +81,7 @@ impl Kind {
         Self::Name,
     ];
 
-    /// The value of the metrics' label.
+    /// The value of the metric label.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Uid => "uid",
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// For people.
+    /// The name to show to users.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Uid => "UID",
@@ -122,7 +122,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// For people.
+    /// The name to show to users.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Uid => "UID",

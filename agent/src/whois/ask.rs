@@ -18,12 +18,12 @@ use crate::exit::Failure;
 
 /// Timeout of one request, in addition to the time that the agent waits for pods.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum length of a URL's queries. The agent accepts heads of 16 KiB.
+/// Maximum length of the queries in one URL. The agent accepts request heads of up to 16 KiB.
 const URL: usize = 12 * 1024;
-/// The number of requests at once: one that the agent works on, one on its way to it, one on its way back.
+/// Concurrent requests: the agent answers one while the next request and the last response are in transit.
 const REQUESTS: usize = 3;
 
-/// Looks everything up. Fails if a pod is unknown.
+/// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
     let wait = asked.wait.map(|GoDuration(wait)| wait);
     if wait.is_some_and(|wait| wait > limits::WAIT) {
@@ -84,12 +84,12 @@ fn urls(queries: &[String]) -> Result<Vec<String>, Failure> {
     Ok(urls.into_iter().map(|(url, _)| url).collect())
 }
 
-/// Three threads share the work: one reads lines, this one exchanges them for answers, one prints.
+/// Uses three threads: one reads lines, this one requests the answers, one prints them.
 async fn of_input(server: &Server, wait: Option<Duration>, mut printer: Printer) -> Result<bool, Failure> {
     let path = wait.map_or("/whois".to_owned(), |wait| format!("/whois?wait={}ms", wait.as_millis()));
     let lines = if wait.is_some() { limits::QUERIES } else { usize::MAX };
     let (batches, read) = mpsc::channel(1);
-    // Not waited for: it may be blocked in a read.
+    // Never joined: it may be blocked in a read.
     thread::spawn(move || {
         let done =
             input::batches(io::stdin().lock(), lines, |batch| batches.blocking_send(Ok(batch)).is_ok());

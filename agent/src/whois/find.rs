@@ -1,4 +1,4 @@
-//! From an identity to the pod, in one snapshot.
+//! Finds the pod of an identity in one snapshot.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::processes::{Process, Processes};
 /// A parsed query.
 #[derive(Debug)]
 pub(super) struct Sought<'a> {
-    /// The query's text, if a UID could be spelled like this.
+    /// The query's text, if it may also be a UID.
     text: Option<&'a str>,
     what: What<'a>,
 }
@@ -65,13 +65,13 @@ impl Unknown {
         if self.kind().is_some() { Outcome::Unknown } else { Outcome::Invalid }
     }
 
-    /// For people.
+    /// The message for users.
     pub(super) fn words(&self) -> Cow<'static, str> {
         let words = match self {
             Self::Unparsed(error) => return error.to_string().into(),
             Self::Unreadable(error) => return error.to_string().into(),
             Self::NotUtf8 => "an identity must be UTF-8",
-            Self::NoRoom => "the answers before this one fill the response; ask for fewer at once",
+            Self::NoRoom => "the response is full; send fewer queries per request",
             Self::NoProcess => "no process has this ID, or the agent does not see it (--proc)",
             Self::NotOfPod => "the process belongs to no pod",
             Self::NoPod(Kind::Uid) => "no pod has this UID",
@@ -120,7 +120,8 @@ impl<'a> Sought<'a> {
             What::Process(cgroup) => by_cgroup(snapshot, cgroup),
             What::Identity(identity) => identity.resolve(snapshot).map(|found| Found::new(snapshot, found)),
         };
-        // A manifest may set any UID, even one that looks like something else. A process is known to be in its cgroup.
+        // A manifest may set any UID, even one that looks like another kind of identity. A process ID was resolved to its
+        // cgroup, so it is certainly not a UID.
         let found = match self.what {
             What::Process(_) => found,
             What::Identity(_) => found.or_else(|| by_uid(snapshot, self.text?.into())),
@@ -134,7 +135,7 @@ fn by_uid<'s>(snapshot: &'s Snapshot<Pod>, uid: UidRef<'s>) -> Option<Found<'s>>
     found.map(|found| Found::new(snapshot, found))
 }
 
-/// By the pod's UID, which the node has before any status names the container; else by the container's ID.
+/// Finds the pod by its UID, which is known before any status names the container; otherwise by the container's ID.
 fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<Found<'s>> {
     let by_id = cgroup.container_id.and_then(|id| Identity::ContainerId(id).resolve(snapshot));
     let by_id = by_id.map(|found| Found::new(snapshot, found));
@@ -164,7 +165,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The answer.
+    /// The answer to `query`.
     pub(super) fn answer(&self, query: &'a str, kind: Kind) -> Answer<'a> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let text = |text: &'a Option<String>| text.as_deref().map(Cow::from);

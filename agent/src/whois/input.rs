@@ -2,13 +2,13 @@
 
 use std::io::{self, Read};
 
-/// Longer than any identity. The start of a longer line is enough for the agent to reject it.
+/// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
 const LONGEST_LINE: usize = 64 * 1024 + 1;
 /// Maximum size of a batch.
 const BATCH: usize = 256 * 1024;
 
-/// Passes whole lines to `send` as soon as they are read, at most `lines` at once, until the input ends or `send` returns
-/// `false`.
+/// Passes whole lines to `send` as soon as they are read, at most `lines` per call. Stops when the input ends or `send`
+/// returns `false`.
 pub(super) fn batches(
     mut input: impl Read,
     lines: usize,
@@ -61,7 +61,7 @@ fn send_all(mut batch: Vec<u8>, lines: usize, send: &mut impl FnMut(Vec<u8>) -> 
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// Returns a few bytes per read.
     struct Drops<'a>(&'a [u8], usize);
 
     impl Read for Drops<'_> {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_line_that_is_too_long_only_the_start_is_kept() {
+    fn a_line_that_is_too_long_is_cut() {
         let input = [&b"x".repeat(3 * BATCH + 7)[..], b"\nafter\n"].concat();
         for at_once in [1000, BATCH, usize::MAX] {
             let sent = read(&input, at_once, 1000).concat();

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// Maximum number of queries in a GET, and in any request that waits. A waiting query costs a lookup for each
-/// publication.
+/// Maximum number of queries in a GET, and in any request that waits. Each publication looks up all waiting queries.
 pub(super) const QUERIES: usize = 100;
 /// Maximum size of a POST's body, in bytes.
 pub(super) const BODY: usize = 1 << 20;
@@ -18,7 +17,7 @@ pub(super) const ANSWERS: usize = 64 << 20;
 pub(super) const WAITED_ANSWERS: usize = 1 << 20;
 /// Maximum size of the body of a request that waits, in bytes.
 pub(super) const WAITED_BODY: usize = 64 * 1024;
-/// Bodies in memory at once. Further requests with a body wait for one of them.
+/// Maximum number of bodies in memory. Further requests with a body wait until one is dropped.
 pub(super) const BODIES: usize = 16;
-/// Maximum length of a query in its answer, in bytes. It covers every path of a cgroup or a log.
+/// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.
 pub(super) const ECHO: usize = 4096;

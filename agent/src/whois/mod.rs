@@ -1,11 +1,11 @@
-//! "Which pod is this?": finds the pod of whatever an event carries.
+//! "Which pod is this?": finds a pod by any identity that an event carries.
 //!
 //! ```text
 //! text ─> Identity ─> Sought ─> Found ─> Answer ─> HTTP ─> `pod-index whois`
 //!              └─ PID ─> /proc ─┘ └─ snapshot
 //! ```
-//! `answer` is what server and client share. [`find`] asks the index, [`routes`] serves, [`ask`] and what it uses are the
-//! client's.
+//! [`find`] queries the index, [`routes`] serves the answers. [`ask`], [`input`] and [`printer`] are the client. Both sides
+//! use `answer`.
 
 mod answer;
 pub(crate) mod ask;
@@ -53,7 +53,8 @@ impl Whois {
         Self { reader, readiness, processes: Arc::new(processes), lookups, bodies }
     }
 
-    /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID identifies none: that path does not translate.
+    /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID finds nothing: this path does not translate
+    /// UIDs.
     pub(crate) fn pod(&self, snapshot: &Snapshot<Pod>, key: &str) -> Option<Arc<Pod>> {
         let direct = snapshot.pod_by_uid(key).map(|pod| (Kind::Uid, pod));
         let direct = direct.or_else(|| Some((Kind::Name, snapshot.pod_by_full_name(key)?)));
@@ -79,7 +80,7 @@ impl Whois {
         }
     }
 
-    /// What `text` identifies. A process ID is resolved here, so that later steps need only a snapshot.
+    /// Parses `text`. Resolves a process ID to its cgroup, so that later steps need only a snapshot.
     fn seek<'a>(&self, text: &'a str) -> Result<Sought<'a>, Unknown> {
         Sought::parse(text, &self.processes)
     }

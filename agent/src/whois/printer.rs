@@ -1,4 +1,4 @@
-//! Prints answers: a table for people, the agent's own lines for programs.
+//! Prints answers: as a table, as YAML, or as the agent's own lines of JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use crate::table::{self, harmless};
 
 const HEADINGS: [&str; 10] =
     ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
-/// Maximum length of a query in the table. The end of a path tells more than its start.
+/// Maximum length of a query in the table. Longer ones lose their start: the end of a path is more specific.
 const QUERY: usize = 40;
 /// Maximum length of a query in an error message.
 const QUOTED: usize = 200;
@@ -51,7 +51,7 @@ impl Printer {
             return format::write(text.as_bytes());
         }
         let text = self.table(&answers);
-        let goes_on = format::write(text.as_bytes())?;
+        let is_open = format::write(text.as_bytes())?;
         let mut errors = String::new();
         for answer in &answers {
             if let Some(error) = &answer.error {
@@ -64,7 +64,7 @@ impl Printer {
             }
         }
         eprint!("{errors}");
-        Ok(goes_on)
+        Ok(is_open)
     }
 
     /// A line for each pod that was found, after the headings if they are missing.
@@ -114,7 +114,7 @@ fn end_of(query: &str) -> Cow<'_, str> {
     }
 }
 
-/// The query's kind, and the key, if it is another one.
+/// The key that found the pod, after the query's kind if that is different.
 fn found_by(kind: Option<Kind>, by: Option<Key>) -> Cow<'static, str> {
     match (kind, by) {
         (Some(kind), Some(by)) if kind.words() != by.words() && by != Key::MirrorUid => {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_query_the_end_is_shown() {
+    fn the_end_of_a_long_query_is_shown() {
         for (query, shown) in [
             ("", String::new()),
             (&*"é".repeat(QUERY), "é".repeat(QUERY)),

@@ -1,4 +1,4 @@
-//! From a process ID to the pod's cgroup, through the host's `/proc`.
+//! Finds the pod's cgroup of a process ID, through the host's `/proc`.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! `/whois`: queries in the URL or, one a line, in the body; one line of JSON for each.
+//! `/whois`: takes queries in the URL, or in the body with one per line. Answers each with one line of JSON.
 
 use std::iter;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::duration::GoDuration;
 use crate::refusal::refused;
 use crate::serve::pod_list::Parts;
 
-/// Bytes to write before sending.
+/// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 
 pub(crate) fn router(whois: Whois) -> Router {
@@ -49,9 +49,9 @@ async fn of_body(
 ) -> Result<Response, Response> {
     let Parameters { queries, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
     if !queries.is_empty() {
-        return Err(bad("q: a POST has its queries in the body, one a line"));
+        return Err(bad("q: a POST has its queries in the body, one per line"));
     }
-    // Memory for bodies is bounded: a request reads its body once it has a permit, and keeps the permit as long as the body.
+    // Permits bound the memory for bodies: a request takes one before it reads its body and holds it as long as the body.
     let permit = timeout(limits::BODY_TIMEOUT, Arc::clone(&whois.bodies).acquire_owned()).await;
     let Ok(Ok(permit)) = permit else {
         let message = "too many queries with a body at once".to_owned();
@@ -111,7 +111,7 @@ impl Parameters {
             match &*name {
                 "q" => queries.push(value.into_owned().into()),
                 "wait" => wait = Some(value.parse().map_err(|error| format!("wait: {error}"))?),
-                _ => return Err(format!("unknown parameter {name:?}: there are q and wait")),
+                _ => return Err(format!("unknown parameter {name:?}; the parameters are q and wait")),
             }
         }
         if wait.is_some_and(|GoDuration(wait)| wait > limits::WAIT) {
@@ -143,8 +143,8 @@ impl Whois {
         Ok((head, self.wait(&queries, Instant::now() + wait).await).into_response())
     }
 
-    /// The answers, once every pod was found or the deadline has passed. A publication wakes this; between two, nothing is
-    /// looked up.
+    /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once per
+    /// publication.
     async fn wait(&self, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
         let mut answers = vec![Vec::new(); queries.len()];
         let mut room = limits::WAITED_ANSWERS;
@@ -190,7 +190,7 @@ impl Whois {
         }
     }
 
-    /// As [`write`](Self::write), while there is room for answers.
+    /// Like [`write`](Self::write) while `room`, the bytes left for answers, is above zero. Then writes an error.
     fn write_within<'a>(
         &self,
         room: &mut usize,
@@ -227,7 +227,7 @@ impl Whois {
     }
 }
 
-/// As much of the query as its answer repeats.
+/// The part of the query that its answer repeats.
 fn shortened(query: &str) -> &str {
     let mut end = query.len().min(limits::ECHO);
     while !query.is_char_boundary(end) {
@@ -236,7 +236,7 @@ fn shortened(query: &str) -> &str {
     &query[..end]
 }
 
-/// The answers in parts. Each part comes from one snapshot, which is not held between two.
+/// The answers in parts. Each part comes from one snapshot. No snapshot is held between parts.
 struct Answers<I> {
     whois: Whois,
     queries: I,

@@ -112,7 +112,7 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
         ("clock", "within 5 s"),
         ("rights", "test may list pods, watch pods"),
         ("API server", "it lists and watches pods"),
-        ("kubelet", "one answers on 127.0.0.1:"),
+        ("kubelet", "a kubelet answers on 127.0.0.1:"),
         ("agent", "for the node \"node-1\""),
         ("sources", "pods, last heard"),
         ("static pods", "1 static pods, 1 of them with a mirror pod"),

@@ -1,4 +1,4 @@
-//! From a cgroup ID to the pod.
+//! Finds the pod of a cgroup ID.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -14,13 +14,13 @@ use super::clock::Clock;
 use super::error::{ResolveError, ResolveErrorKind};
 use super::walk::{Limits, Walk};
 
-/// How often events are read while all lookups find what they ask for.
+/// How often events are read while every lookup finds its cgroup.
 const BETWEEN_READS: Duration = Duration::from_millis(100);
-/// A scan is followed by at least this many times its duration without one.
+/// The pause after a scan is at least this many times as long as the scan.
 const REST: u32 = 20;
-/// Events that are read at once. The kernel's queue holds 16,384 by default.
+/// Maximum number of events per read. The kernel's queue holds 16,384 by default.
 const MOST_EVENTS: usize = 32 * 1024;
-/// Bytes of events that are read at once.
+/// Size of the buffer for events, in bytes.
 const BUFFER: usize = 16 * 1024;
 
 /// Options of a [`CgroupResolver`].
@@ -54,41 +54,41 @@ impl Default for CgroupOptions {
 }
 
 impl CgroupOptions {
-    /// How many cgroups are followed at most; 16,384 by default. Each takes about 500 bytes here and about 1 KiB in the
-    /// kernel, for its watch. As many removed ones are kept at most.
+    /// Maximum number of cgroups to follow; 16,384 by default. Each takes about 500 bytes here and about 1 KiB in the
+    /// kernel, for its watch. Also the maximum number of removed cgroups to keep.
     pub fn max_cgroups(mut self, cgroups: usize) -> Self {
         self.limits.cgroups = cgroups;
         self
     }
 
-    /// How many cgroups of one pod are followed at most, its own not counted; 128 by default. A container may be
-    /// allowed to make cgroups of its own, and must not use up those of other pods.
+    /// Maximum number of cgroups to follow below the cgroup of one pod; 128 by default. Some containers can create
+    /// cgroups. This limit keeps them from using up `max_cgroups`.
     pub fn max_in_pod(mut self, cgroups: usize) -> Self {
         self.limits.in_pod = cgroups;
         self
     }
 
-    /// How deep below the root cgroups are followed; 16 by default.
+    /// Maximum depth of the followed cgroups below the root; 16 by default.
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.limits.depth = depth;
         self
     }
 
-    /// For how long the ID of a removed cgroup is resolved; 2 s by default, and up to 100 ms more. Events often come
-    /// later than the end of what caused them. If a new cgroup gets the ID, that one counts.
+    /// How long the ID of a removed cgroup still finds its pod; 2 s by default, and up to 100 ms more. Events often arrive
+    /// after the process that caused them has ended. If a new cgroup gets the ID, the ID finds the new one.
     pub fn keep_removed(mut self, time: Duration) -> Self {
         self.keep_removed = time;
         self
     }
 
-    /// While some cgroup is not followed, an unknown ID causes a scan. How long after the last one; 1 s by default, and
-    /// at least 20 times as long as that took.
+    /// While any cgroup is not followed, an unknown ID causes a scan. This is the minimum time since the last scan; 1 s by
+    /// default, and at least 20 times the duration of that scan.
     pub fn rescan(mut self, interval: Duration) -> Self {
         self.rescan = interval;
         self
     }
 
-    /// Your own clock, for tests.
+    /// Replaces the clock, for tests.
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Clock::new(clock);
         self
@@ -107,33 +107,33 @@ impl fmt::Debug for CgroupOptions {
 
 /// Finds the pod of a cgroup ID: the inode number of the cgroup's directory, which `bpf_get_current_cgroup_id` reports.
 ///
-/// Walks cgroupfs once and then follows it with inotify. No thread: [`resolve`](Self::resolve) reads the events.
+/// Scans cgroupfs once and then follows it with inotify. Uses no thread: [`resolve`](Self::resolve) reads the events.
 ///
 /// # Consistency
-/// - **A new cgroup** is found at once: before an ID counts as unknown, the events that are waiting are read.
+/// - **A new cgroup** is found at once: an ID counts as unknown only after all queued events were read.
 /// - **A removed cgroup** stays resolvable for [`keep_removed`](CgroupOptions::keep_removed), then it is
 ///   [`Placement::Gone`].
-/// - **A reused ID**: since Linux 5.5, on 64-bit machines, no ID is used twice. Elsewhere an ID means its former cgroup
-///   until events are read: 100 ms after they were read last at the latest, or with [`catch_up`](Self::catch_up).
+/// - **A reused ID**: since Linux 5.5, on 64-bit machines, no ID is used twice. Elsewhere an ID finds its former cgroup
+///   until the next read of events, at most 100 ms later. [`catch_up`](Self::catch_up) reads them at once.
 /// - **Lost events** (the kernel's queue was full) cause a scan. So does an unknown ID while there is a
-///   [`problem`](Self::problem), at most once in [`rescan`](CgroupOptions::rescan): there may be room by now. Scans
-///   take at most a twentieth of the time.
-/// - **Cgroups that containers make** are found like others, also if they use a mount and a cgroup namespace of their
-///   own.
+///   [`problem`](Self::problem), at most once per [`rescan`](CgroupOptions::rescan): the limit may no longer be reached.
+///   Scans take at most a twentieth of the time.
+/// - **Cgroups that containers create** are found like others, even in a container's own mount and cgroup namespace.
 ///
 /// # Limits
-/// - Linux 5.5 or later, 64 bits; before, the inode number is not the ID.
-/// - The root must be the mount point of cgroup v2: `/sys/fs/cgroup`, on hybrid hosts `/sys/fs/cgroup/unified`; in a
-///   container, the host's, mounted (read-only is enough). A mount in a cgroup namespace shows only what is below.
+/// - Linux 5.5 or later, 64 bits. Elsewhere the inode number is not the cgroup ID.
+/// - The root must be the mount point of cgroup v2: `/sys/fs/cgroup`, or `/sys/fs/cgroup/unified` on hybrid hosts. In a
+///   container, mount the host's, read-only. A mount in a cgroup namespace shows only the cgroups of that namespace.
 /// - On cgroup v1, containers have no cgroup IDs. Use [`PidResolver`](super::PidResolver).
 /// - Symbolic links are not followed.
-/// - Depth and numbers are bounded, see [`CgroupOptions`]. What is not followed is `Gone`; [`problem`](Self::problem)
-///   names the first such cgroup. Raise `fs.inotify.max_user_watches` if that is the bound.
+/// - Depth and numbers are limited; see [`CgroupOptions`]. A cgroup that is not followed is `Gone`;
+///   [`problem`](Self::problem) names the first such cgroup. If the kernel's limit is reached, raise
+///   `fs.inotify.max_user_watches`.
 ///
 /// # Complexity
-/// A known ID takes a read of the coarse clock and a lookup in a hash table; once in 100 ms a system call. An unknown
-/// ID takes a system call, sometimes a scan: about five system calls a cgroup. If a lookup must never wait for these,
-/// ask [`get`](Self::get), and call [`catch_up`](Self::catch_up) when there is time.
+/// A known ID takes a read of the coarse clock and a lookup in a hash table, and every 100 ms one system call. An unknown
+/// ID takes a system call, and sometimes a scan of about five system calls per cgroup. If a lookup must never wait for
+/// these, use [`get`](Self::get), and call [`catch_up`](Self::catch_up) when there is time.
 ///
 /// # Examples
 /// ```no_run
@@ -154,7 +154,7 @@ pub struct CgroupResolver {
     rescan: Duration,
     clock: Clock,
     next_read: Duration,
-    /// The end of the last scan, and what it took.
+    /// The end of the last scan, and its duration.
     scanned: (Duration, Duration),
 }
 
@@ -162,8 +162,9 @@ impl CgroupResolver {
     /// A resolver for the cgroup v2 file system that is mounted at this path. Scans it.
     ///
     /// # Errors
-    /// If the root is not a directory that can be read and watched, or the kernel gives no inotify instance
-    /// (`fs.inotify.max_user_instances`). Problems with cgroups below are no error; see [`problem`](Self::problem).
+    /// If the root is not a directory that can be read and watched, or the kernel refuses an inotify instance
+    /// (`fs.inotify.max_user_instances`). Problems with cgroups below the root are not errors; see
+    /// [`problem`](Self::problem).
     pub fn new(root: impl AsRef<Path>, options: CgroupOptions) -> Result<Self, ResolveError> {
         let CgroupOptions { limits, keep_removed, rescan, clock } = options;
         let root = root.as_ref();
@@ -192,15 +193,15 @@ impl CgroupResolver {
         }
     }
 
-    /// As [`resolve`](Self::resolve), but from what is known already: no system call. `None` if the ID is unknown.
+    /// Like [`resolve`](Self::resolve), but reads no events and makes no system call. `None` if the ID is not known yet.
     #[must_use]
     #[inline]
     pub fn get(&self, id: u64) -> Option<&Placement> {
         self.walk.tree.get(id)
     }
 
-    /// Reads the events that are waiting. Call it now and then if lookups may pause for long, so that the kernel's
-    /// queue does not overflow. The resolver's file descriptor ([`AsFd`]) is readable when events are waiting.
+    /// Reads the queued events. If lookups may pause for long, call it regularly, so that the kernel's queue does not
+    /// overflow. The resolver's file descriptor ([`AsFd`]) is readable when events are queued.
     pub fn catch_up(&mut self) {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut events = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);
@@ -208,7 +209,7 @@ impl CgroupResolver {
             match events.next() {
                 Ok(event) => self.walk.apply(&self.inotify, &event),
                 Err(Errno::INTR) => {}
-                // Nothing is waiting. There is no other error for an open queue.
+                // Nothing is queued. An open queue has no other error.
                 Err(_) => break,
             }
         }
@@ -220,13 +221,13 @@ impl CgroupResolver {
         self.walk.tree.expire(now, self.keep_removed, self.walk.limits.cgroups);
     }
 
-    /// The first cgroup that is not followed, and why. A later scan may find it, or another one.
+    /// The first cgroup that is not followed, and why. A later scan may change this.
     #[must_use]
     pub fn problem(&self) -> Option<&ResolveError> {
         self.walk.problem.as_ref()
     }
 
-    /// How many cgroups are followed, those of no pod included.
+    /// Number of followed cgroups, including those that belong to no pod.
     #[must_use]
     pub fn len(&self) -> usize {
         self.walk.tree.len()
@@ -262,7 +263,7 @@ impl CgroupResolver {
     }
 }
 
-/// The inotify instance: readable when events are waiting. Do not read from it.
+/// The inotify instance: readable when events are queued. Do not read from it.
 impl AsFd for CgroupResolver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()

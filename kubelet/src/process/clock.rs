@@ -1,4 +1,4 @@
-//! Two clocks, and one that replaces both in tests.
+//! Two clocks. Tests can replace both by one of their own.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ impl Clock {
         Self(Some(Box::new(own)))
     }
 
-    /// For ages. Moves in steps of 1 to 10 ms, and costs no system call and no read of the processor's counter: each
-    /// lookup asks for it.
+    /// For ages. Moves in steps of 1 to 10 ms. Each lookup reads it, so it makes no system call and does not read the
+    /// processor's counter.
     #[inline]
     pub(super) fn now(&self) -> Duration {
         self.read(ClockId::MonotonicCoarse)
     }
 
-    /// The clock that the start times of processes are measured with.
+    /// The clock of process start times.
     pub(super) fn since_boot(&self) -> Duration {
         self.read(ClockId::Boottime)
     }

@@ -16,11 +16,11 @@ pub struct ResolveError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ResolveErrorKind {
-    /// It could not be read. What has vanished is not an error, but [`Gone`](super::Placement::Gone).
+    /// It could not be read. A file that has vanished is not an error, but [`Gone`](super::Placement::Gone).
     Unreadable,
     /// It is longer than 64 KiB, which no valid file is.
     TooLong,
-    /// A field of it is missing or not what it should be.
+    /// One of its fields is missing or invalid.
     Malformed,
     /// A cgroup is deeper than [`CgroupOptions::max_depth`](super::CgroupOptions::max_depth).
     TooDeep,
@@ -29,7 +29,7 @@ pub enum ResolveErrorKind {
     TooMany,
     /// Another file system is mounted there.
     OtherFileSystem,
-    /// The kernel gives no further watch: `fs.inotify.max_user_watches` or `fs.inotify.max_user_instances` is reached.
+    /// The kernel refuses another watch: `fs.inotify.max_user_watches` or `fs.inotify.max_user_instances` is reached.
     NoWatch,
 }
 

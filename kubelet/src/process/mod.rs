@@ -1,4 +1,4 @@
-//! From a process ID or a cgroup ID to the pod and the container.
+//! Finds the pod and the container of a process ID or a cgroup ID.
 //!
 //! eBPF programs report a process ID (`bpf_get_current_pid_tgid`) and a cgroup ID (`bpf_get_current_cgroup_id`).
 //! [`PidResolver`] reads `/proc`, [`CgroupResolver`] follows cgroupfs. Both remember what they read, so that most
@@ -9,13 +9,13 @@
 //! # Choosing
 //! | | [`PidResolver`] | [`CgroupResolver`] |
 //! |---|---|---|
-//! | key | a process ID as the host counts, or a thread ID | the inode number of a cgroup v2 directory |
-//! | an answer may be out of date by | an age that you set, 1 s by default | nothing, since no cgroup ID is used twice (Linux 5.5) |
-//! | a process that has ended | gone, unless it was read before | resolved, as long as its cgroup is there |
+//! | key | a process ID or a thread ID in the host's PID namespace | the inode number of a cgroup v2 directory |
+//! | an answer may be stale by | an age that you set, 1 s by default | nothing: no cgroup ID is used twice (Linux 5.5) |
+//! | a process that has ended | not found, unless it was looked up before | found, as long as its cgroup exists |
 //! | kernel memory | none | an inotify watch for each cgroup, about 1 KiB |
 //! | works on cgroup v1 | yes | no |
 //!
-//! Prefer the cgroup ID where your events carry it.
+//! Prefer the cgroup ID if your events carry it.
 //!
 //! # Examples
 //! ```no_run
@@ -62,9 +62,9 @@ pub use pid::PidResolver;
 pub enum Placement {
     /// It belongs to a pod.
     Pod(PodCgroup),
-    /// It exists, and belongs to no pod.
+    /// It exists and belongs to no pod.
     NoPod,
-    /// It does not exist: it has ended, or never was, or belongs to another PID namespace or mount.
+    /// It does not exist: it has ended, never existed, or belongs to another PID namespace or mount.
     Gone,
 }
 
@@ -82,10 +82,10 @@ impl From<Option<Cgroup<'_>>> for Placement {
     }
 }
 
-/// The pod and the container of a cgroup, to keep. [`Cgroup`] borrows, this owns.
+/// The pod and the container of a cgroup. The owned form of [`Cgroup`].
 ///
-/// At least one of the two is there. Look up the pod by its UID first, which is known before any status names the
-/// container. Only a reader inside a cgroup namespace of its own may see a container without its pod.
+/// At least one of the two is `Some`. Look up the pod by its UID first, which is known before any status names the
+/// container. Only a reader in a cgroup namespace of its own may see a container without its pod.
 ///
 /// # Complexity
 /// At most 64 bytes. Cloning allocates nothing.
@@ -102,7 +102,7 @@ impl From<Option<Cgroup<'_>>> for Placement {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PodCgroup {
-    /// The pod's UID, as the node knows it: for a static pod not the UID of its mirror.
+    /// The pod's UID on the node. For a static pod, this is not the UID of its mirror pod.
     pub pod_uid: Option<PodUid>,
     /// The container, or the pod's sandbox.
     pub container_id: Option<ContainerId>,

@@ -1,4 +1,4 @@
-//! From a process ID to the pod.
+//! Finds the pod of a process ID.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,44 +16,46 @@ use super::clock::Clock;
 use super::error::ResolveError;
 use super::read::{self, Unread};
 
-/// A process younger than this may still be moved to the cgroup where it belongs.
+/// A process younger than this may not have been moved to its container's cgroup yet.
 const YOUNG: Duration = Duration::from_secs(10);
-/// How long an answer counts that may change soon.
+/// How long an answer that may change soon is remembered.
 const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 
 /// Finds the pod of a process, through `/proc/PID/cgroup`.
 ///
 /// # Consistency
-/// An answer that was read is given again, without a system call, for [`max_age`](Self::max_age) (1 s by default). Then
-/// `/proc` is read again. So for that long, and no longer,
+/// An answer is remembered for [`max_age`](Self::max_age) (1 s by default). After that, `/proc` is read again. During this
+/// time, and no longer:
 ///
-/// - a process that has ended still has its pod, which serves events that come late;
-/// - a process that was given the ID of one that ended is taken for the latter. The kernel gives the IDs in turn, so
-///   this takes as many new processes as there are IDs. If your events carry the start time of the process, use
-///   [`resolve_started`](Self::resolve_started), which never takes one process for another. If they report the end of
-///   processes, call [`forget`](Self::forget);
-/// - a process that was moved to another pod's cgroup still has its former pod.
+/// - A process that has ended is still found. This helps with events that arrive late.
+/// - A new process with the ID of one that has ended gets the pod of the ended one. The kernel assigns IDs in turn, so
+///   this happens only after as many new processes as there are IDs. If your events carry the start time of the process,
+///   use [`resolve_started`](Self::resolve_started), which never confuses processes. If they report the end of processes,
+///   call [`forget`](Self::forget).
+/// - A process that was moved to another pod's cgroup still gets its former pod.
 ///
-/// A runtime starts a process in its own cgroup and then moves it to the container's. Therefore, while a process is
-/// younger than 10 s, only an answer with a container counts for `max_age`, any other for 10 ms. [`Placement::Gone`]
-/// counts for 10 ms, too. The clock moves in steps of up to 10 ms, which come on top.
+/// A runtime starts a process in the runtime's own cgroup and then moves it to the container's. Therefore, while a process
+/// is younger than 10 s, only an answer with a container is remembered for `max_age`, any other for 10 ms.
+/// [`Placement::Gone`] is also remembered for 10 ms. The clock moves in steps of up to 10 ms, which can lengthen these
+/// times.
 ///
-/// One read is about one process: if it ends meanwhile, the answer is `Gone`, even if the ID is in use again.
+/// All files of a read belong to one process: if the process ends during the read, the answer is `Gone`, even if the ID is
+/// in use again.
 ///
 /// # Limits
-/// - The IDs must be of the PID namespace of the mounted `/proc`. eBPF programs report the host's, so a container needs
-///   `hostPID`, or the host's `/proc` mounted.
-/// - `/proc` mounted with `hidepid` shows no processes of other users: they are `Gone`, or an error.
+/// - The IDs must belong to the PID namespace of the mounted `/proc`. eBPF programs report the host's IDs, so a container
+///   needs `hostPID`, or the host's `/proc` mounted.
+/// - A `/proc` mounted with `hidepid` hides processes of other users: they are `Gone`, or an error.
 /// - In a cgroup namespace of its own, a reader may see a container without its pod. See
 ///   [`PodCgroup`](super::PodCgroup).
 ///
-/// Why not pidfds: they report an end, not a move, need a file descriptor for each process, and know only the PID
-/// namespace of the caller, not that of a `/proc` mounted elsewhere.
+/// Pidfds are no alternative: they report that a process has ended but not that it was moved, each takes a file
+/// descriptor, and they work only in the caller's PID namespace, not in that of a `/proc` mounted elsewhere.
 ///
 /// # Complexity
 /// A remembered answer takes a read of the coarse clock and a lookup in a hash table. Any other takes about ten system
-/// calls. At most [`capacity`](Self::capacity) answers are remembered, of about 110 bytes each; those that no longer
-/// count are dropped about once in `max_age`, while lookups come.
+/// calls. At most [`capacity`](Self::capacity) answers of about 110 bytes each are remembered. Lookups drop the expired
+/// ones about once per `max_age`.
 ///
 /// # Examples
 /// ```
@@ -76,7 +78,7 @@ pub struct PidResolver {
     capacity: usize,
     remembered: HashMap<u32, Remembered, ahash::RandomState>,
     next_sweep: Duration,
-    /// Reused from one read to the next.
+    /// The content of the last file. Kept to reuse its memory.
     contents: Vec<u8>,
 }
 
@@ -91,7 +93,7 @@ impl PidResolver {
     /// A resolver that reads the `/proc` at this path, for example `/host/proc`.
     ///
     /// # Errors
-    /// If it is not a directory that can be opened.
+    /// If the path is not a directory that can be opened.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self, ResolveError> {
         let root = root.into();
         let proc = open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -108,32 +110,31 @@ impl PidResolver {
         })
     }
 
-    /// For how long an answer counts; 1 s by default. With zero, each lookup reads `/proc`.
+    /// How long an answer is remembered; 1 s by default. With zero, each lookup reads `/proc`.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// How many answers are remembered at most; 16,384 by default. If there are more processes, some are read again
-    /// earlier.
+    /// Maximum number of remembered answers; 16,384 by default. If there are more processes, some are read again earlier.
     #[must_use]
     pub fn capacity(mut self, processes: usize) -> Self {
         self.capacity = processes;
         self
     }
 
-    /// Your own clock, for tests: the time since the machine was started.
+    /// Replaces the clock, for tests. Returns the time since the machine was started.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Clock::new(clock);
         self
     }
 
-    /// The pod of the process, or of the thread, that has this ID.
+    /// The pod of the process or thread with this ID.
     ///
     /// # Errors
-    /// If a file of the process cannot be read, is longer than 64 KiB, or holds no start time. The error names the file
+    /// If a file of the process cannot be read, is longer than 64 KiB, or has no valid start time. The error names the file
     /// and the field. It is not remembered.
     pub fn resolve(&mut self, pid: u32) -> Result<Placement, ResolveError> {
         let now = self.clock.now();
@@ -147,17 +148,17 @@ impl PidResolver {
     /// (`CLOCK_BOOTTIME`; `start_boottime` in the kernel's `task_struct`).
     ///
     /// # Consistency
-    /// As [`resolve`](Self::resolve), but never about another process with the same ID: if that one has it now, the
-    /// answer is [`Placement::Gone`]. `/proc` shows start times in clock ticks (10 ms), so two processes are told apart
-    /// if they were started in different ticks.
+    /// Like [`resolve`](Self::resolve), but never returns another process with the same ID: if another one has the ID now,
+    /// the answer is [`Placement::Gone`]. `/proc` shows start times in clock ticks (10 ms), so this distinguishes processes
+    /// that were started in different ticks.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve).
+    /// Like [`resolve`](Self::resolve).
     pub fn resolve_started(&mut self, pid: u32, started: Duration) -> Result<Placement, ResolveError> {
         let started = ticks(started);
         let now = self.clock.now();
         let remembered = match self.remembered.get(&pid) {
-            // A later process than the one that is remembered: the ID was given away again.
+            // A process that started later than the remembered one: the ID was reused.
             Some(remembered) if now < remembered.until && remembered.started >= Some(started) => remembered,
             _ => self.read(pid, now)?,
         };
@@ -170,7 +171,7 @@ impl PidResolver {
         self.remembered.remove(&pid);
     }
 
-    /// How many processes are remembered.
+    /// Number of remembered processes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.remembered.len()
@@ -204,10 +205,10 @@ impl PidResolver {
         Ok(self.remembered.entry(pid).insert_entry(remembered).into_mut())
     }
 
-    /// The start time and the pod of a process; or which file could not be read.
+    /// The start time and the pod of a process, or the file that could not be read.
     fn read_process(&mut self, pid: u32) -> Result<(u64, Placement), (&'static str, Unread)> {
-        // What is open stays with this process: if it has ended, what lies below cannot be opened, even if another
-        // process has its ID.
+        // The open directory stays with this process: once the process has ended, no file in it can be opened, even if
+        // another process has the ID.
         let process = read::open_directory(&self.proc, DecInt::new(pid).as_c_str(), OFlags::PATH)
             .map_err(|error| ("", error.into()))?;
         read::read(&process, c"stat", &mut self.contents).map_err(|error| ("stat", error))?;
@@ -217,7 +218,7 @@ impl PidResolver {
         Ok((started, Cgroup::from_proc(&self.contents).into()))
     }
 
-    /// Drops the answers that no longer count, now and then; and others, if there are too many.
+    /// Drops expired answers from time to time, and others if there are too many.
     fn make_room(&mut self, now: Duration) {
         let is_full = self.remembered.len() >= self.capacity;
         if !is_full && now < self.next_sweep {
@@ -225,14 +226,14 @@ impl PidResolver {
         }
         self.next_sweep = now.saturating_add(self.max_age);
         self.remembered.retain(|_, remembered| now < remembered.until);
-        // To sweep a table for the sake of a few places would cost each lookup a sweep.
+        // Few answers have expired: drop all, so that not each of the next lookups sweeps the table.
         if is_full && self.remembered.len() >= self.capacity - self.capacity / 8 {
             self.remembered.clear();
         }
     }
 }
 
-/// In clock ticks, as the kernel rounds it.
+/// Converts to clock ticks, rounded like in the kernel.
 fn ticks(since_boot: Duration) -> u64 {
     let ticks = since_boot.as_nanos() * u128::from(clock_ticks_per_second()) / 1_000_000_000;
     u64::try_from(ticks).unwrap_or(u64::MAX)

@@ -11,22 +11,22 @@ use rustix::io::Errno;
 
 use super::error::{ResolveError, ResolveErrorKind};
 
-/// No file that is read here is longer: a line of `/proc/PID/cgroup` for each of at most 13 hierarchies, of 4 KiB each.
+/// No valid file is longer: `/proc/PID/cgroup` has at most 13 lines, one for each hierarchy, of 4 KiB each.
 pub(super) const LONGEST: usize = 64 * 1024;
 
 /// Why a file was not read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// It vanished.
+    /// The file vanished.
     Gone,
     TooLong,
-    /// This field is missing, or not what it should be.
+    /// This field is missing or invalid.
     Malformed(&'static str),
     Io(io::Error),
 }
 
 impl Unread {
-    /// The error to report of the file at `path`; `None` if it vanished.
+    /// The error for the file at `path`. `None` if the file vanished.
     pub(super) fn error(&self, path: &Path) -> Option<ResolveError> {
         Some(match self {
             Self::Gone => return None,
@@ -55,18 +55,18 @@ impl From<Errno> for Unread {
     }
 }
 
-/// Whether what was asked for has vanished. A process that has ended gives `ESRCH` where one has its file open already,
-/// and a removed cgroup `ENODEV`.
+/// Whether the error means that the file has vanished. Reading an open file fails with `ESRCH` after its process has ended,
+/// and with `ENODEV` after its cgroup was removed.
 pub(super) fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::SRCH | Errno::NODEV)
 }
 
-/// Opens a directory, and no symbolic link to one.
+/// Opens a directory. Does not follow a symbolic link.
 pub(super) fn open_directory(at: impl AsFd, name: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
     openat(at, name, how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Reads a whole file into `contents`, in place of what is there.
+/// Replaces `contents` by the whole file.
 pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> Result<(), Unread> {
     contents.clear();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -91,7 +91,7 @@ mod tests {
     use super::start_time;
 
     #[test]
-    fn the_start_time_is_found_behind_any_name() {
+    fn the_start_time_is_found_after_any_name() {
         let fields = "S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 1311870 3133440 376";
         for name in ["cat", "a b", ") S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22", "((", "\n"]
         {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_time_that_is_missing_or_no_number_is_none() {
+    fn a_missing_or_invalid_start_time_is_none() {
         let cut = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0";
         let word = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 soon 3133440";
         let negative = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 -1 3133440";

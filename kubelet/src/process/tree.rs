@@ -1,4 +1,4 @@
-//! The cgroups that are known, as a tree of watches and as a table by ID. Knows nothing of files.
+//! The known cgroups, as a tree of watches and as a table by ID. Accesses no files.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Placement;
 
-/// The number that inotify gave to a directory.
+/// A directory's inotify watch descriptor.
 pub(super) type Watch = i32;
 
 /// All known cgroups.
@@ -18,13 +18,13 @@ pub(super) struct Tree {
     nodes: HashMap<Watch, Node>,
     root: Option<Watch>,
     by_id: HashMap<u64, Entry, ahash::RandomState>,
-    /// IDs whose cgroups were removed since [`expire`](Self::expire) was called last.
+    /// IDs of cgroups that were removed since the last call of [`expire`](Self::expire).
     just_removed: Vec<u64>,
-    /// IDs of removed cgroups, and when to forget them. Some may be in use again.
+    /// IDs of removed cgroups, and when to forget them. New cgroups may have some of these IDs.
     removed: VecDeque<(Duration, u64)>,
 }
 
-/// What a cgroup ID stands for.
+/// The cgroup that an ID identifies.
 struct Entry {
     resolved: Placement,
     /// `None` once the cgroup has been removed.
@@ -42,18 +42,18 @@ pub(super) struct Node {
     pub(super) pod: Option<Watch>,
     /// The number of cgroups below, if this is the outermost cgroup of a pod.
     pub(super) in_pod: usize,
-    /// The walk that saw it last.
+    /// The last walk that saw it.
     walk: u64,
 }
 
 impl Tree {
-    /// What a cgroup ID stands for; `None` if it is not known.
+    /// The placement of the cgroup with this ID. `None` if the ID is unknown.
     #[inline]
     pub(super) fn get(&self, id: u64) -> Option<&Placement> {
         self.by_id.get(&id).map(|entry| &entry.resolved)
     }
 
-    /// How many cgroups there are.
+    /// Number of cgroups.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -62,23 +62,23 @@ impl Tree {
         self.nodes.get(&watch)
     }
 
-    /// Where this cgroup belongs.
+    /// The placement of this cgroup.
     pub(super) fn resolved(&self, watch: Watch) -> Placement {
         self.node(watch).and_then(|node| self.get(node.id)).cloned().unwrap_or(Placement::NoPod)
     }
 
-    /// The root, if `parent` is `None`.
+    /// The cgroup with this name in `parent`. The root, if `parent` is `None`.
     pub(super) fn child(&self, parent: Option<Watch>, name: &CStr) -> Option<Watch> {
         let Some(parent) = parent else { return self.root };
         self.nodes.get(&parent)?.children.get(name).copied()
     }
 
-    /// Whether `watch` is `below` itself, or a directory that holds it.
+    /// Whether `watch` is `below` or one of its ancestors.
     pub(super) fn is_or_holds(&self, watch: Watch, below: Option<Watch>) -> bool {
         std::iter::successors(below, |below| self.nodes.get(below)?.parent).any(|holder| holder == watch)
     }
 
-    /// The path of `name` in `parent`, from the root of the tree on.
+    /// The path of `name` in `parent`, relative to the root of the tree.
     pub(super) fn path(&self, parent: Option<Watch>, name: &CStr) -> PathBuf {
         let Some(parent) = parent else { return PathBuf::new() };
         let holders = std::iter::successors(self.nodes.get(&parent), |node| self.nodes.get(&node.parent?));
@@ -88,7 +88,7 @@ impl Tree {
         names.into_iter().map(|name| Path::new(OsStr::from_bytes(name.to_bytes()))).collect()
     }
 
-    /// Adds a cgroup. Its parent must be there, its watch must not.
+    /// Adds a cgroup. The tree must contain its parent, and must not contain its watch.
     pub(super) fn insert(
         &mut self,
         watch: Watch,

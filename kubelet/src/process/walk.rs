@@ -1,4 +1,4 @@
-//! Walks cgroupfs and watches what it finds.
+//! Walks cgroupfs and watches each cgroup that it finds.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::error::{ResolveError, ResolveErrorKind};
 use super::read::is_gone;
 use super::tree::{Tree, Watch};
 
-/// What to hear of a directory: what is made and removed in it. No symbolic link is followed.
+/// The events to watch for: entries created in a directory and removed from it. Follows no symbolic link.
 const HEARD: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
@@ -34,12 +34,12 @@ pub(super) struct Limits {
     pub(super) in_pod: usize,
 }
 
-/// The known cgroups, and how to learn of others.
+/// The known cgroups, and how to find others.
 pub(super) struct Walk {
     pub(super) root: PathBuf,
     pub(super) tree: Tree,
     pub(super) limits: Limits,
-    /// The first cgroup that is not followed, and why, since the last scan began.
+    /// The first cgroup since the start of the last scan that is not followed, and why.
     pub(super) problem: Option<ResolveError>,
     /// Events were lost.
     pub(super) is_stale: bool,
@@ -57,7 +57,7 @@ impl Walk {
         Self { root, tree: Tree::default(), limits, problem: None, is_stale: false, scans: 0, device: 0 }
     }
 
-    /// Finds every cgroup, and removes those that are not there any more.
+    /// Finds every cgroup, and removes those that no longer exist.
     pub(super) fn scan(&mut self, inotify: &OwnedFd) {
         self.scans += 1;
         (self.problem, self.is_stale) = (None, false);
@@ -67,14 +67,14 @@ impl Walk {
         }
     }
 
-    /// Takes in what happened in a watched directory.
+    /// Applies an event of a watched directory.
     pub(super) fn apply(&mut self, inotify: &OwnedFd, event: &inotify::Event<'_>) {
         let (watch, what) = (event.wd(), event.events());
         if what.contains(ReadFlags::QUEUE_OVERFLOW) {
             self.is_stale = true;
         }
         if what.intersects(ReadFlags::IGNORED | ReadFlags::UNMOUNT | ReadFlags::DELETE_SELF) {
-            // Without its root, the tree is to be looked for again.
+            // If the root is gone, the tree must be scanned again.
             self.is_stale |= self.tree.child(None, c"") == Some(watch);
             return self.remove(inotify, watch);
         }
@@ -112,8 +112,8 @@ impl Walk {
         }
     }
 
-    /// Adds a directory, unless it is known or gone. Returns it open, to be listed: after its watch was set, so that
-    /// what is made in it from now on causes an event.
+    /// Adds a directory, unless it is known or gone. Returns it open, to be listed. Its watch is set first, so that a
+    /// directory created in it during the listing causes an event.
     fn enter_one(
         &mut self,
         inotify: &OwnedFd,
@@ -162,8 +162,8 @@ impl Walk {
         }
         let resolved = match (below.to_str(), parent) {
             (Some(below), _) => Placement::from(Cgroup::from_path(below)),
-            // A container may name the cgroups below its own as it likes. One whose name is not text belongs where its
-            // parent belongs.
+            // A container may choose any names for the cgroups below its own. A cgroup whose name is not UTF-8 has the
+            // placement of its parent.
             (None, Some(parent)) => self.tree.resolved(*parent),
             (None, None) => Placement::NoPod,
         };
@@ -171,7 +171,7 @@ impl Walk {
         Ok(Some((watch, directory)))
     }
 
-    /// Notes the directories in a directory as places to enter.
+    /// Adds the subdirectories of a directory to `places`, the directories to enter.
     fn list(
         &self,
         watch: Watch,
@@ -181,7 +181,7 @@ impl Walk {
     ) -> Result<(), ResolveError> {
         let path = || self.root.join(self.tree.path(*parent, name));
         let unreadable = |error: Errno| ResolveError::unreadable(&path(), &error.into());
-        // Names that would be refused anyway must take no memory. Those of known cgroups must not be missed.
+        // Do not store names beyond the limit. Always store those of known cgroups, so that the walk sees them.
         let room = self.limits.cgroups.saturating_sub(places.len()).min(self.room_in_pod(watch));
         let mut found = 0;
         for entry in Dir::new(directory).map_err(unreadable)? {
