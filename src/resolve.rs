@@ -68,8 +68,8 @@ impl<'a> Identity<'a> {
     /// | a name | the pod with it; the mirror pod with it |
     /// | a process ID | none: the index does not know processes |
     ///
-    /// Cgroups and log paths contain the pod's UID on the node, which is known before any status names the container. The
-    /// name in a log path is not looked up: another pod may have it by now.
+    /// Cgroups and log paths contain the pod's UID on the node, which is known before any status names the container.
+    /// The name in a log path is not looked up: another pod may have it by now.
     ///
     /// # Complexity
     /// O(1) expected, three lookups at most; no allocation for the usual UIDs.

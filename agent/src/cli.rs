@@ -23,7 +23,7 @@ use pod_index_kubelet::references::Strategy;
     after_help = "Exit codes: 0 success; 1 the answer is no: not found, a warning of doctor, an unusable manifest with \
                   --once, or something missing with --check; 2 a wrong command line or configuration, or a failure of \
                   doctor; 3 failed: no agent answers, the address is in use, or a source does not respond to --once; \
-                  4 with --manage-mirror-pods, a kubelet runs on the node; 130, 143 ended by a second Ctrl-C or SIGTERM."
+                  4 with --manage-mirror-pods, a kubelet runs on the node; 130, 143 a second Ctrl-C or SIGTERM."
 )]
 pub(super) struct Cli {
     #[command(subcommand)]

@@ -211,7 +211,12 @@ fn with_a_zero_age_every_lookup_reads() {
 fn errors_name_the_file_and_the_field_and_are_not_remembered() {
     let mut proc = Proc::new();
     for (number, (stat, cgroup, kind, message)) in [
-        (Some("7 (x) S 1"), Some(HOST), ResolveErrorKind::Malformed, "/stat has no valid start time (field 22)"),
+        (
+            Some("7 (x) S 1"),
+            Some(HOST),
+            ResolveErrorKind::Malformed,
+            "/stat has no valid start time (field 22)",
+        ),
         (Some(""), Some(HOST), ResolveErrorKind::Malformed, "/stat has no valid start time (field 22)"),
         (
             Some(&*"x".repeat(1 << 20)),

@@ -53,8 +53,7 @@ pub(super) fn judge(Offset(offset): Offset) -> Finding {
     }
     let direction = if offset > 0.0 { "behind" } else { "ahead of" };
     let message = format!("{} {direction} the API server's clock", span(size));
-    let fix =
-        "correct the clock that is wrong, for example with chrony; certificates and tokens depend on both clocks";
+    let fix = "correct the clock that is wrong, for example with chrony; certificates and tokens depend on both clocks";
     if size <= GRAVE { Finding::warning(CHECK, message, fix) } else { Finding::failure(CHECK, message, fix) }
 }
 

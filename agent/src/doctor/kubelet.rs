@@ -28,7 +28,8 @@ struct Signs {
     healthz: Option<Result<(), String>>,
     /// Whether it lists its pods for the agent.
     lists: bool,
-    /// Seconds since its lease was renewed, and the duration of the lease. `None` if there is no lease or it cannot be read.
+    /// Seconds since its lease was renewed, and the duration of the lease. `None` if there is no lease or it cannot be
+    /// read.
     lease: Option<(f64, f64)>,
 }
 

@@ -156,8 +156,8 @@ async fn user(client: &Client) -> Option<String> {
     review.status?.user_info?.username
 }
 
-/// Whether the node authorizer grants this right only for single objects. A review of the right as a whole would then say
-/// no.
+/// Whether the node authorizer grants this right only for single objects. A review of the right as a whole would then
+/// say no.
 fn is_per_object(user: &str, right: &Right) -> bool {
     let of_references = ["secrets", "configmaps"].contains(&right.resource);
     let of_a_pod = right.resource == "pods" && right.verb == "get";
@@ -183,8 +183,7 @@ pub(super) async fn check(settings: &Settings, client: &Client) -> (Vec<Finding>
                 findings.push(Finding::failure(CHECK, format!("{user} may not {right}"), right.fix()));
             }
             Err(why) => {
-                findings
-                    .push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
+                findings.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
             }
         }
     }

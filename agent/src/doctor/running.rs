@@ -113,7 +113,7 @@ impl Agent {
         let default = settings.map_or((DEFAULT_ADDRESS, DEFAULT_PORT), |settings| {
             (settings.address.ip(), settings.address.port())
         });
-            // An agent that serves on all addresses also serves on loopback.
+        // An agent that serves on all addresses also serves on loopback.
         let here =
             |address: IpAddr| if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
         let server = Server::new(&given.server, client, (here(default.0), default.1));

@@ -156,8 +156,8 @@ impl PodApi {
         self.history.close();
     }
 
-    /// Waits until the history includes everything published before the request. Fails until every source has been read:
-    /// an incomplete list would show existing pods as gone.
+    /// Waits until the history includes everything published before the request. Fails until every source has been
+    /// read: an incomplete list would show existing pods as gone.
     async fn current(&self) -> Result<(), Refusal> {
         if !self.readiness.is_ready() {
             let missing = self.readiness.missing().join("; ");

@@ -39,8 +39,8 @@ impl Form {
         }
     }
 
-    /// A single pod: the response to a get, or the object of an event. `with_columns` includes a table's columns, which only
-    /// the first event of a watch has.
+    /// A single pod: the response to a get, or the object of an event. `with_columns` includes a table's columns, which
+    /// only the first event of a watch has.
     pub(super) fn write_one(self, object: &Object, with_columns: bool, out: &mut Vec<u8>) {
         if matches!(self, Self::Table(_) | Self::Rows) {
             let columns = if with_columns { self.columns() } else { Value::Null };

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::pod_api::API_SERVER_VERSION;
 
-/// Maximum number of parts in a field's name, such as `status.containerStatuses[web].state`. A change of a deeper field is
-/// reported under its parent's name.
+/// Maximum number of parts in a field's name, such as `status.containerStatuses[web].state`. A change of a deeper field
+/// is reported under its parent's name.
 const DEPTH: usize = 3;
 /// In metadata, fewer parts: names do not include the keys of labels and annotations.
 const DEPTH_OF_METADATA: usize = 2;

@@ -120,8 +120,8 @@ impl<'a> Sought<'a> {
             What::Process(cgroup) => by_cgroup(snapshot, cgroup),
             What::Identity(identity) => identity.resolve(snapshot).map(|found| Found::new(snapshot, found)),
         };
-        // A manifest may set any UID, even one that looks like another kind of identity. A process ID was resolved to its
-        // cgroup, so it is certainly not a UID.
+        // A manifest may set any UID, even one that looks like another kind of identity. A process ID was resolved to
+        // its cgroup, so it is certainly not a UID.
         let found = match self.what {
             What::Process(_) => found,
             What::Identity(_) => found.or_else(|| by_uid(snapshot, self.text?.into())),

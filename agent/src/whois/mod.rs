@@ -4,8 +4,8 @@
 //! text ─> Identity ─> Sought ─> Found ─> Answer ─> HTTP ─> `pod-index whois`
 //!              └─ PID ─> /proc ─┘ └─ snapshot
 //! ```
-//! [`find`] queries the index, [`routes`] serves the answers. [`ask`], [`input`] and [`printer`] are the client. Both sides
-//! use `answer`.
+//! [`find`] queries the index, [`routes`] serves the answers. [`ask`], [`input`] and [`printer`] are the client. Both
+//! sides use `answer`.
 
 mod answer;
 pub(crate) mod ask;

@@ -51,7 +51,8 @@ async fn of_body(
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
-    // Permits bound the memory for bodies: a request takes one before it reads its body and holds it as long as the body.
+    // Permits bound the memory for bodies: a request takes one before it reads its body and holds it as long as the
+    // body.
     let permit = timeout(limits::BODY_TIMEOUT, Arc::clone(&whois.bodies).acquire_owned()).await;
     let Ok(Ok(permit)) = permit else {
         let message = "too many queries with a body at once".to_owned();
@@ -143,8 +144,8 @@ impl Whois {
         Ok((head, self.wait(&queries, Instant::now() + wait).await).into_response())
     }
 
-    /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once per
-    /// publication.
+    /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once
+    /// per publication.
     async fn wait(&self, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
         let mut answers = vec![Vec::new(); queries.len()];
         let mut room = limits::WAITED_ANSWERS;

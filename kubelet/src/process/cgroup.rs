@@ -74,15 +74,15 @@ impl CgroupOptions {
         self
     }
 
-    /// How long the ID of a removed cgroup still finds its pod; 2 s by default, and up to 100 ms more. Events often arrive
-    /// after the process that caused them has ended. If a new cgroup gets the ID, the ID finds the new one.
+    /// How long the ID of a removed cgroup still finds its pod; 2 s by default, and up to 100 ms more. Events often
+    /// arrive after the process that caused them has ended. If a new cgroup gets the ID, the ID finds the new one.
     pub fn keep_removed(mut self, time: Duration) -> Self {
         self.keep_removed = time;
         self
     }
 
-    /// While any cgroup is not followed, an unknown ID causes a scan. This is the minimum time since the last scan; 1 s by
-    /// default, and at least 20 times the duration of that scan.
+    /// While any cgroup is not followed, an unknown ID causes a scan. This is the minimum time since the last scan; 1 s
+    /// by default, and at least 20 times the duration of that scan.
     pub fn rescan(mut self, interval: Duration) -> Self {
         self.rescan = interval;
         self
@@ -118,7 +118,7 @@ impl fmt::Debug for CgroupOptions {
 /// - **Lost events** (the kernel's queue was full) cause a scan. So does an unknown ID while there is a
 ///   [`problem`](Self::problem), at most once per [`rescan`](CgroupOptions::rescan): the limit may no longer be reached.
 ///   Scans take at most a twentieth of the time.
-/// - **Cgroups that containers create** are found like others, even in a container's own mount and cgroup namespace.
+/// - **Cgroups that containers create** are found like others, even in the container's own namespaces.
 ///
 /// # Limits
 /// - Linux 5.5 or later, 64 bits. Elsewhere the inode number is not the cgroup ID.
@@ -131,9 +131,9 @@ impl fmt::Debug for CgroupOptions {
 ///   `fs.inotify.max_user_watches`.
 ///
 /// # Complexity
-/// A known ID takes a read of the coarse clock and a lookup in a hash table, and every 100 ms one system call. An unknown
-/// ID takes a system call, and sometimes a scan of about five system calls per cgroup. If a lookup must never wait for
-/// these, use [`get`](Self::get), and call [`catch_up`](Self::catch_up) when there is time.
+/// A known ID takes a read of the coarse clock and a lookup in a hash table, and every 100 ms one system call. An
+/// unknown ID takes a system call, and sometimes a scan of about five system calls per cgroup. If a lookup must never
+/// wait for these, use [`get`](Self::get), and call [`catch_up`](Self::catch_up) when there is time.
 ///
 /// # Examples
 /// ```no_run
@@ -193,7 +193,8 @@ impl CgroupResolver {
         }
     }
 
-    /// Like [`resolve`](Self::resolve), but reads no events and makes no system call. `None` if the ID is not known yet.
+    /// Like [`resolve`](Self::resolve), but reads no events and makes no system call. `None` if the ID is not known
+    /// yet.
     #[must_use]
     #[inline]
     pub fn get(&self, id: u64) -> Option<&Placement> {

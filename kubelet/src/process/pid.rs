@@ -24,8 +24,8 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 /// Finds the pod of a process, through `/proc/PID/cgroup`.
 ///
 /// # Consistency
-/// An answer is remembered for [`max_age`](Self::max_age) (1 s by default). After that, `/proc` is read again. During this
-/// time, and no longer:
+/// An answer is remembered for [`max_age`](Self::max_age) (1 s by default). After that, `/proc` is read again. During
+/// this time, and no longer:
 ///
 /// - A process that has ended is still found. This helps with events that arrive late.
 /// - A new process with the ID of one that has ended gets the pod of the ended one. The kernel assigns IDs in turn, so
@@ -34,16 +34,17 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 ///   call [`forget`](Self::forget).
 /// - A process that was moved to another pod's cgroup still gets its former pod.
 ///
-/// A runtime starts a process in the runtime's own cgroup and then moves it to the container's. Therefore, while a process
-/// is younger than 10 s, only an answer with a container is remembered for `max_age`, any other for 10 ms.
+/// A runtime starts a process in the runtime's own cgroup and then moves it to the container's. Therefore, while a
+/// process is younger than 10 s, only an answer with a container is remembered for `max_age`, any other for 10 ms.
 /// [`Placement::Gone`] is also remembered for 10 ms. The clock moves in steps of up to 10 ms, which can lengthen these
 /// times.
 ///
-/// All files of a read belong to one process: if the process ends during the read, the answer is `Gone`, even if the ID is
-/// in use again.
+/// All files of a read belong to one process: if the process ends during the read, the answer is `Gone`, even if the ID
+/// is in use again.
 ///
 /// # Limits
-/// - The IDs must belong to the PID namespace of the mounted `/proc`. eBPF programs report the host's IDs, so a container
+/// - The IDs must belong to the PID namespace of the mounted `/proc`. eBPF programs report the host's IDs, so a
+///   container
 ///   needs `hostPID`, or the host's `/proc` mounted.
 /// - A `/proc` mounted with `hidepid` hides processes of other users: they are `Gone`, or an error.
 /// - In a cgroup namespace of its own, a reader may see a container without its pod. See
@@ -117,7 +118,8 @@ impl PidResolver {
         self
     }
 
-    /// Maximum number of remembered answers; 16,384 by default. If there are more processes, some are read again earlier.
+    /// Maximum number of remembered answers; 16,384 by default. If there are more processes, some are read again
+    /// earlier.
     #[must_use]
     pub fn capacity(mut self, processes: usize) -> Self {
         self.capacity = processes;
@@ -134,8 +136,8 @@ impl PidResolver {
     /// The pod of the process or thread with this ID.
     ///
     /// # Errors
-    /// If a file of the process cannot be read, is longer than 64 KiB, or has no valid start time. The error names the file
-    /// and the field. It is not remembered.
+    /// If a file of the process cannot be read, is longer than 64 KiB, or has no valid start time. The error names the
+    /// file and the field. It is not remembered.
     pub fn resolve(&mut self, pid: u32) -> Result<Placement, ResolveError> {
         let now = self.clock.now();
         match self.remembered.get(&pid) {
@@ -148,9 +150,9 @@ impl PidResolver {
     /// (`CLOCK_BOOTTIME`; `start_boottime` in the kernel's `task_struct`).
     ///
     /// # Consistency
-    /// Like [`resolve`](Self::resolve), but never returns another process with the same ID: if another one has the ID now,
-    /// the answer is [`Placement::Gone`]. `/proc` shows start times in clock ticks (10 ms), so this distinguishes processes
-    /// that were started in different ticks.
+    /// Like [`resolve`](Self::resolve), but never returns another process with the same ID: if another one has the ID
+    /// now, the answer is [`Placement::Gone`]. `/proc` shows start times in clock ticks (10 ms), so this distinguishes
+    /// processes that were started in different ticks.
     ///
     /// # Errors
     /// Like [`resolve`](Self::resolve).

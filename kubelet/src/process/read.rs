@@ -55,8 +55,8 @@ impl From<Errno> for Unread {
     }
 }
 
-/// Whether the error means that the file has vanished. Reading an open file fails with `ESRCH` after its process has ended,
-/// and with `ENODEV` after its cgroup was removed.
+/// Whether the error means that the file has vanished. Reading an open file fails with `ESRCH` after its process has
+/// ended, and with `ENODEV` after its cgroup was removed.
 pub(super) fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::SRCH | Errno::NODEV)
 }
