@@ -1,7 +1,7 @@
 //! Takes the README's pictures again. Review them before committing.
 //!
 //! ```text
-//! cargo test -p pod-index-agent --test agent -- --ignored --exact browser::pictures::are_taken_anew
+//! cargo test -p pod-index-agent --test agent -- --ignored --exact browser::pictures::are_retaken
 //! ```
 
 use std::fmt::Write;
@@ -62,7 +62,7 @@ fn write(name: &str, picture: &[u8]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "writes docs/images"]
-async fn are_taken_anew() {
+async fn are_retaken() {
     let server = ApiServer::start().await;
     server.put("nodes", &json!({ "metadata": { "name": "node-1" } }));
     server.restrict_to_node("node-1");
