@@ -50,7 +50,7 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
     }
     let _ = write!(
         text,
-        "\n(An update of the index changes five indices; of the others, one map.)\n\n\
+        "\n(An update changes five indices in pod-index, one map in the others.)\n\n\
          ![Latency by percentile](docs/performance/latency.svg)\n\n\
          ![Throughput by threads](docs/performance/throughput.svg)\n"
     );
