@@ -48,7 +48,7 @@ impl Seen {
 }
 
 /// A pod in the histories' format.
-fn told(pod: Option<&Arc<TestPod>>) -> Value {
+fn id_of(pod: Option<&Arc<TestPod>>) -> Value {
     pod.map_or(Value::Null, |pod| json!([pod.uid, pod.version]))
 }
 
@@ -78,8 +78,8 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
         .map(|full_name| {
             let (name, namespace) = full_name.split_once('_').expect("a full name");
             let pod = snapshot.pod_by_full_name(full_name);
-            assert_eq!(told(pod), told(snapshot.pod_by_name(namespace, name)), "GetPodByName agrees");
-            (full_name.clone(), told(pod))
+            assert_eq!(id_of(pod), id_of(snapshot.pod_by_name(namespace, name)), "GetPodByName agrees");
+            (full_name.clone(), id_of(pod))
         })
         .collect();
 
@@ -92,18 +92,18 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
         ("mirrorToPod", json!(mirror_to_pod(snapshot))),
         (
             "staticToMirror",
-            statics.into_iter().map(|(pod, mirror)| json!([told(Some(pod)), told(mirror)])).collect(),
+            statics.into_iter().map(|(pod, mirror)| json!([id_of(Some(pod)), id_of(mirror)])).collect(),
         ),
-        ("byUID", by_uid(&|pod| told(snapshot.pod_by_uid(&pod.uid)))),
+        ("byUID", by_uid(&|pod| id_of(snapshot.pod_by_uid(&pod.uid)))),
         ("translate", by_uid(&|pod| json!(snapshot.translate_pod_uid(&pod.uid).to_string()))),
         ("byFullName", Value::Object(by_full_name)),
-        ("mirrorByPod", by_uid(&|pod| told(snapshot.mirror_pod_by_pod(pod)))),
-        ("podByMirror", by_uid(&|pod| told(snapshot.pod_by_mirror_pod(pod)))),
+        ("mirrorByPod", by_uid(&|pod| id_of(snapshot.mirror_pod_by_pod(pod)))),
+        ("podByMirror", by_uid(&|pod| id_of(snapshot.pod_by_mirror_pod(pod)))),
         (
             "podAndMirror",
             by_uid(&|pod| {
                 let found = snapshot.pod_and_mirror_pod(pod);
-                json!([told(found.pod), told(found.mirror_pod), found.was_mirror])
+                json!([id_of(found.pod), id_of(found.mirror_pod), found.was_mirror])
             }),
         ),
         ("isMirrorOf", is_mirror_of(seen)),
@@ -129,7 +129,7 @@ fn state_of_model(kubelet: &Kubelet, seen: &Seen) -> BTreeMap<&'static str, Valu
         full_names: seen.full_names.iter().cloned().collect(),
     };
     let all = kubelet.observe(&universe);
-    let told = |id: Option<&Id>| id.map_or(Value::Null, |id| json!(id));
+    let id_of = |id: Option<&Id>| id.map_or(Value::Null, |id| json!(id));
     let by_uid = |ask: &dyn Fn(&Arc<TestPod>) -> Value| {
         Value::Object(seen.newest.iter().map(|(uid, pod)| (uid.clone(), ask(pod))).collect())
     };
@@ -159,24 +159,24 @@ fn state_of_model(kubelet: &Kubelet, seen: &Seen) -> BTreeMap<&'static str, Valu
         ),
         (
             "staticToMirror",
-            all.static_to_mirror.iter().map(|(pod, mirror)| json!([pod, told(mirror.as_ref())])).collect(),
+            all.static_to_mirror.iter().map(|(pod, mirror)| json!([pod, id_of(mirror.as_ref())])).collect(),
         ),
-        ("byUID", by_uid(&|pod| told(kubelet.by_uid(&pod.uid).pod.as_ref()))),
+        ("byUID", by_uid(&|pod| id_of(kubelet.by_uid(&pod.uid).pod.as_ref()))),
         ("translate", by_uid(&|pod| json!(kubelet.by_uid(&pod.uid).translated))),
         (
             "byFullName",
-            all.by_full_name.iter().map(|(name, found)| (name.clone(), told(found.pod.as_ref()))).collect(),
+            all.by_full_name.iter().map(|(name, found)| (name.clone(), id_of(found.pod.as_ref()))).collect(),
         ),
-        ("mirrorByPod", by_uid(&|pod| told(of_name(pod).mirror_pod.as_ref()))),
-        ("podByMirror", by_uid(&|pod| told(of_name(pod).pod.as_ref()))),
+        ("mirrorByPod", by_uid(&|pod| id_of(of_name(pod).mirror_pod.as_ref()))),
+        ("podByMirror", by_uid(&|pod| id_of(of_name(pod).pod.as_ref()))),
         (
             "podAndMirror",
             by_uid(&|pod| {
                 let (own, found) = (id(pod), of_name(pod));
                 if is_mirror_pod(&**pod) {
-                    json!([told(found.pod.as_ref()), own, true])
+                    json!([id_of(found.pod.as_ref()), own, true])
                 } else {
-                    json!([own, told(found.mirror_pod.as_ref()), false])
+                    json!([own, id_of(found.mirror_pod.as_ref()), false])
                 }
             }),
         ),

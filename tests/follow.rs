@@ -22,7 +22,7 @@ fn in_time() -> Instant {
 }
 
 /// The changes of a step, in order.
-fn told(step: &Step<TestPod>) -> Vec<String> {
+fn summary(step: &Step<TestPod>) -> Vec<String> {
     let name = |change: &Change<'_, TestPod>| match change {
         Change::Added(pod) => format!("+{}", pod.uid),
         Change::Updated { new, .. } => format!("~{}", new.uid),
@@ -32,9 +32,9 @@ fn told(step: &Step<TestPod>) -> Vec<String> {
     step.changes().iter().map(name).collect()
 }
 
-fn sorted(mut told: Vec<String>) -> Vec<String> {
-    told.sort_unstable();
-    told
+fn sorted(mut summary: Vec<String>) -> Vec<String> {
+    summary.sort_unstable();
+    summary
 }
 
 /// Counts wake-ups and records the waking thread.
@@ -73,24 +73,24 @@ fn a_late_subscriber_sees_everything_as_added_and_then_changes() {
     let step = changes.wait().expect("the writer is there");
     assert!(step.before().is_none());
     assert_eq!(step.after().generation(), 1);
-    assert_eq!(sorted(told(&step)), ["+m", "+p", "+s"]);
+    assert_eq!(sorted(summary(&step)), ["+m", "+p", "+s"]);
 
     writer.update_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
     let step = changes.wait().expect("the writer is there");
     assert_eq!(step.before().map(pod_index::Snapshot::generation), Some(1));
-    assert_eq!(told(&step), ["~p"]);
+    assert_eq!(summary(&step), ["~p"]);
     assert_eq!(changes.seen().map(pod_index::Snapshot::generation), Some(2));
-    assert_eq!(changes.try_next().map(|step| told(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::TimedOut));
 }
 
 #[test]
 fn an_index_in_which_nothing_was_published_has_no_first_step() {
     let (writer, reader) = pod_index::new::<TestPod>();
     let mut changes = reader.changes();
-    assert_eq!(changes.try_next().map(|step| told(&step)), Err(WaitError::TimedOut));
-    assert_eq!(changes.wait_until(Instant::now()).map(|step| told(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.wait_until(Instant::now()).map(|step| summary(&step)), Err(WaitError::TimedOut));
     drop(writer);
-    assert_eq!(changes.wait_until(in_time()).map(|step| told(&step)), Err(WaitError::WriterGone));
+    assert_eq!(changes.wait_until(in_time()).map(|step| summary(&step)), Err(WaitError::WriterGone));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_slow_subscriber_gets_one_step_for_all_publications() {
     }
     writer.remove_pod_by_uid("goes").expect("it is there");
     let step = changes.wait().expect("the writer is there");
-    assert_eq!(told(&step), ["-goes", "~stays"]);
+    assert_eq!(summary(&step), ["-goes", "~stays"]);
     assert!(changes.try_next().is_err(), "nothing has piled up");
     drop(step);
     assert_eq!(writer.reclaim(), 0, "the subscriber holds the current snapshot alone");
@@ -125,7 +125,7 @@ fn a_pod_replaced_under_its_name_is_a_removal_and_then_an_addition() {
         let _ = writer
             .apply([Operation::Add(TestPod::plain(&new, "web")), Operation::Remove(old.as_str().into())]);
         let step = changes.wait().expect("the writer is there");
-        assert_eq!(told(&step), [format!("-{old}"), format!("+{new}")]);
+        assert_eq!(summary(&step), [format!("-{old}"), format!("+{new}")]);
     }
 }
 
@@ -154,7 +154,7 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
                             _ => block_on(changes.next()),
                         };
                         let Some(step) = step else { return (steps, changes.try_next().err()) };
-                        steps.extend(told(&step));
+                        steps.extend(summary(&step));
                     }
                 });
                 is_asleep.recv().expect("the follower is there");
@@ -174,11 +174,11 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
             );
         }
         let mut late = all.pop().expect("one that has not looked");
-        assert_eq!(late.try_next().map(|step| told(&step)), Ok(vec!["+last".into()]));
-        assert_eq!(late.try_next().map(|step| told(&step)), Err(WaitError::WriterGone));
+        assert_eq!(late.try_next().map(|step| summary(&step)), Ok(vec!["+last".into()]));
+        assert_eq!(late.try_next().map(|step| summary(&step)), Err(WaitError::WriterGone));
         assert!(!reader.has_writer());
         let mut later = reader.changes();
-        assert_eq!(sorted(told(&later.wait().expect("the last state"))), ["+first", "+last"]);
+        assert_eq!(sorted(summary(&later.wait().expect("the last state"))), ["+first", "+last"]);
         assert!(later.wait().is_none());
     }
 }
@@ -227,10 +227,10 @@ fn a_waker_is_woken_by_a_publication_on_a_thread_that_is_not_the_writers() {
     writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
     let by = woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
     assert_eq!(by.as_deref(), Some("pod-index-wake"));
-    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if told(&step) == ["+p"]));
+    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["+p"]));
     // No subscriber sleeps now, so none is woken.
     writer.remove_pod_by_uid("p").expect("it is there");
-    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if told(&step) == ["-p"]));
+    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["-p"]));
     assert!(poll(&mut changes, &waker).is_pending());
     drop(writer);
     woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
@@ -412,9 +412,9 @@ fn a_manager_can_be_followed_and_its_writer_is_gone_with_its_last_clone() {
     assert_eq!(manager.wait_for(("default", "web"), in_time()).map(|pod| pod.uid.clone()), Ok("p".into()));
     assert_eq!(block_on(manager.wait_for_async("p")).map(|pod| pod.uid.clone()), Some("p".into()));
     assert_eq!(waiting.join().expect("no panic"), Ok("p".into()));
-    assert_eq!(told(&changes.wait().expect("the writer is there")), ["+p"]);
+    assert_eq!(summary(&changes.wait().expect("the writer is there")), ["+p"]);
     drop(manager);
-    assert_eq!(changes.try_next().map(|step| told(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::TimedOut));
     drop(same);
     assert!(changes.wait().is_none());
 }

@@ -334,9 +334,9 @@ fn debug_output_of_an_index_is_short_and_names_its_type() {
         ["Added(new_default, new)", "Removed(gone_kube-system, orphan)", "Updated(db_default, p)"]
     );
     let pair = after.pod_and_mirror_pod(after.mirror_pod_by_uid("m").expect("it is there"));
-    let told = format!("{pair:?}");
-    assert!(told.starts_with("PodAndMirror { pod: Some(TestPod { uid: \"s\""), "{told}");
-    assert!(told.ends_with("was_mirror: true }"), "{told}");
+    let text = format!("{pair:?}");
+    assert!(text.starts_with("PodAndMirror { pod: Some(TestPod { uid: \"s\""), "{text}");
+    assert!(text.ends_with("was_mirror: true }"), "{text}");
 }
 
 /// Padding and hashing, for terminal tables and maps by UID.

@@ -26,7 +26,7 @@ fn a_uid_of_ten_megabytes_is_a_uid_like_any_other() {
 }
 
 #[test]
-fn a_pod_with_a_million_annotations_is_filed_by_the_one_that_counts() {
+fn a_pod_with_a_million_annotations_is_indexed_by_the_one_that_matters() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let annotations: BTreeMap<_, _> =
         (0..1_000_000).map(|i| (format!("example.com/{i}"), String::new())).collect();

@@ -24,7 +24,7 @@ fn id(digits: &str) -> Option<ContainerId> {
 }
 
 /// The pod's UID and the container's ID, as text.
-fn said(path: &str) -> Option<(String, String)> {
+fn parsed_path(path: &str) -> Option<(String, String)> {
     Cgroup::from_path(path).map(text)
 }
 
@@ -64,21 +64,21 @@ fn a_cgroup_path_of_either_driver_names_the_pod_and_the_container() {
             ("/".to_owned(), ""),
             (" (deleted)".to_owned(), ""),
         ] {
-            assert_eq!(said(&format!("{pod}{below}")), pair(UUID, container), "{class} {below}");
+            assert_eq!(parsed_path(&format!("{pod}{below}")), pair(UUID, container), "{class} {below}");
         }
         // A static pod's UID has no hyphens; a UID set by a manifest may have any form.
         let pod = systemd(class, STATIC);
-        assert_eq!(said(&format!("{pod}/crio-{ID}.scope")), pair(STATIC, ID));
-        assert_eq!(said(&systemd(class, "my_own")), pair("my-own", ""));
+        assert_eq!(parsed_path(&format!("{pod}/crio-{ID}.scope")), pair(STATIC, ID));
+        assert_eq!(parsed_path(&systemd(class, "my_own")), pair("my-own", ""));
 
         let class = if class.is_empty() { String::new() } else { format!("/{class}") };
         for uid in [UUID, STATIC, "my-own", "under_score"] {
             let pod = format!("/kubepods{class}/pod{uid}");
-            assert_eq!(said(&format!("{pod}/{ID}")), pair(uid, ID));
-            assert_eq!(said(&format!("{pod}/crio-{ID}")), pair(uid, ID));
-            assert_eq!(said(&format!("{pod}/crio-conmon-{ID}")), pair(uid, ""));
-            assert_eq!(said(&format!("{pod}/{ID}/sub/cgroup (deleted)")), pair(uid, ID));
-            assert_eq!(said(&pod), pair(uid, ""));
+            assert_eq!(parsed_path(&format!("{pod}/{ID}")), pair(uid, ID));
+            assert_eq!(parsed_path(&format!("{pod}/crio-{ID}")), pair(uid, ID));
+            assert_eq!(parsed_path(&format!("{pod}/crio-conmon-{ID}")), pair(uid, ""));
+            assert_eq!(parsed_path(&format!("{pod}/{ID}/sub/cgroup (deleted)")), pair(uid, ID));
+            assert_eq!(parsed_path(&pod), pair(uid, ""));
         }
     }
 }
@@ -88,17 +88,17 @@ fn if_only_the_kubelet_uses_systemd_one_element_names_both() {
     for class in ["", "-burstable", "-besteffort"] {
         let element = format!("kubepods{class}-pod{ESCAPED}.slice:cri-containerd:{ID}");
         for prefix in ["", "/", "/system.slice/containerd.service/", "/kubepods.slice/"] {
-            assert_eq!(said(&format!("{prefix}{element}")), pair(UUID, ID), "{prefix}");
+            assert_eq!(parsed_path(&format!("{prefix}{element}")), pair(UUID, ID), "{prefix}");
         }
-        assert_eq!(said(&format!("/{element}/init.scope")), pair(UUID, ID));
-        assert_eq!(said(&format!("/kubepods{class}-pod{STATIC}.slice:crio:{ID}")), pair(STATIC, ID));
+        assert_eq!(parsed_path(&format!("/{element}/init.scope")), pair(UUID, ID));
+        assert_eq!(parsed_path(&format!("/kubepods{class}-pod{STATIC}.slice:crio:{ID}")), pair(STATIC, ID));
     }
-    assert_eq!(said(&format!("/kubepods-pod{ESCAPED}.slice:cri-containerd:{}", &ID[..12])), None);
-    assert_eq!(said(&format!("/kubepods-pod{ESCAPED}.slice:{ID}")), None);
+    assert_eq!(parsed_path(&format!("/kubepods-pod{ESCAPED}.slice:cri-containerd:{}", &ID[..12])), None);
+    assert_eq!(parsed_path(&format!("/kubepods-pod{ESCAPED}.slice:{ID}")), None);
 }
 
 #[test]
-fn any_prefix_may_come_before() {
+fn a_cgroup_path_may_have_any_prefix() {
     for prefix in [
         "",
         "/sys/fs/cgroup",
@@ -109,29 +109,29 @@ fn any_prefix_may_come_before() {
         "/docker/node/kubelet",
     ] {
         let path = format!("{prefix}/kubepods/besteffort/pod{UUID}/{ID}");
-        assert_eq!(said(&path), pair(UUID, ID), "{path}");
+        assert_eq!(parsed_path(&path), pair(UUID, ID), "{path}");
         let path = format!(
             "{prefix}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/\
              kubelet-kubepods-burstable-pod{ESCAPED}.slice/cri-containerd-{ID}.scope"
         );
-        assert_eq!(said(&path), pair(UUID, ID), "{path}");
+        assert_eq!(parsed_path(&path), pair(UUID, ID), "{path}");
     }
     // A node that is itself a container: the pod counts, not the node.
     let path = format!("/docker/{OTHER_ID}/kubelet/kubepods/burstable/pod{UUID}/{ID}");
-    assert_eq!(said(&path), pair(UUID, ID));
+    assert_eq!(parsed_path(&path), pair(UUID, ID));
     // In a cgroup namespace, a neighbour of the same pod appears without the pod.
-    assert_eq!(said(&format!("/../cri-containerd-{ID}.scope")), pair("", ID));
-    assert_eq!(said(&format!("/../{ID}/payload")), pair("", ID));
+    assert_eq!(parsed_path(&format!("/../cri-containerd-{ID}.scope")), pair("", ID));
+    assert_eq!(parsed_path(&format!("/../{ID}/payload")), pair("", ID));
 }
 
 #[test]
 fn the_outermost_pod_counts_because_a_container_names_what_is_below_it() {
     let path = format!("/kubepods/pod{UUID}/{ID}/kubepods/burstable/pod{STATIC}/{OTHER_ID}");
-    assert_eq!(said(&path), pair(UUID, ID));
+    assert_eq!(parsed_path(&path), pair(UUID, ID));
     let path = format!("/kubepods/pod{UUID}/payload/{OTHER_ID}");
-    assert_eq!(said(&path), pair(UUID, ""), "no container is further down");
+    assert_eq!(parsed_path(&path), pair(UUID, ""), "no container is further down");
     let path = format!("/system.slice/docker-{ID}.scope/{OTHER_ID}");
-    assert_eq!(said(&path), pair("", ID));
+    assert_eq!(parsed_path(&path), pair("", ID));
 }
 
 #[test]
@@ -172,37 +172,37 @@ fn paths_that_only_resemble_a_pods_cgroup_are_rejected() {
     let path = format!("/kubepods/pod{UUID}/{ID}/{}", "x/".repeat(1 << 19));
     assert_eq!(Cgroup::from_path(&path), None, "a mebibyte");
     let path = format!("/kubepods/pod{UUID}/{}", &ID[..12]);
-    assert_eq!(said(&path), pair(UUID, ""), "the pod is known although the container is not");
+    assert_eq!(parsed_path(&path), pair(UUID, ""), "the pod is known although the container is not");
 }
 
 #[test]
 fn the_lines_of_proc_pid_cgroup_are_cut_at_their_first_two_colons() {
-    let told = |contents: &str| Cgroup::from_proc(contents.as_bytes()).map(text);
+    let parsed = |contents: &str| Cgroup::from_proc(contents.as_bytes()).map(text);
     let v2 = format!("0::/kubepods.slice/kubepods-pod{ESCAPED}.slice/crio-{ID}.scope\n");
-    assert_eq!(told(&v2), pair(UUID, ID));
+    assert_eq!(parsed(&v2), pair(UUID, ID));
     assert_eq!(
-        told(&format!("0::/../../kubepods.slice/kubepods-pod{ESCAPED}.slice (deleted)\n")),
+        parsed(&format!("0::/../../kubepods.slice/kubepods-pod{ESCAPED}.slice (deleted)\n")),
         pair(UUID, "")
     );
     let mixed =
         format!("0::/system.slice/containerd.service/kubepods-pod{ESCAPED}.slice:cri-containerd:{ID}");
-    assert_eq!(told(&mixed), pair(UUID, ID));
+    assert_eq!(parsed(&mixed), pair(UUID, ID));
 
     let v1 = format!(
         "12:cpuset:/kubepods/burstable/pod{UUID}/{ID}\n11:cpu,cpuacct:/kubepods/burstable/pod{UUID}/{ID}\n\
          1:name=systemd:/kubepods/burstable/pod{UUID}/{ID}\n"
     );
-    assert_eq!(told(&v1), pair(UUID, ID));
+    assert_eq!(parsed(&v1), pair(UUID, ID));
     let hybrid = format!("5:misc:/\n1:name=systemd:/user.slice\n0::/\n4:memory:/kubepods/pod{STATIC}/{ID}\n");
-    assert_eq!(told(&hybrid), pair(STATIC, ID));
+    assert_eq!(parsed(&hybrid), pair(STATIC, ID));
     // The most specific line, in any position.
     let some =
         format!("3:pids:/{OTHER_ID}\n2:cpu:/kubepods/pod{UUID}\n1:memory:/kubepods/pod{UUID}/{ID}\n0::/\n");
-    assert_eq!(told(&some), pair(UUID, ID));
+    assert_eq!(parsed(&some), pair(UUID, ID));
 
     // Of equally specific lines, the first.
     let two = format!("2:cpu:/kubepods/pod{UUID}/{ID}\n1:memory:/kubepods/pod{STATIC}/{OTHER_ID}\n");
-    assert_eq!(told(&two), pair(UUID, ID));
+    assert_eq!(parsed(&two), pair(UUID, ID));
 
     for nothing in [
         "",
@@ -214,7 +214,7 @@ fn the_lines_of_proc_pid_cgroup_are_cut_at_their_first_two_colons() {
         "::/kubepods/podx",
         "0::kubepods/podx",
     ] {
-        assert_eq!(told(nothing), None, "{nothing:?}");
+        assert_eq!(parsed(nothing), None, "{nothing:?}");
     }
     let mut bytes = b"1:cpu:/\xff\xfe/kubepods/podx\n".to_vec();
     assert_eq!(Cgroup::from_proc(&bytes), None, "not text");
@@ -492,7 +492,7 @@ proptest! {
             format!("{prefix}/kubepods{slash}{class}/pod{uid}/{digits}{below}"),
             format!("{prefix}/kubepods{slash}{class}/pod{uid}/crio-{digits}{below}"),
         ] {
-            prop_assert_eq!(said(&path), expected.clone(), "{}", path);
+            prop_assert_eq!(parsed_path(&path), expected.clone(), "{}", path);
             let line = format!("7:cpu,cpuacct:/\n0::{path}\n");
             prop_assert_eq!(Cgroup::from_proc(line.as_bytes()).map(text), expected.clone());
             let cgroup = Cgroup::from_path(&path).unwrap();

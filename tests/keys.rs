@@ -47,7 +47,7 @@ fn assert_found(reader: &Reader<TestPod>, order: &[&str]) {
 }
 
 #[test]
-fn the_living_come_before_the_finished_then_the_younger_then_the_smaller_uid() {
+fn running_pods_come_before_finished_ones_then_younger_ones_then_smaller_uids() {
     let pods = [
         claims("finished-young", 900, true),
         claims("old", 100, false),
@@ -122,7 +122,7 @@ fn a_mirror_pod_has_no_keys_and_a_uid_that_becomes_one_gives_them_up() {
 }
 
 #[test]
-fn a_held_snapshot_answers_as_it_did() {
+fn a_held_snapshot_does_not_change() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let _ = writer.set_pods([claims("a", 2, false), claims("b", 1, false)]);
     let held = reader.snapshot();
@@ -143,7 +143,7 @@ fn a_batch_that_cancels_out_in_its_keys_is_not_published() {
 }
 
 #[test]
-fn many_pods_of_one_key_come_in_order_and_go() {
+fn many_pods_of_one_key_are_found_in_order_and_removed() {
     const MANY: usize = 3_000;
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let pods = (0..MANY).map(|n| {
@@ -189,7 +189,7 @@ impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Names<F> {
 }
 
 #[test]
-fn of_a_million_keys_the_first_thousand_count_and_no_other_pod_is_affected() {
+fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();
     let greedy = |keys: &mut PodKeys<'_>| {
         if keys.wants_keys() {

@@ -59,12 +59,16 @@ fn compare(snapshot: &Snapshot<TestPod>, pods: &Pods) {
             assert!(found.is_some_and(|found| Arc::ptr_eq(found, pod)), "{} is found", pod.uid);
         }
     }
-    let mut told = 0;
+    let mut seen = 0;
     for pod in snapshot.pods().iter().chain(snapshot.mirror_pods()) {
-        assert!(pods.get(&pod.uid).is_some_and(|known| Arc::ptr_eq(known, pod)), "{} is told", pod.uid);
-        told += 1;
+        assert!(
+            pods.get(&pod.uid).is_some_and(|known| Arc::ptr_eq(known, pod)),
+            "{} is in the index",
+            pod.uid
+        );
+        seen += 1;
     }
-    assert_eq!(told, pods.len());
+    assert_eq!(seen, pods.len());
     assert_eq!(snapshot.pods().len() + snapshot.mirror_pods().len(), pods.len());
     assert_eq!(snapshot.static_pods().iter().count(), snapshot.static_pods().len());
 }

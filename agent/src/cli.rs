@@ -275,7 +275,7 @@ pub(super) struct RunArgs {
     pub(super) allow_remote_clients: bool,
 
     /// Also serve /livez and /readyz, and nothing else, in plain HTTP on this address: for probes without a client
-    /// certificate. Responses only tell whether the agent is live and ready.
+    /// certificate. Responses only show whether the agent is live and ready.
     #[arg(long, env = "POD_INDEX_HEALTH_ADDRESS", value_name = "ADDRESS:PORT")]
     pub(super) health_address: Option<SocketAddr>,
 

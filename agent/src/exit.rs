@@ -14,7 +14,7 @@ pub(super) enum Failure {
     Usage(String),
     /// The command failed.
     Unable(String),
-    /// A kubelet manages the mirror pods of this node, which the agent was told to manage.
+    /// `--manage-mirror-pods` was given, but a kubelet manages the mirror pods of this node.
     Kubelet(String),
     /// `doctor` found a failure, and has printed it. A warning is [`No`](Self::No).
     Ill,

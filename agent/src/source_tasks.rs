@@ -155,7 +155,7 @@ pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failur
     client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
 }
 
-/// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is told to stop.
+/// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is stopped.
 /// Opens the first now, and another one `pause` after a panic.
 fn keep_running<S>(
     source: Source,
@@ -177,7 +177,7 @@ where
             (stream, status) = loop {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = told(stopped.clone()) => return,
+                    () = until_stopped(stopped.clone()) => return,
                 }
                 match open() {
                     Ok(opened) => break opened,
@@ -198,7 +198,7 @@ async fn pass_on(
     reports: Sender<Report>,
     stopped: watch::Receiver<bool>,
 ) {
-    let mut stopped = pin!(told(stopped));
+    let mut stopped = pin!(until_stopped(stopped));
     let mut was_sound = false;
     loop {
         let update = tokio::select! {
@@ -238,8 +238,8 @@ fn is_sound(status: &SourceStatus) -> bool {
     status.seen && (status.source == Source::Api || is_whole())
 }
 
-/// Waits until the source is told to stop, or until the sender is gone.
-async fn told(mut stop: watch::Receiver<bool>) {
+/// Waits until the source should stop, or the sender is gone.
+async fn until_stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

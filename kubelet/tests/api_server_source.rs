@@ -113,9 +113,9 @@ async fn changes_follow_and_simultaneous_ones_are_emitted_together() {
     }
     server.release();
     followed.equals(&server, of_n1).await;
-    let told = |kind: fn(&Said) -> Option<usize>| followed.said().iter().filter_map(kind).sum::<usize>();
-    assert_eq!(told(|said| if let Said::Upsert(pods) = said { Some(*pods) } else { None }), 10);
-    assert_eq!(told(|said| if let Said::Remove(pods) = said { Some(*pods) } else { None }), 10);
+    let total = |kind: fn(&Said) -> Option<usize>| followed.said().iter().filter_map(kind).sum::<usize>();
+    assert_eq!(total(|said| if let Said::Upsert(pods) = said { Some(*pods) } else { None }), 10);
+    assert_eq!(total(|said| if let Said::Remove(pods) = said { Some(*pods) } else { None }), 10);
     assert!(followed.said().len() < 20, "one by one: {:?}", followed.said());
 }
 
@@ -236,7 +236,7 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn connections_that_are_cut_at_any_time_are_made_anew() {
+async fn connections_that_are_cut_at_any_time_are_opened_again() {
     let (server, mut followed) = followed().await;
     for version in 1..6 {
         server.cut_connections();
@@ -247,7 +247,7 @@ async fn connections_that_are_cut_at_any_time_are_made_anew() {
 }
 
 #[tokio::test]
-async fn events_out_of_order_are_seen_through_and_the_truth_is_listed() {
+async fn events_out_of_order_are_detected_and_the_pods_are_listed_again() {
     let (server, mut followed) = followed().await;
     let mut lists = server.requests(Verb::List);
     let disorders: [&dyn Fn(); 3] = [
@@ -308,7 +308,7 @@ async fn followed_since_a_backup() -> (ApiServer, Store, Followed) {
 }
 
 #[tokio::test]
-async fn a_server_restored_from_a_backup_is_believed_though_it_answers_by_silence() {
+async fn a_server_restored_from_a_backup_is_detected_although_its_watch_is_silent() {
     let (server, backup, mut followed) = followed_since_a_backup().await;
     server.restore(&backup);
     // The same version of the same pod as before, with other content, and changes that the watch does not
@@ -419,13 +419,13 @@ async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
 }
 
 #[tokio::test]
-async fn a_bookmark_spares_a_list_when_the_history_goes() {
+async fn a_bookmark_avoids_a_list_after_a_compaction() {
     let (server, mut followed) = followed().await;
     for version in 0..5 {
         server.put("pods", &changed(&format!("p{version}"), version));
     }
     followed.equals(&server, of_n1).await;
-    // This watch is told of progress only by a bookmark.
+    // Only a bookmark advances the version of this watch.
     server.put("pods", &pod("elsewhere-too", "n2"));
     server.send_bookmarks();
     server.compact();
@@ -518,7 +518,7 @@ async fn a_server_that_never_answers_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_pod_that_cannot_be_read_is_reported_and_the_others_stand() {
+async fn a_pod_that_cannot_be_read_is_reported_and_the_others_stay() {
     let (server, mut followed) = followed().await;
     let mut bad = pod("bad", "n1");
     bad["spec"]["containers"] = json!("none");

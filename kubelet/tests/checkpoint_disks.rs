@@ -88,8 +88,8 @@ fn in_own_mounts(prepare: &str, disk: &str, directory: &Path) -> bool {
 /// Runs as a child of the tests below.
 #[test]
 fn the_child_with_a_failing_disk() {
-    let Ok(told) = std::env::var(DISK) else { return };
-    let (disk, directory) = told.split_once('\n').unwrap();
+    let Ok(arguments) = std::env::var(DISK) else { return };
+    let (disk, directory) = arguments.split_once('\n').unwrap();
     let directory = Path::new(directory);
     match disk {
         "read-only" => on_a_read_only_disk(directory),

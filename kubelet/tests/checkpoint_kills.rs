@@ -45,11 +45,11 @@ fn step(seed: u64, number: u64) -> Vec<(String, Option<u64>)> {
 /// Runs as a child of the next test, which kills it.
 #[test]
 fn the_child_that_is_killed() {
-    let Ok(told) = std::env::var(CHILD) else { return };
-    let mut told = told.split('\n');
-    let directory = PathBuf::from(told.next().unwrap());
+    let Ok(arguments) = std::env::var(CHILD) else { return };
+    let mut arguments = arguments.split('\n');
+    let directory = PathBuf::from(arguments.next().unwrap());
     let (seed, from): (u64, u64) =
-        (told.next().unwrap().parse().unwrap(), told.next().unwrap().parse().unwrap());
+        (arguments.next().unwrap().parse().unwrap(), arguments.next().unwrap().parse().unwrap());
     let mut run = Run::start(&directory, Which::Annotated);
     let mut out = std::io::stdout();
     for number in from.. {
@@ -66,11 +66,11 @@ fn the_child_that_is_killed() {
 }
 
 fn child(directory: &Path, seed: u64, from: u64) -> Child {
-    let told = format!("{}\n{seed}\n{from}", directory.display());
+    let arguments = format!("{}\n{seed}\n{from}", directory.display());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "the_child_that_is_killed", "--nocapture", "--test-threads=1"]);
     command
-        .env(CHILD, told)
+        .env(CHILD, arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

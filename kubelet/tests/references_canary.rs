@@ -68,7 +68,7 @@ fn pod(names: &[String]) -> Pod {
 }
 
 #[tokio::test]
-async fn nothing_that_is_said_tells_what_is_in_a_secret() {
+async fn no_output_contains_a_secrets_content() {
     let log = Log::default();
     let writer = log.clone();
     let lines =

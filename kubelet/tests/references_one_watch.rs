@@ -127,7 +127,7 @@ async fn a_watch_begins_only_after_the_previous_one_has_ended() {
     // Answered is not enough: the watch can be ended until its body is read.
     let mut is_stuck = server.is_stuck.subscribe();
     tokio::time::timeout(PATIENCE, is_stuck.wait_for(|stuck| *stuck)).await.expect("a watch of a").unwrap();
-    // It is told to end but cannot yet. Meanwhile the object is named and released again and again.
+    // It should end but cannot yet. Meanwhile the object is named and released many times.
     for _ in 0..5 {
         secrets.unregister_pod("u1");
         secrets.register_pod(&pod("u1", "a"));

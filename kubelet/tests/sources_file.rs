@@ -83,7 +83,7 @@ fn hidden_names_are_passed_over_silently_and_leftovers_with_a_word() {
 }
 
 #[test]
-fn of_two_files_with_one_pod_the_later_counts_and_the_earlier_is_reported() {
+fn the_later_of_two_files_with_one_pod_counts_and_the_earlier_is_reported() {
     let directory = Directory::new();
     directory.write("a.yaml", manifest("web").replace("image: i", "image: a"));
     directory.write("b.yaml", manifest("web").replace("image: i", "image: b"));
@@ -236,7 +236,7 @@ mod rights {
     }
 
     #[test]
-    fn what_may_not_be_read_is_reported_be_it_a_file_or_a_directory() {
+    fn an_unreadable_file_or_directory_is_reported() {
         let directory = Directory::new();
         directory.write("a.yaml", manifest("a"));
         directory.write("b.yaml", manifest("b"));

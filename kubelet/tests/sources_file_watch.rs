@@ -96,7 +96,7 @@ async fn files_are_followed_through_creation_edit_rename_and_removal() {
 }
 
 #[tokio::test]
-async fn editors_save_in_their_ways_and_no_other_pod_blinks() {
+async fn no_way_of_saving_a_file_affects_another_pod() {
     let directory = Directory::new();
     directory.write("a.yaml", with_image("a", "first"));
     directory.write("b.yaml", manifest("b"));
@@ -156,7 +156,7 @@ async fn a_mounted_config_map_is_followed_through_its_swap() {
 }
 
 #[tokio::test]
-async fn a_directory_may_come_late_go_and_come_again() {
+async fn a_directory_may_be_created_late_removed_and_created_again() {
     let directory = Directory::new();
     let path = directory.at("etc/kubernetes/manifests");
     let mut source = source(&path, NEVER);
@@ -331,7 +331,7 @@ async fn in_a_bad_file_the_good_documents_still_move_on() {
 }
 
 #[tokio::test]
-async fn of_two_files_with_one_pod_either_may_go() {
+async fn either_of_two_files_with_one_pod_may_be_removed() {
     let directory = Directory::new();
     directory.write("a.yaml", with_image("web", "a"));
     directory.write("b.yaml", with_image("web", "b"));
@@ -429,7 +429,7 @@ async fn an_edit_of_a_pod_with_a_uid_of_its_own_keeps_the_time_it_was_first_seen
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_ends_in_the_truth() {
+async fn many_changes_at_once_end_with_the_servers_pods() {
     let directory = Directory::new();
     let mut source = source(directory.path(), NEVER);
     assert_eq!(next(&mut source).await.len(), 0);

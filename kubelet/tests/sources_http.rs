@@ -489,11 +489,11 @@ async fn tls_trusts_the_given_authority_and_no_other() {
 
 /// Tells a child process which URL to request, with the system's authorities.
 const ASKED: &str = "POD_INDEX_ASKED_WITH_THE_SYSTEMS_AUTHORITIES";
-const THIS_TEST: &str = "without_an_authority_given_tls_trusts_whom_the_system_trusts";
+const THIS_TEST: &str = "without_a_given_authority_tls_trusts_the_systems_authorities";
 
 /// The system's authorities are read from environment variables, which a test cannot change for itself alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_an_authority_given_tls_trusts_whom_the_system_trusts() {
+async fn without_a_given_authority_tls_trusts_the_systems_authorities() {
     if let Ok(url) = std::env::var(ASKED) {
         let said = match HttpSource::new(config(&url), NodeName::new("n1")) {
             Ok(mut source) => tokio::select! {

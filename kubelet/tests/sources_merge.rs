@@ -59,7 +59,7 @@ fn uids(pods: &[Arc<Pod>]) -> Vec<&str> {
 }
 
 /// `removed | added | updated | deleted | reconciled`
-fn told(merged: &Merged<Pod>) -> String {
+fn summary(merged: &Merged<Pod>) -> String {
     [&merged.removed, &merged.added, &merged.updated, &merged.deleted, &merged.reconciled]
         .map(|pods| uids(pods).join(" "))
         .join("|")
@@ -73,7 +73,7 @@ fn of_the_api() -> Merge<Pod> {
 fn one_set_becomes_operations_in_the_kubelets_order() {
     let mut merge = of_the_api();
     let first = set(["gone", "changed", "dying", "status", "same"].map(|uid| pod(uid, uid)));
-    assert_eq!(told(&merge.update(Source::Api, first)), "|gone changed dying status same|||");
+    assert_eq!(summary(&merge.update(Source::Api, first)), "|gone changed dying status same|||");
     let second = set([
         in_phase(pod("status", "status"), "Running"),
         terminating(pod("dying", "dying")),
@@ -82,7 +82,7 @@ fn one_set_becomes_operations_in_the_kubelets_order() {
         pod("same", "same"),
     ]);
     let merged = merge.update(Source::Api, second);
-    assert_eq!(told(&merged), "gone|new|changed|dying|status");
+    assert_eq!(summary(&merged), "gone|new|changed|dying|status");
     let operations: Vec<_> = merged
         .into_operations()
         .map(|operation| match operation {
@@ -128,10 +128,10 @@ fn only_what_the_kubelet_counts_as_a_change_is_one() {
     ] {
         let mut merge = of_the_api();
         let _ = merge.update(Source::Api, set([pod("u", "p")]));
-        let told_of = told(&merge.update(Source::Api, set([newer.clone()])));
-        assert_eq!(told_of, wanted, "{:?}", newer.metadata);
+        let summary_of_first = summary(&merge.update(Source::Api, set([newer.clone()])));
+        assert_eq!(summary_of_first, wanted, "{:?}", newer.metadata);
         // And only once.
-        assert_eq!(told(&merge.update(Source::Api, upsert([newer]))), "||||");
+        assert_eq!(summary(&merge.update(Source::Api, upsert([newer]))), "||||");
     }
 }
 
@@ -162,7 +162,7 @@ fn every_pod_is_marked_with_its_source_and_with_the_time_it_was_first_seen() {
 fn in_a_set_the_first_of_several_namesakes_counts_and_the_others_are_reported() {
     let mut merge = of_the_api();
     let merged = merge.update(Source::Api, set([pod("1", "a"), pod("2", "a"), pod("1", "b"), pod("3", "c")]));
-    assert_eq!(told(&merged), "|1 3|||");
+    assert_eq!(summary(&merged), "|1 3|||");
     let fields: Vec<_> = merged.problems.iter().map(|problem| (problem.kind(), problem.field())).collect();
     assert_eq!(
         fields,
@@ -194,29 +194,29 @@ fn nothing_is_removed_before_all_sources_are_seen() {
     let mut merge = Merge::new(Source::ALL);
     assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), Source::ALL);
     assert_eq!(
-        told(&merge.update(Source::File, set([pod("1", "a"), pod("2", "b"), pod("3", "c")]))),
+        summary(&merge.update(Source::File, set([pod("1", "a"), pod("2", "b"), pod("3", "c")]))),
         "|1 2 3|||"
     );
-    assert_eq!(told(&merge.update(Source::File, set([pod("3", "c")]))), "||||");
+    assert_eq!(summary(&merge.update(Source::File, set([pod("3", "c")]))), "||||");
     assert_eq!(
-        told(&merge.update(Source::File, set([pod("1", "a"), pod("3", "c")]))),
+        summary(&merge.update(Source::File, set([pod("1", "a"), pod("3", "c")]))),
         "||||",
         "it never left"
     );
     assert_eq!(merge.pod_count(Source::File), 2);
-    assert_eq!(told(&merge.update(Source::Api, upsert([pod("4", "d")]))), "|4|||");
-    assert_eq!(told(&merge.update(Source::Api, remove("4"))), "||||");
+    assert_eq!(summary(&merge.update(Source::Api, upsert([pod("4", "d")]))), "|4|||");
+    assert_eq!(summary(&merge.update(Source::Api, remove("4"))), "||||");
     // An upsert does not make the source seen.
     assert_eq!(merge.unseen_sources().collect::<Vec<_>>(), [Source::Http, Source::Kubelet, Source::Api]);
-    assert_eq!(told(&merge.update(Source::Kubelet, set([]))), "||||");
-    assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
+    assert_eq!(summary(&merge.update(Source::Kubelet, set([]))), "||||");
+    assert_eq!(summary(&merge.update(Source::Http, set([]))), "||||");
     assert!(!merge.all_sources_seen());
     let merged = merge.update(Source::Api, set([pod("5", "e")]));
     assert!(merge.all_sources_seen());
     let mut removed = uids(&merged.removed);
     removed.sort_unstable();
     assert_eq!((removed, uids(&merged.added)), (vec!["2", "4"], vec!["5"]));
-    assert_eq!(told(&merge.update(Source::File, set([]))), "1 3||||");
+    assert_eq!(summary(&merge.update(Source::File, set([]))), "1 3||||");
     assert!(merge.all_sources_seen());
 }
 
@@ -227,9 +227,9 @@ fn a_pod_that_returns_before_all_sources_are_seen_was_never_removed() {
     let set_of = |pods: &[&Arc<Pod>]| SourceUpdate::Set(pods.iter().copied().map(Arc::clone).collect());
     // Already marked, so that it stays the same object.
     let same = Arc::clone(&merge.update(Source::File, set_of(&[&same])).added[0]);
-    assert_eq!(told(&merge.update(Source::File, set([]))), "||||");
-    assert_eq!(told(&merge.update(Source::File, set_of(&[&same]))), "||||");
-    assert_eq!(told(&merge.update(Source::Http, set([]))), "||||");
+    assert_eq!(summary(&merge.update(Source::File, set([]))), "||||");
+    assert_eq!(summary(&merge.update(Source::File, set_of(&[&same]))), "||||");
+    assert_eq!(summary(&merge.update(Source::Http, set([]))), "||||");
     assert_eq!(merge.pod_count(Source::File), 1);
 }
 
@@ -243,30 +243,30 @@ fn an_empty_first_set_marks_its_source_seen() {
 }
 
 #[test]
-fn what_one_source_drops_and_another_names_stays_as_the_other_has_it() {
+fn a_pod_that_one_source_drops_stays_as_another_source_names_it() {
     let source_of =
         |merged: &Merged<Pod>| merged.updated[0].annotation("kubernetes.io/config.source").map(str::to_owned);
     let mut merge = Merge::new([Source::File, Source::Api]);
     let _ = merge.update(Source::File, set([pod("u", "p")]));
     let merged = merge.update(Source::Api, set([on_node(pod("u", "p"), "n")]));
-    assert_eq!((told(&merged).as_str(), source_of(&merged).as_deref()), ("||u||", Some("api")));
+    assert_eq!((summary(&merged).as_str(), source_of(&merged).as_deref()), ("||u||", Some("api")));
     assert_eq!(
-        told(&merge.update(Source::File, set([]))),
+        summary(&merge.update(Source::File, set([]))),
         "||||",
         "the API server's version was there already"
     );
-    assert_eq!(told(&merge.update(Source::File, set([pod("u", "p")]))), "||||");
+    assert_eq!(summary(&merge.update(Source::File, set([pod("u", "p")]))), "||||");
     let merged = merge.update(Source::Api, remove("u"));
-    assert_eq!((told(&merged).as_str(), source_of(&merged).as_deref()), ("||u||", Some("file")));
-    assert_eq!(told(&merge.update(Source::File, set([]))), "u||||");
-    assert_eq!(told(&merge.update(Source::Api, remove("u"))), "||||");
+    assert_eq!((summary(&merged).as_str(), source_of(&merged).as_deref()), ("||u||", Some("file")));
+    assert_eq!(summary(&merge.update(Source::File, set([]))), "u||||");
+    assert_eq!(summary(&merge.update(Source::Api, remove("u"))), "||||");
 }
 
 #[test]
-fn a_names_next_bearer_replaces_the_last_one_also_within_one_batch() {
+fn the_next_pod_with_a_name_replaces_the_last_one_also_within_one_batch() {
     let mut merge = of_the_api();
     let _ = merge.update(Source::Api, set([pod("1", "web-0")]));
-    assert_eq!(told(&merge.update(Source::Api, upsert([pod("2", "web-0")]))), "1|2|||");
+    assert_eq!(summary(&merge.update(Source::Api, upsert([pod("2", "web-0")]))), "1|2|||");
     let batch = upsert([
         on_node(pod("2", "web-0"), "n"),
         pod("3", "web-0"),
@@ -274,9 +274,9 @@ fn a_names_next_bearer_replaces_the_last_one_also_within_one_batch() {
         in_phase(pod("4", "web-0"), "Running"),
     ]);
     let merged = merge.update(Source::Api, batch);
-    assert_eq!(told(&merged), "2|4|||");
+    assert_eq!(summary(&merged), "2|4|||");
     assert_eq!(merged.added[0].status.as_ref().and_then(|status| status.phase.as_deref()), Some("Running"));
-    assert_eq!(told(&merge.update(Source::Api, remove("1"))), "||||");
+    assert_eq!(summary(&merge.update(Source::Api, remove("1"))), "||||");
     assert_eq!(merge.pod_count(Source::Api), 1);
 }
 
@@ -417,7 +417,7 @@ fn objects_of_the_last_set_are_merged_like_copies_of_them() {
                     by_copies.update(Source::File, SourceUpdate::Set(copies)),
                 ),
             };
-            assert_eq!(told(&one), told(&other), "{context}");
+            assert_eq!(summary(&one), summary(&other), "{context}");
             assert_eq!(one.problems, other.problems, "{context}");
             assert_eq!(by_edits.pod_count(Source::File), by_copies.pod_count(Source::File), "{context}");
         }

@@ -89,14 +89,14 @@ impl Merging {
 
     /// `-` for removed, `+` for added, `~` for changed.
     fn take(&mut self, merged: &Merged<Pod>) -> String {
-        let mut told = Vec::new();
+        let mut summary = Vec::new();
         for pod in &merged.removed {
             assert!(self.pods.remove(pod.uid()).is_some(), "{} was not there", pod.uid());
-            told.push(format!("-{}", pod.uid()));
+            summary.push(format!("-{}", pod.uid()));
         }
         for pod in &merged.added {
             assert!(self.pods.insert(pod.uid().to_owned(), Arc::clone(pod)).is_none(), "{} twice", pod.uid());
-            told.push(format!("+{}", pod.uid()));
+            summary.push(format!("+{}", pod.uid()));
         }
         for pod in merged.updated.iter().chain(&merged.deleted).chain(&merged.reconciled) {
             assert!(
@@ -104,9 +104,9 @@ impl Merging {
                 "{} is new",
                 pod.uid()
             );
-            told.push(format!("~{}", pod.uid()));
+            summary.push(format!("~{}", pod.uid()));
         }
-        told.join(" ")
+        summary.join(" ")
     }
 
     fn uids(&self) -> Vec<&str> {
@@ -267,7 +267,7 @@ fn a_claim_never_displaces_a_uid_from_another_source() {
 }
 
 #[test]
-fn of_two_mirror_pods_with_one_claim_the_older_one_counts() {
+fn the_older_of_two_mirror_pods_with_one_claim_counts() {
     let aged = |uid: &str, name: &str, second: u32| {
         let mut pod = mirror(uid, name, "s", "n1");
         let time = format!("2026-01-01T00:00:{second:02}Z").parse().expect("a time");

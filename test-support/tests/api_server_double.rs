@@ -188,7 +188,7 @@ async fn faults_hit_the_requests_they_are_meant_for_and_are_counted() {
     assert!(list().await.is_err());
     assert!(list().await.is_err());
     let start = Instant::now();
-    list().await.expect("the client comes again when it is told to");
+    list().await.expect("the client repeats the request after Retry-After");
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert_eq!(server.requests(Verb::List), 5);
 
@@ -319,7 +319,7 @@ async fn a_list_of_any_version_may_be_stale_one_of_a_version_is_not_older_and_on
     let any = kube::api::GetParams::any();
     assert_eq!(code(of_a.get_with("two", &any).await), (404, "NotFound".to_owned()));
     server.catch_up();
-    of_a.get_with("two", &any).await.expect("it is at hand now");
+    of_a.get_with("two", &any).await.expect("it exists now");
 
     let exact = ListParams::default().at(&old.to_string()).matching(kube::api::VersionMatch::Exact);
     assert_eq!(names(&list(exact.clone()).await.unwrap().items), ["one"]);
@@ -425,11 +425,14 @@ async fn bookmarks_come_by_the_clock_and_before_the_end_that_the_client_asked_fo
     let api: Api<Pod> = Api::all(server.client());
     let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
     let mut events = watch(&api, &since, &WatchParams::default().timeout(1)).await;
-    let mut told = Vec::new();
-    while told.last().is_none_or(|last| last != "end") {
-        told.push(next(&mut events).await);
+    let mut received = Vec::new();
+    while received.last().is_none_or(|last| last != "end") {
+        received.push(next(&mut events).await);
     }
-    assert!(told.len() > 2 && told[..told.len() - 1].iter().all(|event| event == "BOOKMARK {}"), "{told:?}");
+    assert!(
+        received.len() > 2 && received[..received.len() - 1].iter().all(|event| event == "BOOKMARK {}"),
+        "{received:?}"
+    );
     let mut quiet =
         watch(&api, &since, &WatchParams { bookmarks: false, ..WatchParams::default().timeout(1) }).await;
     assert_eq!(next(&mut quiet).await, "end");
@@ -549,8 +552,8 @@ async fn a_proxy_falls_silent_for_the_connections_that_are_open_and_for_no_other
         assert_eq!(next(&mut events).await, "ADDED one");
         proxy.silence(forwards);
         server.put("pods", &pod("a", "one", "n1"));
-        let told = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
-        assert_eq!(told.is_ok(), forwards.to_client, "{forwards:?}");
+        let received = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
+        assert_eq!(received.is_ok(), forwards.to_client, "{forwards:?}");
         let later: Api<Pod> = Api::all(client());
         later.list(&ListParams::default()).await.expect("another connection");
     }

@@ -146,9 +146,9 @@ impl Run {
                 let before: Vec<_> = self.model.live().cloned().collect();
                 let applied = self.writer.set_pods(pods.clone());
                 let refused = self.model.set(&pods);
-                let told: Vec<_> =
+                let reported: Vec<_> =
                     applied.refused.iter().map(|refused| (refused.position, refused.error.field())).collect();
-                assert_eq!(told, refused, "who was refused");
+                assert_eq!(reported, refused, "who was refused");
                 if !applied.published {
                     let after: Vec<_> = self.model.live().cloned().collect();
                     assert_eq!(before.len(), after.len(), "a set that is not published changes nothing");
@@ -182,12 +182,12 @@ impl Run {
             }
         }
         let applied = self.writer.apply(operations);
-        let told: Vec<_> = applied
+        let reported: Vec<_> = applied
             .refused
             .iter()
             .map(|refused| (refused.operation, refused.position, refused.error.field()))
             .collect();
-        assert_eq!(told, refused, "who was refused");
+        assert_eq!(reported, refused, "who was refused");
         self.applied(&applied);
     }
 
@@ -287,9 +287,9 @@ impl Run {
         };
         let (old, new) = (all(before), all(after));
         let mut rebuilt = old.clone();
-        let mut told = 0;
+        let mut reported = 0;
         for change in after.changes_since(before) {
-            told += 1;
+            reported += 1;
             match change {
                 Change::Added(pod) => {
                     assert!(rebuilt.insert(pod.uid.clone(), Arc::clone(pod)).is_none(), "added: {pod:?}");
@@ -311,10 +311,10 @@ impl Run {
             .filter(|(uid, pod)| !new.get(*uid).is_some_and(|new| Arc::ptr_eq(new, pod)))
             .map(|(uid, _)| uid)
             .chain(new.keys().filter(|uid| !old.contains_key(*uid)));
-        assert_eq!(told, differing.count(), "each change is told once");
+        assert_eq!(reported, differing.count(), "each change is reported once");
         assert_eq!(rebuilt.len(), new.len());
         assert!(rebuilt.iter().all(|(uid, pod)| new.get(uid).is_some_and(|new| Arc::ptr_eq(new, pod))));
-        told
+        reported
     }
 }
 

@@ -126,7 +126,7 @@ pub fn pod_to_mirror(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
     let mut map = BTreeMap::new();
     for (pod, mirror) in translations.pod_to_mirror() {
         let mirror = mirror.map_or_else(String::new, |mirror| mirror.to_string());
-        assert_eq!(map.insert(pod.to_string(), mirror), None, "{pod} is told twice");
+        assert_eq!(map.insert(pod.to_string(), mirror), None, "{pod} is reported twice");
     }
     map
 }
@@ -136,7 +136,7 @@ pub fn mirror_to_pod(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
     let translations = snapshot.uid_translations();
     let mut map = BTreeMap::new();
     for (mirror, pod) in translations.mirror_to_pod() {
-        assert_eq!(map.insert(mirror.to_string(), pod.to_string()), None, "{mirror} is told twice");
+        assert_eq!(map.insert(mirror.to_string(), pod.to_string()), None, "{mirror} is reported twice");
     }
     map
 }

@@ -64,7 +64,7 @@ impl Observation {
         let ids = |pods: &mut dyn Iterator<Item = &Arc<TestPod>>| {
             let mut ids = BTreeSet::new();
             for pod in pods {
-                assert!(ids.insert(id(pod)), "{pod:?} is told twice");
+                assert!(ids.insert(id(pod)), "{pod:?} is reported twice");
             }
             ids
         };
@@ -120,7 +120,7 @@ fn once_each<K: Ord + std::fmt::Debug, V>(pairs: impl Iterator<Item = (K, V)>) -
     for (key, value) in pairs {
         count += 1;
         map.insert(key, value);
-        assert_eq!(map.len(), count, "something is told twice, among {:?}", map.keys());
+        assert_eq!(map.len(), count, "something is reported twice, among {:?}", map.keys());
     }
     map
 }

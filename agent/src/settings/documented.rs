@@ -98,10 +98,11 @@ fn the_operators_table_has_every_flag_with_its_variable_and_its_default() {
         assert_eq!(code(row[1]).first().copied(), variable, "the variable of {flag}");
 
         let help = argument.get_long_help().or(argument.get_help()).expect("each flag has help").to_string();
-        let told = help.split("[default: ").nth(1).and_then(|rest| rest.split(']').next()).map(str::to_owned);
+        let in_help =
+            help.split("[default: ").nth(1).and_then(|rest| rest.split(']').next()).map(str::to_owned);
         let default =
             argument.get_default_values().first().and_then(|value| value.to_str()).map(str::to_owned);
-        let default = told.or(default).filter(|_| takes_value);
+        let default = in_help.or(default).filter(|_| takes_value);
         assert_eq!(code(row[3]).first().copied(), default.as_deref(), "the default of {flag}");
     }
     assert_eq!(rows.len(), arguments.len(), "docs/operators.md has a row for an unknown flag");

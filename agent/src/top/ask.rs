@@ -70,11 +70,11 @@ pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<
 
 /// Makes one round of requests.
 async fn round(server: &Server, pods: &Shared) -> Result<Answer, String> {
-    let told = |failure: Failure| failure.message().unwrap_or_default().to_owned();
-    let sources: Sources = server.get_json("/sources").await.map_err(told)?;
-    keep_current(server, pods, sources.ready).await.map_err(told)?;
-    let mirrors = server.get_json("/mirrors").await.map_err(told)?;
-    let metrics = server.get("/metrics", &[]).await.map_err(told)?;
+    let words = |failure: Failure| failure.message().unwrap_or_default().to_owned();
+    let sources: Sources = server.get_json("/sources").await.map_err(words)?;
+    keep_current(server, pods, sources.ready).await.map_err(words)?;
+    let mirrors = server.get_json("/mirrors").await.map_err(words)?;
+    let metrics = server.get("/metrics", &[]).await.map_err(words)?;
     let counts = Counts::read(&String::from_utf8_lossy(&metrics));
     let pods = {
         let mut pods = lock(pods);

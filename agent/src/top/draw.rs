@@ -183,8 +183,8 @@ fn rows(list: &List, first: usize, room: usize, width: usize) -> Vec<Line> {
         layout.iter().fold(Line::default(), |line, (i, room)| {
             let cell = row.cells.get(*i).map(String::as_str).unwrap_or_default();
             let tone = match (row.verdict, i) {
-                ((told, Some(true)), i) if told == *i => Tone::Good,
-                ((told, Some(false)), i) if told == *i => Tone::Bad,
+                ((column, Some(true)), i) if column == *i => Tone::Good,
+                ((column, Some(false)), i) if column == *i => Tone::Bad,
                 (_, 1) => Tone::Strong,
                 _ => Tone::Plain,
             };

@@ -140,8 +140,8 @@ mod tests {
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains("drawn"), "{text}");
         let left = text.find("\x1b[?1049l").expect("the other screen is left");
-        let told = text.find(MESSAGE).expect("the panic is told");
-        assert!(left < told, "{text}");
+        let message = text.find(MESSAGE).expect("the panic is printed");
+        assert!(left < message, "{text}");
         assert!(text.contains("\x1b[?25h"), "the cursor is seen again");
         assert!(pair.master.get_termios().unwrap() == before);
     }

@@ -1,5 +1,5 @@
 //! The agent's responses, as far as `top` shows them. Ignores unknown content.
-#![allow(clippy::struct_field_names, reason = "the fields bear the names that they have in the answers")]
+#![allow(clippy::struct_field_names, reason = "the fields have the names of the response")]
 
 use std::fmt;
 
@@ -125,7 +125,7 @@ impl Pair {
             "answer" => "waits for the answer",
             "backOff" => "waits after a failure",
             "contention" => "waits: another client undoes it",
-            "index" => "done; the index has yet to show it",
+            "index" => "done; the index does not show it yet",
             "endOfPod" => "waits for the pod's end",
             other => other,
         });

@@ -228,7 +228,7 @@ async fn over_tls_the_servers_certificate_must_be_of_the_authority_in_the_kubeco
     assert!(answer.body.contains("invalid peer certificate"), "{}", answer.body);
     let message = problem(&agent)["message"].as_str().unwrap().to_owned();
     assert!(message.contains("invalid peer certificate"), "{message}");
-    assert_eq!(Verb::ALL.map(|verb| server.requests(verb)), [0; 6], "who is not trusted is told nothing");
+    assert_eq!(Verb::ALL.map(|verb| server.requests(verb)), [0; 6], "untrusted servers get no request");
 
     // So is any other token.
     trusting(&authority, "another");

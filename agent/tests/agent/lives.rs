@@ -217,11 +217,11 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            let told = Instant::now();
+            let signalled = Instant::now();
             agent.signal("TERM");
             let code = agent.wait();
             assert_eq!(code, Some(0), "life {life}: {:?}", agent.logged().last());
-            told.elapsed()
+            signalled.elapsed()
         });
         slowest = slowest.max(drained);
 

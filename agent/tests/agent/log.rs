@@ -16,7 +16,7 @@ fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
     let agent = Agent::start(&[&args[..], &["--log-level", "debug"]].concat());
     // A pod with its own UID, which stays when it is edited.
     let text = manifest("web").replace("{name: web}", "{name: web, uid: u-1}");
-    let mut told = Vec::new();
+    let mut generations = Vec::new();
     for (event, change) in
         [("added", Some(text.clone())), ("updated", Some(text.replace("nginx", "httpd"))), ("removed", None)]
     {
@@ -35,12 +35,12 @@ fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
             (&line["uid"], &line["source"], &line["level"]),
             (&"u-1".into(), &"file".into(), &"DEBUG".into())
         );
-        told.push(line["generation"].as_u64().unwrap());
+        generations.push(line["generation"].as_u64().unwrap());
         // Only published changes are logged.
         let code = agent.get("/pods/u-1").code;
         assert_eq!(code, if event == "removed" { 404 } else { 200 });
     }
-    assert_eq!(told, [1, 2, 3]);
+    assert_eq!(generations, [1, 2, 3]);
 }
 
 #[test]

@@ -213,8 +213,8 @@ async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
             .flat_map(|(labels, _)| labels.split("\",").filter_map(|label| label.split('=').next()))
             .filter(|label| *label != "le")
             .collect();
-        let told: BTreeSet<_> = row[2].split('`').skip(1).step_by(2).collect();
-        assert_eq!(told, labels, "the labels of {name}");
+        let documented_labels: BTreeSet<_> = row[2].split('`').skip(1).step_by(2).collect();
+        assert_eq!(documented_labels, labels, "the labels of {name}");
     }
 }
 

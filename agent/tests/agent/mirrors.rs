@@ -152,7 +152,7 @@ async fn an_agent_killed_between_delete_and_create_leaves_nothing_that_the_next_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_kubelet_runs_the_agent_ends_with_4_and_has_touched_nothing() {
+async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     let site = Site::new().await;
     site.write("web", 1);
     // The result must not depend on the two clocks.
@@ -182,7 +182,7 @@ async fn where_a_kubelet_runs_the_agent_ends_with_4_and_has_touched_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_a_kubelet_left_behind_is_waited_for_to_be_over() {
+async fn the_agent_waits_until_the_lease_of_a_stopped_kubelet_expires() {
     let site = Site::new().await;
     site.write("web", 1);
     site.lease("2999-01-01T00:00:00.000000Z", 1);

@@ -33,7 +33,7 @@ async fn an_undecodable_pod_is_named_the_others_are_served_and_no_list_is_logged
     let kubeconfig = kubeconfig(&directory, &server);
     let agent =
         Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--log-level", "debug"]);
-    let mut told = vec![agent.wait_for_log("default/bad")];
+    let mut output = vec![agent.wait_for_log("default/bad")];
     agent.until("/readyz", |answer| answer.code == 200);
     let is_named = |sources: &str| sources.contains("\"default/bad\"");
     let sources = agent.until("/sources", |answer| is_named(&answer.body)).body;
@@ -41,17 +41,17 @@ async fn an_undecodable_pod_is_named_the_others_are_served_and_no_list_is_logged
     assert_eq!(agent.get("/pods/default/bad").code, 404);
     assert_eq!(agent.get("/pods/default/web-49").code, 200);
     for path in ["/readyz", "/sources", "/metrics"] {
-        told.push(agent.get(path).body);
+        output.push(agent.get(path).body);
     }
-    told.extend(agent.logged());
-    let leak = told.iter().find(|text| text.contains(CANARY));
+    output.extend(agent.logged());
+    let leak = output.iter().find(|text| text.contains(CANARY));
     assert_eq!(leak, None);
     server.remove("pods", "default", "bad");
     agent.until("/sources", |answer| !is_named(&answer.body));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_is_one_line_and_its_return_another() {
+async fn an_outage_is_one_log_line_and_its_end_another() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
     let kubeconfig = kubeconfig(&directory, &server);

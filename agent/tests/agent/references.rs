@@ -14,7 +14,7 @@ fn secret(name: &str, data: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_tells_of_its_inside() {
+async fn the_objects_that_pods_name_are_watched_and_no_endpoint_or_log_line_has_their_content() {
     let server = ApiServer::start().await;
     let granted = shipped("pod-index", &["base", "components/references"]);
     server.grant(granted.clone());
@@ -42,7 +42,7 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
     // The unreadable object was requested.
     agent.wait_for_log("cannot be decoded");
 
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     for path in [
         "/references",
         "/pods",
@@ -54,18 +54,18 @@ async fn what_the_pods_name_is_watched_and_counted_and_no_endpoint_or_log_line_t
         "/healthz",
         "/nothing",
     ] {
-        told.push(agent.get(path).body);
+        outputs.push(agent.get(path).body);
     }
-    told.extend(agent.logged());
+    outputs.extend(agent.logged());
     assert!(
-        told.iter().any(|line| line.contains("serving on http")),
+        outputs.iter().any(|line| line.contains("serving on http")),
         "the log is searched from its first line"
     );
     assert!(
-        told.iter().any(|line| line.contains("cannot be decoded")),
+        outputs.iter().any(|line| line.contains("cannot be decoded")),
         "and with the line that was waited for"
     );
-    let leak = told.iter().find(|text| tells(text));
+    let leak = outputs.iter().find(|text| tells(text));
     assert_eq!(leak, None);
 
     server.remove("pods", "default", "web");

@@ -138,13 +138,13 @@ fn systemd_is_notified_of_start_reload_and_shutdown() {
     hear("STATUS=ready, started with 1 pods");
     // In systemd's clock, which is also that of `Instant`, in microseconds.
     let reloading = || {
-        let told = Instant::now();
+        let signalled = Instant::now();
         agent.signal("HUP");
         let said = hear("RELOADING=1");
         let heard = Instant::now();
         hear("READY=1");
         let at = said.split("MONOTONIC_USEC=").nth(1).unwrap().trim().parse().unwrap();
-        (told, Duration::from_micros(at), heard)
+        (signalled, Duration::from_micros(at), heard)
     };
     let (first, second) = (reloading(), reloading());
     let between = second.1.checked_sub(first.1).expect("a clock that does not go back");

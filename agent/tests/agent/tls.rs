@@ -266,10 +266,10 @@ fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
     }
     // A client without a finished handshake does not block a shutdown either.
     let _held = TcpStream::connect(agent.address).unwrap();
-    let told = Instant::now();
+    let signalled = Instant::now();
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(9), "it waited for the handshake");
+    assert!(signalled.elapsed() < Duration::from_secs(9), "it waited for the handshake");
 }
 
 #[test]

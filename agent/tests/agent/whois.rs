@@ -402,7 +402,7 @@ async fn lookups_are_counted_by_kind_and_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_queries_get_an_error_each_and_harm_nobody() {
+async fn hostile_queries_each_get_an_error_and_affect_no_other() {
     let setup = Setup::new().await;
     let send = |request: &str, body: &str| setup.agent.send(request, "", body);
     // Limits of a request.
@@ -464,7 +464,7 @@ async fn hostile_queries_get_an_error_each_and_harm_nobody() {
 }
 
 #[test]
-fn until_every_source_was_read_an_unknown_pod_may_still_come() {
+fn until_every_source_was_read_an_unknown_pod_may_still_be_added() {
     let directory = Directory::new();
     let nowhere = "http://127.0.0.1:1/";
     let agent =
@@ -474,7 +474,7 @@ fn until_every_source_was_read_an_unknown_pod_may_still_come() {
 }
 
 #[test]
-fn an_output_that_nobody_reads_ends_it_and_no_agent_is_exit_code_3() {
+fn a_closed_output_ends_whois_and_no_agent_is_exit_code_3() {
     let agent = Agent::on(&crate::support::shipped());
     let port = agent.address.port().to_string();
     let mut command = binary(&["whois", "--port", &port]);

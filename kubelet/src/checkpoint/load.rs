@@ -385,9 +385,9 @@ mod tests {
             let (mut writer, reader) = pod_index::new();
             let mut keeper = Keeper::new(disk, Which::Annotated, found);
             let _ = writer.apply(restored.operations());
-            let mut told = pod("b", kept);
-            told.metadata.labels = Some([("new".to_owned(), "x".to_owned())].into());
-            writer.add_pod(told).unwrap();
+            let mut changed = pod("b", kept);
+            changed.metadata.labels = Some([("new".to_owned(), "x".to_owned())].into());
+            writer.add_pod(changed).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             assert_eq!(
                 (place.names(), keeper.files(), keeper.unread()),

@@ -19,7 +19,7 @@ pub(super) struct Outcome {
     pub(super) error: Option<MirrorError>,
 }
 
-/// The change that the index has yet to show.
+/// The change that the index does not show yet.
 pub(super) enum Expected {
     Mirror(MirrorPodUid),
     Gone(MirrorPodUid),

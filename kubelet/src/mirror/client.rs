@@ -168,10 +168,10 @@ mod tests {
             [("x".repeat(1_024), 1_024), ("x".repeat(1_025), 1_024), ("é".repeat(9_999), 1_024)]
         {
             let error = MirrorError::new(MirrorErrorKind::Refused, "web_default", said.clone());
-            let told = error.to_string();
-            let told = told.strip_prefix("mirror of \"web_default\": ").expect("the pod's name");
-            assert_eq!(told.ends_with('…'), said.len() > length);
-            assert_eq!(told.trim_end_matches('…').len(), length);
+            let shortened = error.to_string();
+            let shortened = shortened.strip_prefix("mirror of \"web_default\": ").expect("the pod's name");
+            assert_eq!(shortened.ends_with('…'), said.len() > length);
+            assert_eq!(shortened.trim_end_matches('…').len(), length);
         }
         let odd =
             MirrorError::new(MirrorErrorKind::Refused, "web_default", "x".to_owned() + &"é".repeat(9_999));

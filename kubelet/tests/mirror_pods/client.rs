@@ -59,7 +59,7 @@ async fn a_node_just_deleted_and_a_name_used_on_another_node_are_reported_as_suc
 
 /// It no longer counts as a mirror: if it did, the agent would delete and create it endlessly.
 #[tokio::test]
-async fn a_mirror_that_a_finalizer_keeps_is_told_as_in_the_way() {
+async fn a_mirror_that_a_finalizer_keeps_is_reported() {
     let server = server().await;
     let client = KubeMirrorClient::new(server.client(), NODE);
     let mut pod = k8s_openapi::api::core::v1::Pod::clone(&static_pod("web", 1));
@@ -81,7 +81,7 @@ async fn a_mirror_that_a_finalizer_keeps_is_told_as_in_the_way() {
 /// Without `NodeRestriction`, only the age of its cache makes the client look up the node's UID again. The
 /// garbage collector deletes what a missing node owns.
 #[tokio::test]
-async fn a_node_that_is_registered_anew_owns_the_mirrors_that_are_made_then() {
+async fn a_node_that_is_registered_again_owns_the_mirrors_that_are_created_then() {
     let server = ApiServer::start().await;
     let register = || server.put("nodes", &json!({ "metadata": { "name": NODE } })).uid().to_owned();
     let owner = |name: &str| {

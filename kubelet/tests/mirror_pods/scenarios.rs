@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::api_server::{ApiServer, DEADLINE, Fault, Verb};
 use crate::support::{
     Agent, NODE, QUICK, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server, static_pod,
-    strict_server, told, uid, wanted,
+    status_of, strict_server, uid, wanted,
 };
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     });
     for agent in &mut agents {
         let contended = |status: &MirrorsStatus| {
-            let failure = told(status, "web").and_then(|web| web.last_failure.as_ref());
+            let failure = status_of(status, "web").and_then(|web| web.last_failure.as_ref());
             failure.is_some_and(|failure| failure.kind == MirrorErrorKind::Contended)
         };
         agent.until("a report", contended).await;
@@ -172,7 +172,7 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     // One of them prevails for now, and the other waits.
     let has_lost = |agent: &Agent| {
         let status = agent.status.borrow().clone();
-        let web = told(&status, "web").unwrap();
+        let web = status_of(&status, "web").unwrap();
         let state = (web.state, web.waits_for, web.next_try.is_some());
         assert!(
             matches!(
@@ -194,7 +194,7 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     assert_eq!(agents.each_ref().map(has_lost).iter().filter(|lost| **lost).count(), 1);
     assert_eq!(server.writes(), writes, "nothing is written any more");
     // Mirrors that both agree on are not touched.
-    let etcd = agents.each_ref().map(|agent| told(&agent.status.borrow(), "etcd").unwrap().clone());
+    let etcd = agents.each_ref().map(|agent| status_of(&agent.status.borrow(), "etcd").unwrap().clone());
     assert!(etcd.iter().all(|etcd| etcd.state == MirrorState::InSync && etcd.last_failure.is_none()));
 
     // An edit is applied at once, even with another agent. Edit the last loser's pod, so that it has
@@ -244,7 +244,7 @@ async fn a_request_that_takes_long_holds_back_no_other_pod() {
         mirrored(&server, &others).await;
     }
     let status = agent.status.borrow().clone();
-    assert_eq!(told(&status, "slow").unwrap().waits_for, Some(WaitsFor::Answer));
+    assert_eq!(status_of(&status, "slow").unwrap().waits_for, Some(WaitsFor::Answer));
     assert_eq!((status.failed, server.requests(Verb::Create)), (0, 5), "it is still waited for");
 }
 
@@ -285,7 +285,7 @@ async fn an_edited_manifest_is_tried_at_once_after_any_failure() {
     server.fail(Verb::Create, Fault::Status(422));
     agent.has(&manifests(&[("web", 1)]));
     let waits = |status: &MirrorsStatus| {
-        told(status, "web").is_some_and(|web| web.waits_for == Some(WaitsFor::BackOff))
+        status_of(status, "web").is_some_and(|web| web.waits_for == Some(WaitsFor::BackOff))
     };
     agent.until("a refusal", waits).await;
     agent.looks(2).await;
@@ -306,7 +306,7 @@ async fn a_server_that_takes_five_seconds_is_not_asked_twice() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_unknown_is_waited_for_and_one_registered_anew_is_believed() {
+async fn an_unknown_node_is_waited_for_and_one_registered_again_is_used() {
     let server = strict_server().await;
     let mut pods = manifests(&[("web", 1)]);
     let mut agent = Agent::start(&server);
@@ -342,9 +342,9 @@ async fn a_clock_that_jumps_neither_hurries_nor_delays_another_try() {
     agent.until("the failure", |status| status.failed == 1).await;
     day.store(30_000, Relaxed);
     agent.looks(3).await;
-    let told = agent.status.borrow().pods[0].clone();
-    assert_eq!(told.waits_for, Some(WaitsFor::BackOff));
-    let since = told.next_try.unwrap().duration_since(UNIX_EPOCH).unwrap();
+    let status_of = agent.status.borrow().pods[0].clone();
+    assert_eq!(status_of.waits_for, Some(WaitsFor::BackOff));
+    let since = status_of.next_try.unwrap().duration_since(UNIX_EPOCH).unwrap();
     assert_eq!(since.as_secs() / (24 * 3600), 30_000, "told by the clock that everybody reads now");
     day.store(10_000, Relaxed);
     agent.until("another try", |status| status.created == 1).await;

@@ -184,7 +184,7 @@ impl Agent {
 }
 
 /// The status of this static pod.
-pub fn told<'a>(status: &'a MirrorsStatus, name: &str) -> Option<&'a MirrorStatus> {
+pub fn status_of<'a>(status: &'a MirrorsStatus, name: &str) -> Option<&'a MirrorStatus> {
     let full_name = format!("{}_default", on_server(name));
     status.pods.iter().find(|pod| pod.full_name == full_name)
 }

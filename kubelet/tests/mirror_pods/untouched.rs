@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::api_server::{Fault, Verb};
 use crate::support::{
     Agent, Manifests, NODE, agent, manifests, mirrored, mirrors, mirrors_of, on_server, plain, server,
-    static_pod, told,
+    static_pod, status_of,
 };
 
 /// Both if this agent sees the pod on its own node and if only the API server's refusal reveals it.
@@ -27,15 +27,15 @@ async fn a_plain_pod_of_the_same_name_is_left_alone_and_reported() {
         let mut agent = Agent::start(&server);
         agent.has(&pods);
         let reported = |status: &MirrorsStatus| {
-            let error = told(status, "web").and_then(|web| web.last_failure.as_ref());
+            let error = status_of(status, "web").and_then(|web| web.last_failure.as_ref());
             let why = if node == NODE {
                 "a pod that is not a mirror has its name"
             } else {
                 "a pod that this client may not read has its name"
             };
-            let told =
+            let status_of =
                 |error: &MirrorFailure| error.kind == MirrorErrorKind::Taken && error.message.contains(why);
-            status.failed >= 2 && error.is_some_and(told)
+            status.failed >= 2 && error.is_some_and(status_of)
         };
         agent.until("a report", reported).await;
         server.until("the other", |server| mirrors(server).contains_key(&on_server("etcd"))).await;
@@ -166,7 +166,7 @@ async fn an_added_source_makes_only_orphans_wait_again() {
     seen.send_replace(false);
     ending.store(false, Relaxed);
     let waits = |status: &MirrorsStatus| {
-        told(status, "gone").is_some_and(|gone| gone.waits_for == Some(WaitsFor::Sources))
+        status_of(status, "gone").is_some_and(|gone| gone.waits_for == Some(WaitsFor::Sources))
     };
     agent.until("the wait", waits).await;
     server.heal();

@@ -46,17 +46,17 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
         let (stepped, steps) = watch::channel(0);
         let log = Arc::clone(&said);
         let task = tokio::spawn(async move {
-            let mut told: HashSet<Version> = HashSet::new();
+            let mut versions: HashSet<Version> = HashSet::new();
             let mut staying: HashSet<String> = HashSet::new();
             while let Some(update) = source.next().await {
                 let (short, applied) = match update {
                     SourceUpdate::Set(pods) => {
-                        told = pods.iter().filter_map(|pod| version(pod)).collect();
+                        versions = pods.iter().filter_map(|pod| version(pod)).collect();
                         (Said::Set(pods.len()), writer.set_pods(pods))
                     }
                     SourceUpdate::Upsert(pods) => {
                         for version in pods.iter().filter_map(|pod| version(pod)) {
-                            assert!(told.insert(version.clone()), "said twice: {version:?}");
+                            assert!(versions.insert(version.clone()), "said twice: {version:?}");
                         }
                         let operations = pods.iter().map(|pod| Operation::Update(Arc::clone(pod)));
                         (Said::Upsert(pods.len()), writer.apply(operations))

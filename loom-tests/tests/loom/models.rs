@@ -111,7 +111,7 @@ fn generations_never_go_back() {
 
 /// With the handle whose check for a new value is relaxed. Only the cell orders the reader after the writer.
 #[test]
-fn what_is_published_is_seen_whole() {
+fn every_publication_is_seen_whole() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(1).collect()));
     explore("publication", Floor { two: 405, three: 3618, five: 102_098, all: None }, move || {
         let (mut writer, reader) = pod_index::new();

@@ -54,13 +54,13 @@ fn a_double_load_is_caught() {
 /// The writer's swap has no release ordering.
 #[test]
 fn a_relaxed_publish_is_caught() {
-    caught("relaxed-publish", "models::what_is_published_is_seen_whole", "Causality violation");
+    caught("relaxed-publish", "models::every_publication_is_seen_whole", "Causality violation");
 }
 
 /// A reader's load has no acquire ordering.
 #[test]
 fn a_relaxed_load_is_caught() {
-    caught("relaxed-load", "models::what_is_published_is_seen_whole", "Causality violation");
+    caught("relaxed-load", "models::every_publication_is_seen_whole", "Causality violation");
 }
 
 /// The new state is published, then the old one, then the new one again.

@@ -125,15 +125,15 @@ impl Version {
         let (mut before, mut after) = (BTreeSet::new(), BTreeSet::new());
         let told = self.table.compare(&old.table, |side| {
             match side {
-                Side::Old(entry) => assert!(before.insert(entry.value.0), "told twice"),
-                Side::New(entry) => assert!(after.insert(entry.value.0), "told twice"),
+                Side::Old(entry) => assert!(before.insert(entry.value.0), "reported twice"),
+                Side::New(entry) => assert!(after.insert(entry.value.0), "reported twice"),
             }
             ControlFlow::Continue(())
         });
         assert!(told.is_continue());
         let tokens = |plain: &Plain| plain.values().copied().collect::<BTreeSet<_>>();
         let (mine, theirs) = (tokens(&self.plain), tokens(&old.plain));
-        assert!(before.is_subset(&theirs) && after.is_subset(&mine), "each side is told what it has");
+        assert!(before.is_subset(&theirs) && after.is_subset(&mine), "each side reports what it has");
         assert_eq!(&before - &after, &theirs - &mine);
         assert_eq!(&after - &before, &mine - &theirs);
         let equal =

@@ -49,7 +49,7 @@ const WAITS = {
   answer: "waits for the answer",
   backOff: "waits after a failure",
   contention: "waits: another client undoes it",
-  index: "done; the index has yet to show it",
+  index: "done; the index does not show it yet",
   endOfPod: "waits for the pod's end",
 };
 

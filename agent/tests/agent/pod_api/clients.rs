@@ -200,7 +200,7 @@ async fn reflectors_end_with_the_pods_of_the_index() {
 /// Needs Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Python's client for Kubernetes: .ci/run python"]
-async fn the_python_client_knows_in_the_end_what_the_index_has() {
+async fn the_python_client_ends_with_the_pods_of_the_index() {
     let python = std::env::var("POD_INDEX_PYTHON").unwrap_or("python3".to_owned());
     let mut world = World::new().await;
     let proxy = Proxy::to(world.agent.address).await;

@@ -40,12 +40,12 @@ async fn a_flood_of_connections_ends_no_watch() {
     let mut watch = world.watch("");
     let flood: Vec<_> = (0..400).map(|_| TcpStream::connect(world.agent.address).unwrap()).collect();
     world.server.put("pods", &pod("shop", "a", &json!({})));
-    assert_eq!(told(&watch.take(1)), [("ADDED", "a")]);
+    assert_eq!(summary(&watch.take(1)), [("ADDED", "a")]);
     drop(flood);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_is_not_read_is_given_up_and_the_others_go_on() {
+async fn a_watch_that_is_not_read_is_closed_and_the_others_continue() {
     let world = World::new().await;
     let mut reading = world.watch("");
     let mut silent = TcpStream::connect(world.agent.address).unwrap();

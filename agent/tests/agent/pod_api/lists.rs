@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn discovery_says_that_there_are_pods_to_get_to_list_and_to_watch() {
+async fn discovery_lists_pods_with_get_list_and_watch() {
     let world = World::new().await;
     let get = |path: &str| world.agent.get(path).json::<Value>();
     assert_eq!(get("/api")["versions"], json!(["v1"]));
@@ -28,7 +28,7 @@ async fn discovery_says_that_there_are_pods_to_get_to_list_and_to_watch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_has_the_pods_that_are_selected_with_versions_of_the_agents_own() {
+async fn a_list_has_the_selected_pods_with_the_agents_versions() {
     let world = World::new().await;
     world.server.put("pods", &pod("shop", "web-1", &json!({ "app": "web", "tier": "front" })));
     world.server.put("pods", &pod("shop", "web-2", &json!({ "app": "web" })));
@@ -157,7 +157,7 @@ async fn a_list_is_compressed_on_request() {
 
 /// Before the pods are read, no client sees an empty list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn before_every_source_was_read_there_is_no_list() {
+async fn there_is_no_list_before_every_source_was_read() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.refuse();
     let kubeconfig = kubeconfig(&directory, &server);
@@ -176,7 +176,7 @@ async fn before_every_source_was_read_there_is_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_static_pod_the_object_that_is_configured_is_shown() {
+async fn the_configured_object_of_a_static_pod_is_shown() {
     let directory = Directory::new();
     directory.write("web.yaml", &crate::support::manifest("web"));
     let server = ApiServer::start().await;
@@ -194,13 +194,13 @@ async fn of_a_static_pod_the_object_that_is_configured_is_shown() {
     let uid = shown(&node);
     assert_eq!(shown(&mirror), uid, "as long as there is no mirror");
     let mut watch = Watch::open(mirror.address, "/api/v1/pods?watch=1", "").unwrap();
-    assert_eq!(told(&watch.take(1)), [("ADDED", "web-node-1")]);
+    assert_eq!(summary(&watch.take(1)), [("ADDED", "web-node-1")]);
     let annotations = json!({ "kubernetes.io/config.mirror": uid });
     let object = server.put("pods", &crate::api::pod("web-node-1", "node-1", &annotations));
     let theirs = object.value["metadata"]["uid"].clone();
     let events = watch.take(2);
     assert_eq!(
-        told(&events),
+        summary(&events),
         [("DELETED", "web-node-1"), ("ADDED", "web-node-1")],
         "another UID is another pod"
     );

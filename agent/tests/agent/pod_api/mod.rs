@@ -153,7 +153,7 @@ impl Watch {
 }
 
 /// The type and the name of each event.
-fn told(events: &[Value]) -> Vec<(&str, &str)> {
+fn summary(events: &[Value]) -> Vec<(&str, &str)> {
     events
         .iter()
         .map(|event| {

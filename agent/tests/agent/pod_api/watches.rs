@@ -25,13 +25,13 @@ async fn a_watch_without_a_version_begins_with_the_current_pods_and_continues_wi
         assert!(events.iter().all(|event| event["type"] == "ADDED" && event["object"]["kind"] == "Pod"));
         world.server.put("pods", &pod("shop", "a", &json!({ "query": query.len().to_string() })));
         let event = watch.next().unwrap();
-        assert_eq!(told(std::slice::from_ref(&event)), [("MODIFIED", "a")]);
+        assert_eq!(summary(std::slice::from_ref(&event)), [("MODIFIED", "a")]);
         assert!(version(&event["object"]) > versions[1]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn initial_events_end_with_a_bookmark_for_those_who_take_bookmarks() {
+async fn initial_events_end_with_a_bookmark_if_the_client_allows_bookmarks() {
     let world = World::new().await;
     world.server.put_all("pods", ["a", "b"].map(|name| pod("shop", name, &json!({ "n": name }))));
     let list = world.until("", 2);
@@ -45,7 +45,7 @@ async fn initial_events_end_with_a_bookmark_for_those_who_take_bookmarks() {
     ] {
         let mut watch = world.watch(&query);
         let events = watch.take(3);
-        assert_eq!(told(&events), [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")], "{query}");
+        assert_eq!(summary(&events), [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")], "{query}");
         let bookmark = &events[2]["object"];
         assert_eq!((&bookmark["kind"], &bookmark["apiVersion"]), (&json!("Pod"), &json!("v1")));
         assert_eq!(bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
@@ -53,18 +53,18 @@ async fn initial_events_end_with_a_bookmark_for_those_who_take_bookmarks() {
     }
     // A watch that selects nothing ends, too.
     let mut none = world.watch(&format!("{initial}&allowWatchBookmarks=true&labelSelector=absent"));
-    assert_eq!(told(&none.take(1)), [("BOOKMARK", "")]);
+    assert_eq!(summary(&none.take(1)), [("BOOKMARK", "")]);
     // Without bookmarks and without initial events.
     let mut plain = world.watch(initial);
     let mut silent =
         world.watch("sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
     world.server.put("pods", &pod("shop", "c", &json!({})));
-    assert_eq!(told(&plain.take(3)), [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]);
-    assert_eq!(told(&silent.take(1)), [("ADDED", "c")]);
+    assert_eq!(summary(&plain.take(3)), [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]);
+    assert_eq!(summary(&silent.take(1)), [("ADDED", "c")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_is_cut_in_the_middle_of_a_publication_goes_on_with_the_next_event() {
+async fn a_watch_that_is_cut_in_the_middle_of_a_publication_continues_with_the_next_event() {
     let world = World::new().await;
     let start = version(&world.list(""));
     world.server.hold();
@@ -126,7 +126,7 @@ async fn a_pod_of_another_uid_under_the_same_name_is_a_removal_and_an_addition()
     world.server.put("pods", &pod("shop", "web", &json!({})));
     world.server.release();
     let events = watch.take(2);
-    assert_eq!(told(&events), [("DELETED", "web"), ("ADDED", "web")]);
+    assert_eq!(summary(&events), [("DELETED", "web"), ("ADDED", "web")]);
     assert_eq!(events[0]["object"]["metadata"]["uid"], old);
     assert_ne!(events[1]["object"]["metadata"]["uid"], old);
     assert!(version(&events[0]["object"]) < version(&events[1]["object"]));
@@ -188,7 +188,7 @@ async fn a_version_that_is_too_old_of_another_run_or_of_the_future_is_410_at_onc
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_has_expired_comes_with_one_that_goes_on_at_the_latest_version() {
+async fn an_expired_token_comes_with_one_that_continues_at_the_latest_version() {
     let world = World::new().await;
     world.server.put_all("pods", (0..3).map(|n| pod("a", &format!("web-{n}"), &json!({}))));
     world.until("", 3);
@@ -227,13 +227,13 @@ async fn a_watch_ends_when_its_time_is_over_with_a_bookmark() {
     assert_eq!(world.watch(&format!("{from}&timeoutSeconds=-5")).next(), None);
     // Zero counts as absent: the watch continues.
     let mut endless = world.watch(&format!("{from}&timeoutSeconds=0"));
-    assert_eq!(told(&endless.take(1)), [("ADDED", "b")]);
+    assert_eq!(summary(&endless.take(1)), [("ADDED", "b")]);
     world.server.put("pods", &pod("shop", "c", &json!({})));
-    assert_eq!(told(&endless.take(1)), [("ADDED", "c")]);
+    assert_eq!(summary(&endless.take(1)), [("ADDED", "c")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_tells_in_the_form_that_is_asked_for() {
+async fn a_watch_sends_events_in_the_requested_form() {
     let world = World::new().await;
     world.server.put("pods", &pod("shop", "a", &json!({})));
     world.until("", 1);
@@ -261,7 +261,7 @@ async fn a_watch_tells_in_the_form_that_is_asked_for() {
         assert_eq!(event["object"]["columnDefinitions"], Value::Null, "in the first event alone");
         assert_eq!(event["object"]["rows"].as_array().unwrap().len(), 1);
     }
-    assert_eq!(told(&of_namespace.take(1)), [("ADDED", "c")]);
+    assert_eq!(summary(&of_namespace.take(1)), [("ADDED", "c")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

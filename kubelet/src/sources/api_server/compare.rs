@@ -46,7 +46,7 @@ pub(super) struct Comparison {
     /// The version from which the watch continued.
     pub(super) resumed_from: u64,
     /// Pods with events since the watch continued. They need no comparison.
-    pub(super) told: HashSet<PodUid>,
+    pub(super) changed: HashSet<PodUid>,
 }
 
 /// Waits for the comparison's end; forever if there is none.
@@ -80,7 +80,7 @@ impl Comparer {
                 time::sleep(comparer.delay.mul_f64(jitter())).await;
                 match time::timeout(comparer.patience, comparer.list(pods > LARGE)).await {
                     Ok(Ok(listed)) => {
-                        // The list may show changes that the watch has yet to send.
+                        // The list may show changes that the watch has not sent yet.
                         time::sleep(comparer.delay / 4).await;
                         return listed;
                     }
@@ -91,7 +91,7 @@ impl Comparer {
                 }
             }
         };
-        Comparison { listed: listed.boxed(), resumed_from, told: HashSet::new() }
+        Comparison { listed: listed.boxed(), resumed_from, changed: HashSet::new() }
     }
 
     async fn list(&self, in_pages: bool) -> Result<Listed, Error> {
@@ -168,14 +168,14 @@ impl Difference {
     pub(super) fn between(
         held: &HashMap<PodUid, Version>,
         listed: &HashMap<PodUid, Version>,
-        told: &HashSet<PodUid>,
+        changed: &HashSet<PodUid>,
     ) -> Self {
-        let untold = |uid: &&PodUid| !told.contains(*uid);
-        let missing = listed.keys().filter(untold).filter(|uid| !held.contains_key(*uid)).count();
-        let unknown = held.keys().filter(untold).filter(|uid| !listed.contains_key(*uid)).count();
+        let unchanged = |uid: &&PodUid| !changed.contains(*uid);
+        let missing = listed.keys().filter(unchanged).filter(|uid| !held.contains_key(*uid)).count();
+        let unknown = held.keys().filter(unchanged).filter(|uid| !listed.contains_key(*uid)).count();
         let other = held
             .keys()
-            .filter(untold)
+            .filter(unchanged)
             .filter(|uid| listed.get(*uid).is_some_and(|version| Some(version) != held.get(*uid)))
             .count();
         Self { missing, unknown, other }
@@ -205,8 +205,8 @@ mod tests {
     fn all_pods_without_later_events_are_compared() {
         let held = pods([("same", 1), ("ghost", 2), ("newer", 5), ("told", 9)]);
         let listed = pods([("same", 1), ("newer", 4), ("missed", 3), ("told", 8), ("told-and-gone", 8)]);
-        let told = ["told", "told-and-gone"].map(PodUid::from).into();
-        let difference = Difference::between(&held, &listed, &told);
+        let changed = ["told", "told-and-gone"].map(PodUid::from).into();
+        let difference = Difference::between(&held, &listed, &changed);
         assert_eq!(difference, Difference { missing: 1, unknown: 1, other: 1 });
         assert!(!difference.is_none());
         assert!(Difference::between(&held, &held, &HashSet::new()).is_none());

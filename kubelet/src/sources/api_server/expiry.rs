@@ -38,7 +38,7 @@ pub(super) fn over(end: Timestamp) -> Option<String> {
 }
 
 /// Wraps a client: after `end`, it adds the reason to answers with status 401.
-pub(super) fn told(client: Client, end: Timestamp) -> Client {
+pub(super) fn explained_client(client: Client, end: Timestamp) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let client = client.clone();

@@ -248,12 +248,12 @@ where
 
     /// Judges the server's list after a watch continued from where another was cut off.
     fn compared(&mut self, listed: &Listed) -> Then {
-        let Some(Comparison { told, resumed_from, .. }) = self.comparison.take() else {
+        let Some(Comparison { changed, resumed_from, .. }) = self.comparison.take() else {
             return Then::Continue;
         };
         // The watch would be silent until the server's version has passed that of the watch.
         let is_behind = listed.version < resumed_from;
-        let difference = Difference::between(&self.known, &listed.pods, &told);
+        let difference = Difference::between(&self.known, &listed.pods, &changed);
         if difference.is_none() && !is_behind {
             return Then::Continue;
         }
@@ -266,7 +266,7 @@ where
 
     fn apply(&mut self, pod: K) -> Then {
         let (uid, version) = (uid(&pod), version(&pod));
-        self.tell(&uid);
+        self.record_event(&uid);
         if version.is_some() && self.known.get(&uid) == Some(&version) {
             return Then::Continue;
         }
@@ -300,15 +300,15 @@ where
     }
 
     /// Records that the server has sent an event about this pod.
-    fn tell(&mut self, uid: &PodUid) {
+    fn record_event(&mut self, uid: &PodUid) {
         if let Some(comparison) = &mut self.comparison {
-            comparison.told.insert(uid.clone());
+            comparison.changed.insert(uid.clone());
         }
     }
 
     fn delete(&mut self, pod: &K) -> Then {
         let (uid, version) = (uid(pod), version(pod));
-        self.tell(&uid);
+        self.record_event(&uid);
         self.latest = self.latest.max(version.unwrap_or_default());
         let Some(said) = self.known.get(&uid).copied() else { return Then::Continue };
         if version.is_some() && version < said {

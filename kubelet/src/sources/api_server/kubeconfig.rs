@@ -68,7 +68,7 @@ pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
 pub(super) fn identified(client: Client, auth: &AuthInfo) -> Client {
     #[cfg(feature = "tls")]
     if let Some(end) = expiry::end(auth) {
-        return expiry::told(client, end);
+        return expiry::explained_client(client, end);
     }
     let _ = auth;
     client
