@@ -55,7 +55,7 @@ pub(super) struct MirrorKeeper {
 struct Stage {
     /// The state of the mirrors, once they are managed. Before that, the agent has to rule out a kubelet on the node.
     keeping: Option<watch::Receiver<MirrorsStatus>>,
-    /// The error of the kubelet check, or what it waits for, or the kubelet for which the agent has stood down.
+    /// The error of the kubelet check, or what the check waits for, or the kubelet because of which the agent has stopped.
     problem: Option<String>,
     /// A kubelet came while mirror pods were managed. It manages them from then on.
     has_stood_down: bool,

@@ -73,7 +73,7 @@ fn a_publication_that_orders_nothing() {
     assert!(reading.join().expect("the reader"));
 }
 
-/// As if the writer freed a snapshot under a guard.
+/// Reads a freed snapshot, as if the writer had freed it while a guard held it.
 #[test]
 #[ignore = "a bug: must be caught"]
 fn a_look_at_a_snapshot_that_was_freed() {
@@ -87,7 +87,7 @@ fn a_look_at_a_snapshot_that_was_freed() {
     black_box(unsafe { &*snapshot }.generation());
 }
 
-/// As if the retire queue forgot one.
+/// Leaks a snapshot, as if the retire queue had forgotten it.
 #[test]
 #[ignore = "a bug: must be caught"]
 fn a_snapshot_that_nobody_frees() {

@@ -12,7 +12,7 @@ pub enum ParseIdentityError {
     TooLong,
     /// It contains NUL.
     Nul,
-    /// It was to be a container ID, and is not one.
+    /// It was parsed as a container ID, but is not one.
     ContainerId,
     /// It is a path or the content of `/proc/PID/cgroup`, and names neither a pod nor a container.
     NoPod,
@@ -27,7 +27,7 @@ impl fmt::Display for ParseIdentityError {
             Self::TooLong => "an identity must not be longer than 64 KiB",
             Self::Nul => "an identity must not contain NUL",
             Self::ContainerId => {
-                "a container ID must be 64 lower-case hex digits, alone, behind \"runtime://\" or in the name of a scope"
+                "a container ID must be 64 lower-case hex digits, alone, after \"runtime://\" or in the name of a scope"
             }
             Self::NoPod => "the path names no pod and no container",
             Self::Unknown => {

@@ -4,7 +4,8 @@
 //! with the strongest claim is in the table and the others are contenders. An added pod is compared with the
 //! holder. When the holder is removed, the first contender takes over.
 //!
-//! A pod's list of keys is not stored. [`PodMeta::keys`] is called when the pod is added and again when it is removed.
+//! A pod's list of keys is not stored: [`PodMeta::keys`] is called when the pod is added, and again when it is
+//! removed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl<P: PodMeta> Draft<'_, P> {
         });
     }
 
-    /// Replaces the old pod by the new one, which has the same UID. Keys that both name only change their pod.
+    /// Replaces the old pod by the new one, which has the same UID. A key that both name stays, with the new pod.
     pub(super) fn exchange_keys(&mut self, old_pod: &Arc<P>, new_pod: &Arc<P>) {
         self.with_claims(|draft, [old, new]| {
             old.collect(draft.by_key.kept, |keys| old_pod.keys(keys));

@@ -5,7 +5,7 @@
 //! | `--client-ca-file` | those with a certificate from these authorities | all |
 //! | `--authentication-token-webhook` | those with a token that the API server accepts | all |
 //! | `--allowed-client-names`, `--allowed-client-groups` | | those with one of these names or groups |
-//! | `--authorization-mode=Webhook` | | those whom the API server allows the same request on a kubelet |
+//! | `--authorization-mode=Webhook` | | clients that the API server allows to make the same request to a kubelet |
 //!
 //! If the last two are combined, either is enough.
 //!

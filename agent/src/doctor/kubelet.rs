@@ -17,8 +17,9 @@ use crate::settings::Settings;
 
 const CHECK: &str = "kubelet";
 
-/// Kubelet: `NamespaceNodeLease`, and the duration of a lease that does not name one.
+/// Kubelet: `NamespaceNodeLease`.
 const NAMESPACE: &str = "kube-node-lease";
+/// The duration of a lease that does not set one.
 const DEFAULT_SECONDS: i32 = 40;
 
 /// The signs of a running kubelet.
@@ -140,7 +141,7 @@ fn fix(message: &str) -> &'static str {
     } else if message.contains("certificate") {
         "name the authority that signed the kubelet's certificate with --kubelet-ca"
     } else {
-        "see whether the kubelet runs, and whether the URL is its own"
+        "check that the kubelet runs, and that the URL is the kubelet's"
     }
 }
 

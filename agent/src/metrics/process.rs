@@ -80,10 +80,10 @@ fn cpu_seconds() -> Option<f64> {
     Some((fields.next()? + fields.next()?) / TICKS)
 }
 
-/// Computed once: setting the clock does not change it.
+/// Computed once, so that setting the clock does not change the value.
 static START: LazyLock<Option<f64>> = LazyLock::new(start_time);
 
-/// Not from `/proc/stat`, which sandboxes hide.
+/// Does not read `/proc/stat`, because sandboxes hide it.
 fn start_time() -> Option<f64> {
     let up = clock_gettime(ClockId::Boottime);
     let up = Duration::new(up.tv_sec.try_into().ok()?, up.tv_nsec.try_into().ok()?).as_secs_f64();

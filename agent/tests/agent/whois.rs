@@ -1,4 +1,4 @@
-//! Which pod is this? By whatever an event carries, over HTTP and on the command line.
+//! `/whois` and `pod-index whois`: finding a pod by any identity in an event.
 
 use std::fs;
 use std::io::Write;

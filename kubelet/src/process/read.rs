@@ -77,8 +77,7 @@ pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> 
 
 /// The start time in `/proc/PID/stat`, in clock ticks since the machine was started.
 ///
-/// It is field 22. Field 2, the program's name, is in parentheses and may hold spaces and parentheses; no later field
-/// does.
+/// It is field 22. Only field 2, the program's name in parentheses, may contain spaces and parentheses itself.
 pub(super) fn start_time(stat: &[u8]) -> Option<u64> {
     const BEFORE: usize = 22 - 3;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;

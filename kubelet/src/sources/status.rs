@@ -23,16 +23,16 @@ pub struct SourceStatus {
     pub seen: bool,
     /// Number of pods it reports now.
     pub pods: usize,
-    /// Number of looks so far.
+    /// Number of reads so far.
     pub checks: u64,
-    /// Number of looks that failed as a whole, such as a missing path or no answer.
+    /// Number of reads that failed as a whole, for example because the path is missing or the server does not answer.
     pub failed_checks: u64,
     /// How often its pods have changed.
     pub updates: u64,
     /// How often it listed all its pods again because it could not tell what had changed. Always 0 except for
     /// the API server.
     pub relists: u64,
-    /// When it last looked, with or without success.
+    /// Time of the last read, successful or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_check: Option<SystemTime>,
     /// When it last heard from its origin: a file was read, a URL answered, or a watch sent anything, even a
@@ -46,7 +46,7 @@ pub struct SourceStatus {
 impl SourceStatus {
     /// Time since the source last heard from its origin. `None` if it never did.
     ///
-    /// A directory or a URL is heard at each read. An API server is heard about once a minute even if nothing
+    /// A directory or a URL answers each read. An API server sends something about once a minute even if nothing
     /// changes; its watch counts as dead after 150 s.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
@@ -63,7 +63,7 @@ fn source_name<S: serde::Serializer>(source: &Source, serializer: S) -> Result<S
 #[derive(Debug)]
 pub(crate) struct StatusWriter {
     status: watch::Sender<SourceStatus>,
-    /// The problems of single pods. They stay regardless of later looks.
+    /// The problems of single pods. Later reads do not remove them.
     of_pods: Mutex<Vec<Problem>>,
 }
 
@@ -89,11 +89,11 @@ impl StatusWriter {
         self.status.subscribe()
     }
 
-    /// Records the end of a look. `failed`: it gave no information about the pods.
+    /// Records the end of a read. `failed` means that the read gave no information about the pods.
     pub(crate) fn checked(&self, mut problems: Vec<Problem>, failed: bool) {
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
         self.status.send_modify(|status| {
-            tell(status, &problems);
+            log_changes(status, &problems);
             status.checks += 1;
             status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
@@ -114,13 +114,13 @@ impl StatusWriter {
         self.status.send_modify(|status| {
             let others = status.problems.iter().filter(|problem| !of_pods.contains(problem));
             let all: Vec<_> = others.chain(&problems).cloned().collect();
-            tell(status, &all);
+            log_changes(status, &all);
             status.problems = all;
         });
         *of_pods = problems;
     }
 
-    /// Records that the origin was heard. Wakes no one.
+    /// Records that the origin has sent something. Wakes no subscriber.
     #[cfg(feature = "api-server")]
     pub(crate) fn heard(&self) {
         self.status.send_if_modified(|status| {
@@ -146,7 +146,7 @@ impl StatusWriter {
 }
 
 /// Logs new problems and solved ones. Continuing problems are logged only once.
-fn tell(status: &SourceStatus, problems: &[Problem]) {
+fn log_changes(status: &SourceStatus, problems: &[Problem]) {
     let source = status.source.as_str();
     let before: HashSet<_> = status.problems.iter().collect();
     for problem in problems.iter().filter(|problem| !before.contains(problem)) {
@@ -158,7 +158,7 @@ fn tell(status: &SourceStatus, problems: &[Problem]) {
         }
     }
     let now: HashSet<_> = problems.iter().collect();
-    // Compared by origin: a problem that only turned into another one is not solved.
+    // Compare by origin: if the same file now has another problem, the first one is not solved.
     let places: HashSet<_> = problems.iter().map(Problem::origin).collect();
     let over = status.problems.iter().filter(|problem| !now.contains(problem));
     let over: HashSet<_> = over.map(Problem::origin).filter(|place| !places.contains(place)).collect();

@@ -63,7 +63,7 @@ fn a_mirror_and_its_static_pod_share_a_full_name_in_every_snapshot() {
     });
 }
 
-/// The same for a reader that reads once, small enough to be explored without a bound.
+/// The same with a single read. Small enough to be explored without a bound on preemptions.
 #[test]
 fn small_every_read_sees_all_indices_of_one_generation() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(2).collect()));
@@ -80,7 +80,7 @@ fn small_every_read_sees_all_indices_of_one_generation() {
     });
 }
 
-/// With all three handles, in turn, on one thread.
+/// One thread reads with all three handles in turn.
 #[test]
 fn generations_never_go_back() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(3).collect()));
@@ -109,7 +109,7 @@ fn generations_never_go_back() {
     });
 }
 
-/// With the handle whose check for a new value is relaxed. Only the cell orders the reader after the writer.
+/// A `CachedReader` checks for a new value with a relaxed load, so only the cell orders it after the writer.
 #[test]
 fn every_publication_is_seen_whole() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(1).collect()));
@@ -132,8 +132,8 @@ fn every_publication_is_seen_whole() {
     });
 }
 
-/// Two callers of a [`PodManager`] write, a third reads: no write is lost, and if two add one pod, one is
-/// first.
+/// Two callers of a [`PodManager`] write, a third reads. No write is lost. If both add the same pod, exactly one of
+/// them is the first.
 #[test]
 fn small_two_callers_of_a_manager_write_and_no_write_is_lost() {
     explore("small-manager", Floor { two: 119, three: 764, five: 10_945, all: Some(192_960) }, || {
@@ -157,7 +157,7 @@ fn small_two_callers_of_a_manager_write_and_no_write_is_lost() {
     });
 }
 
-/// A reader created during a publication sees no less than its creator.
+/// A reader created during a publication sees at least the generation that its creator saw.
 #[test]
 fn small_a_reader_made_during_a_publication_does_not_lag_behind() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(2).collect()));

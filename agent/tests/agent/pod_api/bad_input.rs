@@ -72,7 +72,7 @@ async fn invalid_parameters_are_refused_as_by_the_api_server() {
         ("labelSelector=&fieldSelector=&continue=&resourceVersion=", 200),
         ("labelSelector=app%20in%20()", 200),
         ("fieldSelector=status.podIPs%3D10.0.0.1", 200),
-        // For a table alone.
+        // Only checked for a table.
         ("includeObject=Everything", 200),
         // The latest version, from this key on.
         ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTIsInN0YXJ0Ijoic2hvcCJ9", 200),

@@ -1,8 +1,8 @@
-//! File events, used as hints that a new listing would differ.
+//! File events. Each is a hint that a new listing would differ.
 //!
 //! Hints may be lost, repeated, late or missing (network file systems, exhausted inotify instances). The
-//! periodic listing makes up for that. So a problem here is never an error of the source, only a remark in
-//! its status.
+//! periodic listing makes up for that. So a problem here is never an error of the source: its status only shows
+//! a problem of the kind `unhinted`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
