@@ -14,6 +14,7 @@
 
 mod debug;
 pub(super) mod gzip;
+mod half_close;
 mod health;
 mod host;
 mod measure;
@@ -44,6 +45,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
+use self::half_close::{Answering, HalfClose};
 pub(super) use self::measure::Requests;
 use self::measure::measured;
 pub(super) use self::socket::Socket;
@@ -321,12 +323,15 @@ async fn converse(
     service: Service,
     stop: watch::Receiver<bool>,
 ) {
-    let io = TokioIo::new(stream);
     let Service { router, peer, certified } = service;
+    let answering = Answering::default();
+    let io = TokioIo::new(HalfClose::new(stream, answering.clone(), Arc::clone(&peer)));
     let service = tower::service_fn(move |mut request: axum::extract::Request<_>| {
         request.extensions_mut().insert(Arc::clone(&peer));
         request.extensions_mut().insert(certified.clone());
-        router.clone().oneshot(request)
+        let open = answering.begin();
+        let response = router.clone().oneshot(request);
+        async move { response.await.map(|response| response.map(|body| open.answered_by(body))) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
