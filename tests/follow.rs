@@ -111,7 +111,7 @@ fn a_slow_subscriber_gets_one_step_for_all_publications() {
     assert_eq!(summary(&step), ["-goes", "~stays"]);
     assert!(changes.try_next().is_err(), "nothing has piled up");
     drop(step);
-    assert_eq!(writer.reclaim(), 0, "the subscriber holds the current snapshot alone");
+    assert_eq!(writer.reclaim(), 0, "the subscriber holds only the current snapshot");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
             })
             .collect();
         if sleeps {
-            // Not required, but makes it likely that they sleep.
+            // Makes it likely that they sleep. The test is correct either way.
             thread::sleep(Duration::from_millis(50));
         }
         writer.add_pod(TestPod::plain("last", "last")).expect("a good pod");
@@ -209,7 +209,7 @@ fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
             }
         });
     }
-    // Each publication waits until all have seen the previous one, so each of them must be woken by each.
+    // Publish only after all threads have seen the previous generation, so that each publication must wake all of them.
     for generation in 1..=PUBLICATIONS {
         writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
         for _ in 0..FOLLOWERS {
@@ -245,7 +245,7 @@ fn the_waker_of_the_last_poll_is_woken_and_that_of_a_dropped_subscriber_is_not_k
     let ((first, first_woken), (last, last_woken), (dropped, _)) = (counter(), counter(), counter());
     assert!(poll(&mut changes, &first).is_pending());
     assert!(poll(&mut changes, &last).is_pending());
-    assert_eq!(Arc::strong_count(&first), 1, "the first waker is let go of");
+    assert_eq!(Arc::strong_count(&first), 1, "the first waker is dropped");
     let mut another = reader.changes();
     assert!(poll(&mut another, &dropped).is_pending());
     drop(another);

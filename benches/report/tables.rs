@@ -35,13 +35,14 @@ const SIZES: [usize; 5] = [110, 1_000, 10_000, 100_000, 1_000_000];
 pub(crate) fn report(figures: &Figures, machine: &str) -> String {
     let mut text = format!(
         "# Performance report\n\n\
-         Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare within a table; \
-         [other machines](another-machine.md) have other figures, and other ratios for contention and cache misses.\n\n\
-         Nine of ten pods come from the API server; one of ten is static and has a mirror. Keys are allocated apart from \
-         the maps and looked up in shuffled order. The rows of a table were measured in interleaved runs; figures are \
-         medians. The bare table is the lower bound: one flat hash table, UIDs as sixteen bytes, one multiplication to \
-         hash, no synchronisation. The other designs hold one map from UID to pod; the index and the kubelet's maps hold \
-         all five.\n\n## Goals\n\n"
+         Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare figures only \
+         within a table: [other machines](another-machine.md) have other figures, and other ratios for contention and \
+         cache misses.\n\n\
+         Nine of ten pods come from the API server; one of ten is static and has a mirror. Keys are allocated separately \
+         from the maps and looked up in shuffled order. The rows of a table were measured in interleaved runs; figures \
+         are medians. The bare table is the lower bound: one flat hash table with UIDs of sixteen bytes, a hash of one \
+         multiplication, and no synchronisation. The other designs have one map from UID to pod. The index and the \
+         kubelet's maps have all five.\n\n## Goals\n\n"
     );
     text += &goals::table(figures);
     text += "\n[Why goals are missed](what-falls-short.md).\n";

@@ -26,7 +26,7 @@ use super::client::Server;
 use super::exit::Failure;
 use super::signals::{Hangups, Signals};
 
-/// Redraw interval without events, for elapsed times.
+/// Redraw interval without events, so that displayed times advance.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Shows the agent on `server` until the user quits.

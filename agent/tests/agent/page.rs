@@ -38,7 +38,7 @@ fn the_page_may_run_only_its_own_scripts() {
     }
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
-    // The page does not attempt what the policy forbids.
+    // The page contains nothing that the policy forbids.
     assert!(page.body.contains("<script type=\"module\" src=") && page.body.matches("<script").count() == 1);
     assert!(!page.body.contains("style=") && !page.body.contains(" on"));
 }

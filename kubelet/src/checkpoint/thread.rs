@@ -14,7 +14,7 @@ use super::keep::Keeper;
 use crate::backoff::{Backoff, FOREVER};
 use pod_index::Reader;
 
-/// The waits before a failed operation is retried: the first, and the longest.
+/// The first and the longest wait before a failed operation is retried.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
@@ -31,7 +31,7 @@ pub struct Checkpointing {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CheckpointStatus {
-    /// The last generation of the index that is on disk, including everything before it. `None` at first.
+    /// The latest generation of the index that is completely on disk. `None` before the first.
     pub generation: Option<u64>,
     /// Number of checkpoints on disk.
     pub files: usize,
@@ -109,9 +109,8 @@ impl Checkpointing {
         Ok(Self { shared, thread: thread.thread().clone(), reader })
     }
 
-    /// Waits until this generation of the index, or a later one, is on disk: no kill or power loss loses it.
-    /// The wait does not include pods that are too large for a checkpoint; [`status`](Self::status) reports
-    /// them.
+    /// Waits until this generation of the index, or a later one, is on disk. After that, no kill or power loss
+    /// loses it. Pods that are too large for a checkpoint are excluded; [`status`](Self::status) reports them.
     ///
     /// Blocks the calling thread; in async code, use `spawn_blocking`.
     ///
@@ -142,7 +141,7 @@ impl Checkpointing {
     pub fn finish(self, timeout: Duration) -> Result<(), NotAcknowledged> {
         let generation = self.reader.load().generation();
         drop(self.stop());
-        // Wait for the thread's end, not only for the acknowledgement: only then is the directory unlocked.
+        // Wait until the thread has ended, not only for the acknowledgement: it unlocks the directory at its end.
         self.wait(timeout, |_| false).acknowledged(generation)
     }
 
@@ -227,8 +226,8 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
     let mut backoff = Backoff::new(LEAST_WAIT, MOST_WAIT);
     let mut retry_at = None;
     loop {
-        // Read before the snapshot is loaded, which then includes everything published before the stop was
-        // requested.
+        // Read this before loading the snapshot, so that the snapshot includes everything published before the stop
+        // was requested.
         let stop = shared.lock().stop;
         let snapshot = reader.snapshot();
         let generation = snapshot.generation();
@@ -242,11 +241,10 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
                 let now = Instant::now();
                 retry_at = Some(now + backoff.wait(now));
             }
-            tell(shared, &keeper, generation, &errors);
+            acknowledge(shared, &keeper, generation, &errors);
             if !stop {
                 // Check again before parking: a lock or a logger that blocked in the meantime may have
                 // consumed the unpark of `stop`.
-                // have taken the call to stop for its own.
                 continue;
             }
         }
@@ -265,7 +263,7 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
 }
 
 /// Acknowledges the generation, or logs new errors.
-fn tell<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &[CheckpointError]) {
+fn acknowledge<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &[CheckpointError]) {
     let mut state = shared.lock();
     let status = &mut state.status;
     status.files = keeper.files();

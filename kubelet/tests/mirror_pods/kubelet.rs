@@ -39,7 +39,7 @@ async fn a_kubelet_that_renews_its_lease_is_seen() {
     assert!(matches!(watch.look().await.unwrap(), Kubelet::Live(_)), "it is renewed");
 }
 
-/// The node's clock may show any time: timestamps before and after this lease's make no difference.
+/// The node's clock may be wrong in either direction. Only renewals that the agent observes matter.
 #[tokio::test]
 async fn a_clock_that_is_wrong_neither_hides_a_kubelet_nor_invents_one_for_good() {
     let server = server().await;

@@ -133,7 +133,7 @@ impl Agent {
         self.manifests.send(manifests.clone()).unwrap();
     }
 
-    /// Dies as if killed, whatever it was doing.
+    /// Stops as if killed, possibly in the middle of an operation.
     pub async fn kill(mut self) {
         for task in self.tasks.drain(..) {
             task.abort();
@@ -155,7 +155,7 @@ impl Agent {
         assert!(came.is_ok_and(|steps| steps.is_ok()), "never came: {name}");
     }
 
-    /// Waits for a number of further looks, and until no request that they started is under way.
+    /// Waits for this number of further comparisons, and until all requests that they started have ended.
     pub async fn looks(&mut self, more: u64) {
         let passes = self.status.borrow().passes;
         let is_idle = |status: &MirrorsStatus| {
@@ -164,13 +164,13 @@ impl Agent {
         self.until("another look", |status| status.passes >= passes + more && is_idle(status)).await;
     }
 
-    /// Waits until the status shows that everything matches the last manifests, with no request under way,
-    /// even about names without a manifest.
+    /// Waits until the status shows that everything matches the last manifests and that no request is open, even
+    /// for names without a manifest.
     pub async fn rests(&mut self, pods: usize) {
         let given = self.given.load(Relaxed);
         let applied =
             tokio::time::timeout(DEADLINE, self.applied.wait_for(|applied| *applied == given)).await;
-        assert!(applied.is_ok_and(|applied| applied.is_ok()), "the manifests never came into the index");
+        assert!(applied.is_ok_and(|applied| applied.is_ok()), "the manifests never reached the index");
         // One look may still use the previous manifests.
         let passes = self.status.borrow().passes;
         let in_order = |status: &MirrorsStatus| {
@@ -222,7 +222,7 @@ pub async fn agent(server: &ApiServer, pods: &Manifests) -> Agent {
     agent
 }
 
-/// Lasting mirrors of the node on the server: name and hash.
+/// The node's mirror pods on the server that are not being deleted: name and hash.
 pub fn mirrors(server: &ApiServer) -> BTreeMap<String, String> {
     let pods = server.objects("pods").into_iter();
     let pods =

@@ -56,7 +56,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
                     }
                     SourceUpdate::Upsert(pods) => {
                         for version in pods.iter().filter_map(|pod| version(pod)) {
-                            assert!(versions.insert(version.clone()), "said twice: {version:?}");
+                            assert!(versions.insert(version.clone()), "reported twice: {version:?}");
                         }
                         let operations = pods.iter().map(|pod| Operation::Update(Arc::clone(pod)));
                         (Said::Upsert(pods.len()), writer.apply(operations))
@@ -68,7 +68,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
                 assert_eq!(applied.refused, []);
                 let snapshot = writer.current();
                 for uid in &staying {
-                    assert!(snapshot.pod_by_uid(uid).is_some(), "a pod blinked: {short:?}");
+                    assert!(snapshot.pod_by_uid(uid).is_some(), "a pod was missing for a moment: {short:?}");
                 }
                 let stays = snapshot.pods().iter().filter(|pod| pod.name().starts_with(STAYS));
                 staying.extend(stays.map(|pod| pod.uid().to_owned()));

@@ -26,8 +26,8 @@ use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
 
-/// The waits after failures. client-go's reflector starts with the same value and goes up to 30 s: after an
-/// outage of half a minute it is as late. The longest wait, shortened by a third, is 5 s.
+/// The first and the longest wait after failures. Each wait is randomly shortened by up to a third, so the longest
+/// takes 5 to 7.5 s. client-go's reflector also starts with 0.8 s, but waits up to 30 s.
 const LEAST_WAIT: Duration = Duration::from_millis(800);
 const MOST_WAIT: Duration = Duration::from_millis(7500);
 
@@ -152,8 +152,8 @@ impl ApiServer {
         self
     }
 
-    /// The waits after failures: the first, and the longest. Each is shortened at random by up to a third. 0.8 s and 7.5 s
-    /// by default.
+    /// The first and the longest wait after failures; 0.8 s and 7.5 s by default. Each wait is randomly shortened by up
+    /// to a third.
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
         self.waits = (least, most);
         self
@@ -172,8 +172,8 @@ impl ApiServer {
         self
     }
 
-    /// After a watch was cut off and continued, how long to wait before the pods are compared with the
-    /// server's list; 10 s by default, shortened at random by up to a third. See [the
+    /// After a broken watch was continued, the pods are compared with the server's list. This is the delay of the
+    /// comparison; 10 s by default, randomly shortened by up to a third. See [the
     /// module](crate::sources::api_server).
     pub fn compare_after(mut self, delay: Duration) -> Self {
         self.compare_after = delay;
@@ -205,7 +205,7 @@ impl ApiServer {
         }
     }
 
-    /// The pods' metadata. The server sends nothing else, for most pods a fraction of the whole.
+    /// The pods' metadata. The server sends nothing else. For most pods, this is a fraction of the whole.
     pub fn metadata(self) -> ApiServerSource<PodMetadata> {
         self.metadata_with(PodMetadata)
     }
@@ -357,8 +357,8 @@ impl fmt::Debug for ApiServer {
 
 /// The pods of an API server, as a stream that never ends.
 ///
-/// The first item is a [`SourceUpdate::Set`] of all pods. It comes when the first list is complete, so not
-/// while the server is unreachable; [`status`](Self::status) says why. Later items are
+/// The first item is a [`SourceUpdate::Set`] of all pods. It comes when the first list is complete. If the
+/// server is unreachable, [`status`](Self::status) shows the reason. Later items are
 /// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that arrive together are
 /// emitted together.
 ///
