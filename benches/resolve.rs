@@ -1,4 +1,4 @@
-//! From process IDs and cgroup IDs to pods, beside the lookup by UID that follows.
+//! Finds pods by process ID and by cgroup ID. Compares each with the lookup by UID that it ends with.
 //!
 //! `cargo bench -p pod-index-benches --features resolve --bench resolve [-- N...]`, by default for 1,000 and 10,000 pods.
 //! Linux only. It makes a directory that looks like `/proc` and one that looks like cgroupfs.

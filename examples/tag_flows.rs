@@ -11,13 +11,13 @@ struct Tagger(CachedReader<Pod>);
 impl Tagger {
     /// Both ends of a flow, from one snapshot.
     ///
-    /// An IP means the pod that has it now. If your flows arrive late, a removed pod's flow may be attributed
-    /// to its successor: compare the flow's time with the pod's `creation_timestamp`.
+    /// An IP finds the pod that has it now. If flows arrive late, a flow of a removed pod may be attributed to the
+    /// next pod with its IP. To detect this, compare the flow's time with the pod's `creation_timestamp`.
     fn tag(&mut self, source: IpAddr, destination: IpAddr) -> String {
         let pods = self.0.load();
         let [source, destination] = [source, destination].map(|ip| match pods.pod_by_ip(ip) {
             Some(pod) => format!("{}/{}", pod.namespace(), pod.name()),
-            // A node, a service or an external address; or a pod in its node's network.
+            // A node, a service, an external address, or a pod in its node's network.
             None => ip.to_string(),
         });
         format!("{source} -> {destination}")
@@ -38,7 +38,7 @@ fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
     add(&mut writer, "job-1", 1, "Running", job, false)?;
     let mut lines = vec![tagger.tag(job, web), tagger.tag(mapped, node)];
 
-    // A finished pod keeps the IP in its status. The next pod already has it, and gets the flows.
+    // A finished pod keeps the IP in its status. If another pod has the IP already, that pod gets the flows.
     add(&mut writer, "job-1", 1, "Succeeded", job, false)?;
     add(&mut writer, "job-2", 2, "Running", job, false)?;
     lines.push(tagger.tag(job, web));
@@ -81,7 +81,7 @@ fn every_flow_gets_its_pods() {
         "shop/job-1 -> shop/web-0",
         "shop/web-0 -> 192.168.0.1",
         "shop/job-2 -> shop/web-0",
-        // No other pod has the IP, so the finished pod is the last that had it.
+        // No other pod has the IP, so the flow belongs to the finished pod.
         "shop/job-1 -> shop/web-0",
         "10.0.0.8 -> shop/web-0",
     ];

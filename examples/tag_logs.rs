@@ -1,7 +1,7 @@
 //! Tags the lines of log files with their pods, by the paths of the files. `cargo run --example tag_logs`
 //!
-//! A collector reads the last lines of a file when the pod is already gone. So it keeps the pod as long as it
-//! follows the file.
+//! A collector may read the last lines of a file after the pod was removed. So it keeps the pod as long as it follows
+//! the file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ impl Tagger {
     fn tag(&mut self, path: &str) -> String {
         let Ok(identity) = Identity::parse(path) else { return "not a pod's".to_owned() };
         let pods = self.pods.load();
-        // The UID in the path distinguishes the pod from another one that has its name now.
+        // The UID in the path distinguishes the pod from a newer pod with the same name.
         if let Some(found) = identity.resolve(pods) {
             let tags = format!("{}, {}", tags(found.pod), found.container.unwrap_or("?"));
-            // No allocation for the next lines.
+            // Allocates only for the first line of a file.
             if let Some(pod) = self.files.get_mut(path) {
                 pod.clone_from(found.pod);
             } else {
@@ -35,8 +35,7 @@ impl Tagger {
         }
         match (self.files.get(path), identity) {
             (Some(gone), _) => format!("{}, gone", tags(gone)),
-            // Never seen: the agent was started after the pod was removed. The path has its name, but no
-            // labels.
+            // The agent started after the pod was removed. The path contains the pod's name, but no labels.
             (None, Identity::PodLog(log)) => format!("{}/{}, never seen", log.namespace, log.name),
             _ => "unknown".to_owned(),
         }

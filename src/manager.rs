@@ -143,7 +143,7 @@ impl<P: PodMeta> PodManager<P> {
     }
 
     /// See [`Writer::reclaim`].
-    #[must_use = "the number left tells whether readers hold on to old snapshots"]
+    #[must_use = "the number left shows whether readers hold old snapshots"]
     pub fn reclaim(&self) -> usize {
         self.write(Writer::reclaim)
     }

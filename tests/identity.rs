@@ -18,7 +18,7 @@ const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
 const ID: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
 const OTHER_ID: &str = "77777777777777777777777777777777777777777777777777777777aaaaaaaa";
 
-#[expect(clippy::unnecessary_wraps, reason = "as the parsers answer")]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature as the parsers")]
 fn id(digits: &str) -> Option<ContainerId> {
     Some(digits.parse().expect("64 digits"))
 }
@@ -36,7 +36,7 @@ fn text(cgroup: Cgroup<'_>) -> (String, String) {
     (uid.unwrap_or_default(), id.unwrap_or_default())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as the parsers answer")]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature as the parsers")]
 fn pair(uid: &str, id: &str) -> Option<(String, String)> {
     Some((uid.to_owned(), id.to_owned()))
 }
@@ -116,10 +116,10 @@ fn a_cgroup_path_may_have_any_prefix() {
         );
         assert_eq!(parsed_path(&path), pair(UUID, ID), "{path}");
     }
-    // A node that is itself a container: the pod counts, not the node.
+    // A node that is itself a container: the result is the pod, not the node's container.
     let path = format!("/docker/{OTHER_ID}/kubelet/kubepods/burstable/pod{UUID}/{ID}");
     assert_eq!(parsed_path(&path), pair(UUID, ID));
-    // In a cgroup namespace, a neighbour of the same pod appears without the pod.
+    // In a cgroup namespace, another container of the same pod appears without the pod.
     assert_eq!(parsed_path(&format!("/../cri-containerd-{ID}.scope")), pair("", ID));
     assert_eq!(parsed_path(&format!("/../{ID}/payload")), pair("", ID));
 }
@@ -156,7 +156,7 @@ fn paths_that_only_resemble_a_pods_cgroup_are_rejected() {
         &format!("/kubepods-other-pod{ESCAPED}.slice"),
         // A hyphen in a slice's name starts another slice.
         &format!("/kubepods-pod{UUID}.slice"),
-        // `..` after a name, NUL: never from a kernel.
+        // No kernel writes `..` after a name, or NUL.
         &format!("/kubepods/pod{UUID}/../pod{STATIC}/{ID}"),
         &format!("/kubepods/pod{UUID}/{ID}/.."),
         &format!("/kubepods/pod{UUID}\0/{ID}"),
@@ -195,12 +195,12 @@ fn the_lines_of_proc_pid_cgroup_are_cut_at_their_first_two_colons() {
     assert_eq!(parsed(&v1), pair(UUID, ID));
     let hybrid = format!("5:misc:/\n1:name=systemd:/user.slice\n0::/\n4:memory:/kubepods/pod{STATIC}/{ID}\n");
     assert_eq!(parsed(&hybrid), pair(STATIC, ID));
-    // The most specific line, in any position.
+    // The most specific line counts, in any position.
     let some =
         format!("3:pids:/{OTHER_ID}\n2:cpu:/kubepods/pod{UUID}\n1:memory:/kubepods/pod{UUID}/{ID}\n0::/\n");
     assert_eq!(parsed(&some), pair(UUID, ID));
 
-    // Of equally specific lines, the first.
+    // The first of equally specific lines counts.
     let two = format!("2:cpu:/kubepods/pod{UUID}/{ID}\n1:memory:/kubepods/pod{STATIC}/{OTHER_ID}\n");
     assert_eq!(parsed(&two), pair(UUID, ID));
 
@@ -219,9 +219,9 @@ fn the_lines_of_proc_pid_cgroup_are_cut_at_their_first_two_colons() {
     let mut bytes = b"1:cpu:/\xff\xfe/kubepods/podx\n".to_vec();
     assert_eq!(Cgroup::from_proc(&bytes), None, "not text");
     bytes.extend_from_slice(v2.as_bytes());
-    assert_eq!(Cgroup::from_proc(&bytes).map(text), pair(UUID, ID), "but no other line goes with it");
+    assert_eq!(Cgroup::from_proc(&bytes).map(text), pair(UUID, ID), "but no other line belongs to it");
 
-    // A container may create such names below its own cgroup. The end of a cut name is no container's ID.
+    // A container may create such names below its own cgroup. The end of a cut name must not count as a container ID.
     let lines = |rest: &[u8]| [format!("0::/kubepods/pod{UUID}/").as_bytes(), rest].concat();
     let (inside, cut) = (lines(format!("{ID}/x\u{e9}/").as_bytes()), lines(ID.as_bytes()));
     assert_eq!(Cgroup::from_proc(&[&inside, &b"\xff\n"[..]].concat()).map(text), pair(UUID, ID));
@@ -296,7 +296,7 @@ fn a_link_to_a_log_file_gives_the_parts_that_were_not_cut() {
     let expected = ("web-0".to_owned(), some("shop"), some("side-car"), id(ID));
     assert_eq!(ContainerLog::from_path(&path).map(whole), Some(expected));
 
-    // As the kubelet creates it: everything, cut to 251 bytes.
+    // The kubelet cuts the whole name to 251 bytes.
     let cut = |name: &str, namespace: &str, container: &str| {
         let stem = format!("{name}_{namespace}_{container}-{ID}");
         assert!(stem.len() >= 251, "{}", stem.len());
@@ -304,9 +304,9 @@ fn a_link_to_a_log_file_gives_the_parts_that_were_not_cut() {
     };
     let long = "n".repeat(253);
     for (name, namespace, container, expected) in [
-        // Exactly the limit: nothing is missing.
+        // Exactly at the limit: nothing was cut.
         (&long[..178], "shop", "cc", Some((some("shop"), some("cc"), id(ID)))),
-        // A digit of the ID is missing: then the end of the container's name is unknown.
+        // If a digit of the ID is missing, the end of the container's name is unknown.
         (&long[..179], "shop", "cc", Some((some("shop"), None, None))),
         (&long[..240], "shop", "nginx", Some((some("shop"), None, None))),
         (&long[..245], "shop", "nginx", Some((some("shop"), None, None))),
@@ -406,7 +406,7 @@ fn any_text_is_parsed_as_the_first_matching_identity_in_the_documented_order() {
         ("0", uid("0")),
         ("007", uid("007")),
         ("123456789012", uid("123456789012")),
-        // Only digits, as many as in a static pod's UID.
+        // 32 digits, like a static pod's UID.
         ("00000000000000000000000000000042", uid("00000000000000000000000000000042")),
         ("shop/web-0", name("shop", "web-0")),
         ("web-0_shop", name("shop", "web-0")),
@@ -463,7 +463,7 @@ fn label() -> impl Strategy<Value = String> {
     "[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?"
 }
 
-/// UIDs of every form that a path can contain unchanged: without underscores.
+/// UIDs that a path contains unchanged: of every form, but without underscores.
 fn uids() -> impl Strategy<Value = String> {
     let uuid = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}";
     prop_oneof![3 => uuid.prop_map(String::from), 2 => "[0-9a-f]{32}", 1 => label()]

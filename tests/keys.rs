@@ -56,7 +56,7 @@ fn running_pods_come_before_finished_ones_then_younger_ones_then_smaller_uids() 
         claims("finished-old", 50, true),
     ];
     let order = ["a", "b", "old", "finished-young", "finished-old"];
-    // In five orders of arrival.
+    // Add the pods in five different orders.
     for first in 0..pods.len() {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let mut pods = pods.clone();
@@ -220,7 +220,7 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
         keys.container_id("c", &id('A'));
         keys.container_id(&"c".repeat(10 << 20), &id('b'));
         keys.ip_text("none");
-        // Good ones.
+        // Valid keys.
         keys.key(OWNER, [b'x'; MAX_KEY_LENGTH]);
         keys.container_id("", &id('c'));
         keys.ip_text("::ffff:10.0.0.7");
@@ -242,7 +242,7 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     assert!(snapshot.pod_by_ip(IP.parse().expect("an IP")).is_some());
 }
 
-/// IDs that share their first half or their second half, and own keys that share bytes with their kind.
+/// IDs with equal first or second halves, and custom keys whose bytes look like their kind.
 #[test]
 fn keys_that_look_alike_are_told_apart() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
@@ -294,7 +294,7 @@ fn waiting_for_a_container_or_an_ip_ends_when_a_status_names_it() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let container: ContainerId = id('a').parse().expect("64 digits");
     let ip: std::net::IpAddr = IP.parse().expect("an IP");
-    assert_eq!(reader.wait_for(ip, Instant::now()).expect_err("nobody has it"), WaitError::TimedOut);
+    assert_eq!(reader.wait_for(ip, Instant::now()).expect_err("no pod has it"), WaitError::TimedOut);
     let far = Instant::now() + Duration::from_secs(600);
     let waiters = [
         thread::spawn({
@@ -315,7 +315,7 @@ fn waiting_for_a_container_or_an_ip_ends_when_a_status_names_it() {
     drop(writer);
     assert_eq!(reader.wait_for(ip, far).expect("it is there").uid, "u");
     let nobodys: ContainerId = id('b').parse().expect("64 digits");
-    assert_eq!(reader.wait_for(nobodys, far).expect_err("nobody has it"), WaitError::WriterGone);
+    assert_eq!(reader.wait_for(nobodys, far).expect_err("no pod has it"), WaitError::WriterGone);
 }
 
 const UID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
@@ -352,7 +352,7 @@ fn every_identity_resolves_to_its_pod() {
         (format!("containerd://{b}"), Some((STATIC, FoundBy::ContainerId, Some("nginx")))),
         (other.clone(), None),
         (a[..12].to_owned(), None),
-        // The UID comes first, even if the container is unknown or belongs to another pod.
+        // The UID decides, even if the container is unknown or belongs to another pod.
         (format!("{slice}/cri-containerd-{a}.scope"), Some((UID, FoundBy::Uid, Some("nginx")))),
         (format!("{slice}/cri-containerd-{other}.scope"), Some((UID, FoundBy::Uid, None))),
         (format!("{slice}/cri-containerd-{b}.scope"), Some((UID, FoundBy::Uid, None))),
@@ -361,7 +361,7 @@ fn every_identity_resolves_to_its_pod() {
         (format!("0::/kubepods/pod{MIRROR}/{b}"), Some((STATIC, FoundBy::MirrorUid, Some("nginx")))),
         (format!("/../../cri-containerd-{b}.scope"), Some((STATIC, FoundBy::ContainerId, Some("nginx")))),
         (format!("/var/log/pods/shop_web_{UID}/init/0.log"), Some((UID, FoundBy::Uid, Some("init")))),
-        // A pod of the same name before this one.
+        // An earlier pod with the same name.
         (format!("/var/log/pods/shop_web_{unknown}/init/0.log"), None),
         (
             format!("/var/log/containers/web_shop_nginx-{a}.log"),

@@ -75,9 +75,9 @@ impl Log {
     }
 }
 
-/// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. The client's lines
-/// therefore appear at `debug`. Lines with whole responses, which include environment variables and Secrets, appear at
-/// `trace`. That also holds for levels of single modules.
+/// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. So the client's lines
+/// appear at `debug`. Its lines with whole responses, which include environment variables and Secrets, appear at `trace`.
+/// A level for one of the client's modules does not change this.
 fn filter(shown: &LogFilter) -> Targets {
     let modules = shown.modules.iter().map(|(module, level)| (module.as_str(), level_filter(*level)));
     let least = [
@@ -91,7 +91,7 @@ fn filter(shown: &LogFilter) -> Targets {
         let level = level_filter(shown.level_of(module));
         (module, if level >= least { level } else { LevelFilter::OFF })
     });
-    // The last of two levels for a module counts.
+    // If a module has two levels, the last one applies.
     Targets::new().with_default(level_filter(shown.level)).with_targets(modules).with_targets(of_the_client)
 }
 

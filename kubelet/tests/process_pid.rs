@@ -134,7 +134,7 @@ fn a_start_time_distinguishes_processes() {
     assert_eq!(proc.started(7, Duration::MAX), Placement::Gone);
 }
 
-/// A runtime starts the process in its own cgroup, and then moves it.
+/// A runtime starts a process in the runtime's own cgroup, and then moves it.
 #[test]
 fn a_young_process_is_soon_found_in_its_new_cgroup() {
     let mut proc = Proc::new();
@@ -145,7 +145,7 @@ fn a_young_process_is_soon_found_in_its_new_cgroup() {
     assert_eq!(proc.resolve(7), Placement::NoPod);
     proc.clock.pass(10);
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
-    // Its age no longer matters: it is in its final cgroup.
+    // The process is in its final cgroup, so its age no longer matters.
     proc.process(7, young, HOST);
     proc.clock.pass(999);
     assert_eq!(proc.resolve(7), pod(1, Some(2)));

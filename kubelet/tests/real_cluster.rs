@@ -58,7 +58,7 @@ async fn the_index_holds_what_a_real_cluster_holds() {
             apply(&mut writer, update);
         }
     };
-    // A busy cluster changes between two looks: agreement at one moment is enough.
+    // A busy cluster changes all the time, so it is enough that both agree once.
     let compare = async {
         loop {
             let list = api.list(&ListParams::default()).await.expect("a list");
@@ -114,7 +114,7 @@ async fn mirrors_are_created_replaced_and_deleted_on_a_real_cluster() {
     object.metadata.name = Some(node.as_str().to_owned());
     nodes.create(&PostParams::default(), &object).await.expect("a node");
     let done = tokio::spawn(mirrors(client, node.clone())).await;
-    // In any case; deleting the node also deletes what it owns.
+    // Delete the node even if the test failed. This also deletes the mirror pods, which it owns.
     nodes.delete(node.as_str(), &DeleteParams::default()).await.expect("the node deleted");
     done.expect("see above");
 }

@@ -153,8 +153,8 @@ impl Wake {
     fn relay(&self) {
         let parker = self.relay.get_or_init(Parker::of_this_thread);
         loop {
-            // A read-modify-write. If the writer's comes first, this one sees it; if it comes later, the
-            // writer sees the parker.
+            // A read-modify-write, like the writer's. If the writer's comes first, this one sees its bit. If it
+            // comes later, the writer sees the parker.
             let word = self.word.fetch_and(!CALLED, Ordering::AcqRel);
             if word & (CALLED | GONE) == 0 {
                 parker.park();
@@ -187,9 +187,8 @@ impl Herald {
         Self(wake)
     }
 
-    /// Create it before a publication and drop it afterwards. After a panic in between, followers look at
-    /// worst in vain.
-    /// worst.
+    /// Create it before a publication and drop it afterwards. After a panic in between, followers wake up and may
+    /// find nothing new.
     pub(crate) fn publication(&self) -> Publication<'_> {
         Publication(&self.0)
     }
@@ -244,7 +243,7 @@ mod tests {
         woken
     }
 
-    /// Unparking is the only thing that the writer does here that may be a system call.
+    /// The writer's only system call here is to unpark a thread.
     #[test]
     fn a_publication_unparks_one_thread_however_many_sleep_and_none_if_nobody_sleeps() {
         let wake = Arc::new(Wake::new());
@@ -260,7 +259,7 @@ mod tests {
         for round in 0..100 {
             let woken = put_to_sleep(&mut followers);
             let unparked = publish();
-            // In the first round the relay may still be starting. It looks by itself then.
+            // In the first round the relay may still be starting. It then checks the list without being unparked.
             assert!(unparked == 1 || round == 0 && unparked == 0, "{unparked} in round {round}");
             for _ in 0..SLEEPERS {
                 woken.recv_timeout(Duration::from_secs(20)).expect("a wake-up is lost");

@@ -11,7 +11,7 @@ use crate::api_server::{ApiServer, Right, shipped};
 use crate::restart::without_file_events;
 use crate::support::{Agent, Directory, manifest, run, stderr, stdout};
 
-/// A port on which nothing listens: that of a listener that is gone.
+/// A port on which nothing listens, because its listener was closed.
 fn nowhere() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -127,7 +127,7 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
     }
     assert_eq!(of(&findings, "sources").len(), 2, "one for each source");
 
-    // For people.
+    // As a table.
     let output =
         run(&[&["doctor", "--port", &port, "--kubelet-healthz", &healthz], &as_str(&flags)[..]].concat());
     assert_eq!(output.status.code(), Some(0));
@@ -191,7 +191,7 @@ async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tr
     assert_eq!(failed, [("rights", "failure", "test may not watch pods")]);
     let fix = of(&findings, "rights").iter().find_map(|finding| finding["fix"].as_str()).unwrap().to_owned();
     assert!(fix.contains("deploy/kubernetes/base/rbac.yaml"), "{fix}");
-    // The server fails the test at its end if a refused request was made.
+    // At its end, the server fails the test if it refused a request.
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -138,7 +138,7 @@ fn top_survives_a_restart_of_the_agent() {
         terminal.until(|seen| seen.contains("● ready") && seen.contains("etcd-node-1"));
         drop(agent);
         let seen = terminal.until(|seen| seen.contains("no answer since"));
-        assert!(seen.contains("etcd-node-1"), "what it said stays:\n{seen}");
+        assert!(seen.contains("etcd-node-1"), "the last data stays:\n{seen}");
         terminal.until(|seen| seen.contains("no answer for ") && !seen.contains("no answer for 0 s"));
     }
     terminal.press("q");

@@ -111,7 +111,7 @@ fn pipe(agent: &Agent, args: &[&str], input: &[u8]) -> Output {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     thread::scope(|scope| {
-        // It may end before it has read everything.
+        // The command may end before it has read everything.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().unwrap()
     })
@@ -214,7 +214,7 @@ async fn a_static_pod_is_found_by_its_own_uid_and_by_that_of_its_mirror() {
         assert_eq!((&answer["podUID"], &answer["mirrorUID"]), (&json!(STATIC), &json!(MIRROR)), "{answer}");
         assert_eq!((&answer["name"], &answer["node"]), (&json!("static-web-node-1"), &json!("node-1")));
     }
-    // A path that does not translate.
+    // This path does not translate UIDs.
     let answer = setup.agent.get(&format!("/pods/{MIRROR}"));
     assert_eq!(answer.code, 404);
     assert!(answer.body.contains(STATIC), "{}", answer.body);
@@ -320,7 +320,7 @@ async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
         later["metadata"]["uid"] = json!(uid);
         let output = thread::scope(|scope| {
             scope.spawn(|| {
-                // After the query, most likely; otherwise the test is easier.
+                // Most likely, the query has arrived by then. If not, the pod is found without waiting.
                 thread::sleep(Duration::from_millis(300));
                 setup.server.put("pods", &later);
             });
@@ -338,7 +338,7 @@ async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
     assert_eq!(output.status.code(), Some(1));
     let found: Vec<_> = lines(stdout(&output)).iter().map(|answer| answer["found"].clone()).collect();
     assert_eq!(found, [false, true]);
-    // What can never be found does not wait.
+    // Invalid queries do not wait.
     let began = Instant::now();
     let output = setup.agent.ask(&["whois", "/no/pod", "4711", "--wait", "5m"]);
     assert_eq!(output.status.code(), Some(1));

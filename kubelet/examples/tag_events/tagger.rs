@@ -33,8 +33,8 @@ impl Tagger {
     }
 
     pub(crate) fn tag(&mut self, event: &Event) -> Result<String, ResolveError> {
-        // The cgroup first: it may be known even if the process has ended. The root cgroup says nothing about
-        // the process.
+        // Try the cgroup first: it may be known even if the process has ended. The root cgroup shows nothing about the
+        // process.
         let place = match self.cgroups.resolve(event.cgroup_id) {
             place @ Placement::Pod(_) => place,
             _ => self.processes.resolve_started(event.pid, event.started)?,

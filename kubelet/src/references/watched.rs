@@ -48,7 +48,7 @@ pub(super) struct Watched<K> {
     key: ObjectKey,
     slot: Arc<Slot<K>>,
     place: Place,
-    /// Time of the last access, to about a second: readers on many threads must not all write here.
+    /// Time of the last access, updated about once a second, so that not every reader on every thread writes here.
     accessed: AtomicU64,
     watch: Mutex<Watch>,
 }
@@ -90,7 +90,7 @@ impl<K: ReferencedKind> Watched<K> {
         let mut known = self.cached(watching);
         if matches!(known, Known::Nothing) {
             self.restart_if_idle(watching);
-            // In time or not, use what is known at that moment.
+            // Use what is known now, whether or not the answer came in time.
             if matches!(time::timeout_at(until, self.slot.heard()).await, Ok(Heard::Released)) {
                 return None;
             }
@@ -130,17 +130,17 @@ impl<K: ReferencedKind> Watched<K> {
         );
         let place = Arc::clone(&self.place);
         let follow = async move {
-            // An earlier task may still be ending. The lock is taken first and so dropped last, after the
-            // watch has ended.
+            // An earlier task may still be ending: wait for its lock. This task drops the lock last, after its watch
+            // has ended.
             let _place = place.lock_owned().await;
             follow.await;
         };
         *watch = Watch::Running(watching.runtime.spawn(follow).abort_handle());
     }
 
-    /// Ends the watch if the object has not been requested for long. A watch that has not received anything
-    /// yet continues, since its cost to the API server would be wasted. A watch that ended because the object
-    /// is immutable keeps the object.
+    /// Ends the watch if the object was not requested for a long time. A watch that has not received anything yet
+    /// continues: otherwise the request to the API server would be wasted. A watch that ended because the object is
+    /// immutable keeps the object.
     pub(super) fn stop_if_idle(&self, watching: &Watching<K>) {
         if self.stopped_as_idle(watching) {
             let ObjectKey { namespace, name } = &self.key;
@@ -173,7 +173,7 @@ impl<K: ReferencedKind> Watched<K> {
 }
 
 impl<K> Watched<K> {
-    /// Ends the watch for good, drops the object, and wakes all waiting tasks.
+    /// Ends the watch permanently, drops the object, and wakes all waiting tasks.
     pub(super) fn release(&self) {
         let before = std::mem::replace(&mut *self.watch(), Watch::Released);
         if let Watch::Running(task) = before {

@@ -109,7 +109,7 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     drop(agent);
     browser.until("document.querySelector('#state').innerText.startsWith('No answer since')");
     browser.until("document.title.startsWith('No answer')");
-    assert_eq!(browser.run(&format!("return {ROWS}.length")), 5, "what it said stays");
+    assert_eq!(browser.run(&format!("return {ROWS}.length")), 5, "the last data stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -201,7 +201,7 @@ async fn no_text_of_a_pod_becomes_markup() {
     browser.until("document.querySelector('#sources .problems').innerText.includes('<img src=x onerror=alert(1)>.yaml')");
     assert_quiet(&browser);
 
-    // If a script of the page tried, the browser would block it.
+    // The browser would block such a script.
     let refused = |script: &str| {
         let script = format!("try {{ {script} }} catch (error) {{ return error.name }} return 'done'");
         browser.run(&script)
@@ -210,7 +210,7 @@ async fn no_text_of_a_pod_becomes_markup() {
     assert_eq!(refused("setTimeout('window.owned = 1', 0)"), "TypeError");
     assert_eq!(refused("document.images[0].setAttribute('onerror', 'window.owned = 1')"), "TypeError");
     assert_eq!(browser.run("return window.owned ?? null"), Value::Null);
-    assert!(!browser.log().is_empty(), "it complains of that");
+    assert!(!browser.log().is_empty(), "the browser logged the violations");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

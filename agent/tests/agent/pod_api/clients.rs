@@ -143,7 +143,7 @@ async fn upheaval(world: &mut World, proxy: &Proxy) {
             proxy.cut();
         }
         if change == CHANGES / 2 {
-            // None of its versions is from the previous run.
+            // The new agent has none of the previous agent's versions.
             let agent = World::agent(&world.server, &world.directory, &[]);
             *proxy.agent.lock().unwrap() = agent.address;
             world.agent = agent;
@@ -228,7 +228,7 @@ async fn the_python_client_ends_with_the_pods_of_the_index() {
     }
 }
 
-/// How much the agent reduces the API server's load if others on its node follow it. The documents quote the
+/// How much the agent reduces the API server's load if other programs on its node follow it. The documents quote these
 /// numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {

@@ -55,7 +55,7 @@ async fn a_watch_that_is_not_read_is_closed_and_the_others_continue() {
     let started = Instant::now();
     let mut round = 0;
     while value(&world.agent.get("/metrics").body, "pod_index_watches") == 2 {
-        assert!(started.elapsed() < PATIENCE, "it is not given up");
+        assert!(started.elapsed() < PATIENCE, "the agent does not close it");
         round += 1;
         let mut large = pod("shop", &format!("web-{}", round % 20), &json!({ "round": round.to_string() }));
         large["metadata"]["annotations"] = json!({ "ballast": ballast });
@@ -99,5 +99,5 @@ async fn the_socket_serves_the_same_as_the_port_to_users_with_write_permission()
     assert_eq!(get("/livez").code, 200);
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
-    assert!(!socket.exists(), "it goes with the agent");
+    assert!(!socket.exists(), "it is removed when the agent ends");
 }

@@ -21,7 +21,7 @@ async fn a_watch_without_a_version_begins_with_the_current_pods_and_continues_wi
         let mut watch = world.watch(query);
         let events = watch.take(2);
         let versions: Vec<_> = events.iter().map(|event| version(&event["object"])).collect();
-        assert!(versions.is_sorted(), "who is cut off resumes from the last: {versions:?}");
+        assert!(versions.is_sorted(), "a disconnected client resumes from the last one: {versions:?}");
         assert!(events.iter().all(|event| event["type"] == "ADDED" && event["object"]["kind"] == "Pod"));
         world.server.put("pods", &pod("shop", "a", &json!({ "query": query.len().to_string() })));
         let event = watch.next().unwrap();
@@ -109,7 +109,7 @@ async fn a_pod_entering_a_selection_is_added_and_one_leaving_it_is_deleted_as_la
         let Some(what) = what else { continue };
         let event = watch.next().unwrap();
         assert_eq!(event["type"], what);
-        assert_eq!(event["object"]["metadata"]["labels"]["app"], "web", "as it last was in the selection");
+        assert_eq!(event["object"]["metadata"]["labels"]["app"], "web", "as it last matched the selection");
         assert_eq!(version(&event["object"]), version(&of_all["object"]), "with the version of the event");
     }
     assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{versions:?}");
@@ -220,7 +220,7 @@ async fn a_watch_ends_when_its_time_is_over_with_a_bookmark() {
     assert_eq!(
         (&bookmark["type"], version(&bookmark["object"])),
         (&json!("BOOKMARK"), now),
-        "past what it does not want"
+        "its version passes events that it does not select"
     );
     assert_eq!(bookmark["object"]["metadata"]["annotations"], Value::Null);
     assert_eq!(watch.next(), None);

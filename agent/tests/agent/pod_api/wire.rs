@@ -1,10 +1,10 @@
-//! Bytes on the wire: a watch beside clients that request the list again and again. The documents have the numbers.
+//! Bytes on the wire: a watch compared with clients that poll the list. The documents quote the numbers.
 
 use std::io::Read;
 
 use super::*;
 
-/// The number of changes, one a second in the documents.
+/// The number of changes. In the documents, there is one per second.
 const CHANGES: usize = 30;
 
 /// About 4 kB of JSON, with this many changes so far.
@@ -27,7 +27,7 @@ fn bytes(agent: &Agent, path: &str, headers: &str) -> usize {
 /// The bytes of a watch until it has sent this many events.
 fn watched(stream: &mut TcpStream, events: usize) -> usize {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-    // Each event is one line of JSON; chunks have no line that ends like it.
+    // Each event is one line of JSON. No line of the chunked encoding ends like one.
     while all.windows(3).filter(|bytes| bytes == b"}}\n").count() < events {
         let read = stream.read(&mut buffer).unwrap();
         assert!(read > 0, "the watch has ended");

@@ -1,8 +1,8 @@
-//! Pods that cannot be decoded, replaced by stubs that say so, so that the others of a list or watch count.
+//! Replaces pods that cannot be decoded by stubs, so that the other pods of a list or watch are still served.
 //!
-//! kube decodes a list as a whole, and a watch loses its place after an event that it cannot decode. So the
-//! replacement happens below kube, in the bodies of the answers. It decodes each object twice. It is off until
-//! kube fails to decode something, and off again after a list in which every pod decodes.
+//! kube decodes a list as a whole, and a watch loses its position after an event that it cannot decode. So the
+//! pods are replaced below kube, in the response bodies. This decodes each object twice, so it is off until kube
+//! fails to decode something. It is off again after a list in which every pod can be decoded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(super) fn check<K: DeserializeOwned>(json: &str) -> Result<(), (String, Stri
     let Err(error) = decoded else { return Ok(()) };
     let field = shorten(&error.path().to_string());
     let text = without_found(&error.into_inner().to_string());
-    // The field names the pod and its part. The position is in the object, not in the answer.
+    // Drop the pod, which the field replaces, and the position, which is relative to the object.
     let text = text.rsplit_once("cannot be decoded: ").map_or(&*text, |(_, text)| text);
     let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
     Err((field, format!("cannot be decoded: {text}")))
@@ -106,7 +106,7 @@ fn stub(object: &RawValue, check: Check) -> Option<Box<RawValue>> {
 pub(super) struct Sifted<B = Body> {
     body: B,
     check: Check,
-    /// The beginning of a line.
+    /// The start of a line whose end has not arrived.
     rest: Vec<u8>,
     is_over: bool,
 }
@@ -202,7 +202,7 @@ mod tests {
         let mut pod = good("a");
         pod["metadata"]["labels"] = json!({ "app": { "x": CANARY } });
         assert_eq!(CHECK(&pod.to_string()).unwrap_err().0, "metadata.labels.app");
-        // A node may be a version ahead, or an object of another kind.
+        // Not an object at all.
         assert_eq!(CHECK("[]").unwrap_err().0, ".");
     }
 
