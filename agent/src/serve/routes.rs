@@ -14,9 +14,10 @@ use super::gzip::{self, Gzip};
 use super::pod_list::{Form, Parts, PodList};
 use super::{App, Tags, debug, page, tag};
 use crate::api_types::{MirrorPods, PodName, SourceLine, Sources, Translation};
+use crate::headers::{Element, elements};
 use crate::metrics::CONTENT_TYPE;
 use crate::pod_api::{self, Client};
-use crate::refusal::not_found;
+use crate::refusal::{not_found, refused};
 use crate::whois;
 
 /// Minimum number of pods in a compressed list.
@@ -95,10 +96,10 @@ fn list<'a>(
 }
 
 /// A pod by its UID or full name, or by anything else that identifies it.
-async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response {
+async fn pod_by_key(State(app): State<App>, Path(key): Path<String>, headers: HeaderMap) -> Response {
     let snapshot = app.reader.load();
     if let Some(pod) = app.whois.pod(&snapshot, &key) {
-        return Json(&*pod).into_response();
+        return one(&headers, &pod);
     }
     let hint = match snapshot.mirror_pod_by_uid(&*key) {
         Some(_) => {
@@ -109,10 +110,32 @@ async fn pod_by_key(State(app): State<App>, Path(key): Path<String>) -> Response
     not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
 }
 
-async fn pod_by_name(State(app): State<App>, Path((namespace, name)): Path<(String, String)>) -> Response {
+async fn pod_by_name(
+    State(app): State<App>,
+    Path((namespace, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
     match app.reader.pod_by_name(&namespace, &name) {
-        Some(pod) => Json(&*pod).into_response(),
+        Some(pod) => one(&headers, &pod),
         None => not_found(format!("no pod {name:?} in namespace {namespace:?}")),
+    }
+}
+
+/// One pod: as YAML if the client asks for that before JSON.
+fn one(headers: &HeaderMap, pod: &Pod) -> Response {
+    let form = |range: Element<'_>| match &*range.value.to_ascii_lowercase() {
+        "application/yaml" => Some(true),
+        "application/json" | "application/*" | "*/*" => Some(false),
+        _ => None,
+    };
+    let vary = [(header::VARY, "accept")];
+    if elements(headers, header::ACCEPT).find_map(form) != Some(true) {
+        return (vary, Json(pod)).into_response();
+    }
+    match serde_saphyr::to_string(pod) {
+        Ok(text) => (vary, [(header::CONTENT_TYPE, "application/yaml")], text).into_response(),
+        // Serializing a pod does not fail.
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", error.to_string()),
     }
 }
 

@@ -34,6 +34,24 @@ fn a_client_with_the_current_generation_gets_not_modified() {
 }
 
 #[test]
+fn a_pod_is_served_as_yaml_to_clients_that_ask_for_it_first() {
+    let agent = Agent::on(&shipped());
+    for path in ["/pods/default/static-web-node-1", "/pods/default%2Fstatic-web-node-1"] {
+        let ask = |accept: &str| agent.send(&format!("GET {path}"), &format!("Accept: {accept}\r\n"), "");
+        let json = ask("application/json, application/yaml");
+        assert_eq!(json.header("content-type"), Some("application/json"));
+        for accept in ["application/yaml", "text/html, application/YAML;q=0.9, */*"] {
+            let yaml = ask(accept);
+            assert_eq!(yaml.header("content-type"), Some("application/yaml"), "{accept}");
+            assert_eq!(yaml.header("vary"), Some("accept"));
+            let yaml: Value = serde_saphyr::from_str(&yaml.body).unwrap();
+            assert_eq!(yaml, json.json::<Value>());
+            assert_eq!((&yaml["kind"], &yaml["apiVersion"]), (&json!("Pod"), &json!("v1")));
+        }
+    }
+}
+
+#[test]
 fn a_table_has_a_row_for_each_pod_and_a_tag_of_its_own() {
     const ACCEPT: &str = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io, application/json\r\n";
     let directory = Directory::new();

@@ -49,7 +49,7 @@ fn the_pages_files_are_served_with_their_types_and_do_not_parse_text_as_markup()
     let agent = Agent::on(&directory.0);
     let page = agent.get("/").body;
     let mut files: Vec<_> = page.split(['"']).filter(|part| part.starts_with("ui/")).collect();
-    files.extend(["ui/agent.js", "ui/rows.js", "ui/pod.js"]);
+    files.extend(["ui/agent.js", "ui/changes.js", "ui/rows.js", "ui/pod.js"]);
     assert!(files.len() > 5);
     for file in files {
         let answer = agent.get(&format!("/{file}"));

@@ -1,5 +1,7 @@
 // Watches the agent's pods and polls the rest. This file knows paths and responses; it must not know how they are shown.
 
+import { Changes } from "./changes.js";
+
 const TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /** Pause between two rounds, in milliseconds. */
 const PAUSE = 1000;
@@ -9,6 +11,8 @@ const REST = 4;
 const TIMEOUT = 30_000;
 /** The window of the rates, in milliseconds. */
 const WINDOW = 10_000;
+/** Up to this number of pods, the page watches whole pods, to name the fields that change; above, only their rows. */
+const WHOLE = 1_000;
 
 const MIRROR_STATES = {
   inSync: "in sync",
@@ -46,13 +50,20 @@ export class Agent {
   version = 0;
   publications = null;
   changed = null;
+  watchers = NaN;
   /** Time of the last response; null before the first. */
   answered = null;
   /** The error of the last round; null if it succeeded. */
   problem = null;
 
-  /** The cells of each pod, by namespace and name. */
+  #changes = new Changes();
+
+  /** The pods, by namespace and name. */
   #rows = new Map();
+  /** The mirror pods, and their static pods, by each UID. */
+  #pairs = new Map();
+  #accept = TABLE;
+  #listed = false;
   #rowsChanged = false;
   /** The version of the pods; null: list them again. */
   #version = null;
@@ -87,7 +98,7 @@ export class Agent {
   async #round() {
     const sources = await get("sources").then((answer) => answer.json());
     const [, mirrors, metrics] = await Promise.all([
-      this.#pods(sources.ready),
+      this.#pods(sources),
       get("mirrors").then((answer) => answer.text()),
       get("metrics").then((answer) => answer.text()),
     ]);
@@ -102,16 +113,30 @@ export class Agent {
     }
   }
 
+  /** What has happened to pods since the page was opened, the newest first. */
+  get changes() {
+    return this.#changes.list;
+  }
+
+  /** The UID under which the node knows a pod. */
+  nodeUid(uid) {
+    return this.#pairs.get(uid)?.podUID ?? uid;
+  }
+
   /** Makes sure that a watch updates the pods. */
-  async #pods(ready) {
+  async #pods({ ready, sources }) {
     if (this.#watching) return;
-    if (this.#version === null) await this.#list(ready);
+    if (this.#version === null) {
+      const pods = sources.reduce((sum, source) => sum + source.pods, 0);
+      this.#accept = pods <= WHOLE ? "application/json" : TABLE;
+      await this.#list(ready);
+    }
     // An agent that is not ready has no version to watch from.
     if (this.#version === null) return;
     const limit = new AbortController();
     const timer = setTimeout(() => limit.abort(new DOMException("", "TimeoutError")), TIMEOUT);
     const path = `pods?watch=true&allowWatchBookmarks=true&resourceVersion=${this.#version}`;
-    const answer = await fetch(path, { headers: { Accept: TABLE }, cache: "no-store", signal: limit.signal });
+    const answer = await fetch(path, { headers: { Accept: this.#accept }, cache: "no-store", signal: limit.signal });
     clearTimeout(timer);
     if (!answer.ok) {
       // There are too many watches. The next round lists.
@@ -124,10 +149,17 @@ export class Agent {
   }
 
   async #list(ready) {
-    const table = await get(ready ? "pods?limit=0" : "pods", { Accept: TABLE }).then((answer) => answer.json());
-    this.#version = ready ? table.metadata.resourceVersion : null;
-    this.#rows = new Map(table.rows.map(({ cells }) => [key(cells), cells]));
+    const list = await get(ready ? "pods?limit=0" : "pods", { Accept: this.#accept }).then((answer) => answer.json());
+    this.#version = ready ? list.metadata.resourceVersion : null;
+    const before = this.#rows;
+    this.#rows = new Map((list.items ?? list.rows).map(row).map((pod) => [key(pod), pod]));
     this.#rowsChanged = true;
+    if (this.#listed) {
+      for (const [name, pod] of before) if (!this.#rows.has(name)) this.#changes.record(pod, undefined);
+      for (const [name, pod] of this.#rows) this.#changes.record(before.get(name), pod);
+    }
+    // An agent that is not ready lists only some of its pods.
+    this.#listed = ready;
   }
 
   async #watch(reader) {
@@ -145,9 +177,12 @@ export class Agent {
   #event({ type, object }) {
     this.#version = type === "ERROR" ? null : object.metadata.resourceVersion;
     if (type === "ERROR" || type === "BOOKMARK") return;
-    const { cells } = object.rows[0];
-    if (type === "DELETED") this.#rows.delete(key(cells));
-    else this.#rows.set(key(cells), cells);
+    const pod = row(object.rows?.[0] ?? object);
+    const before = this.#rows.get(key(pod));
+    if (type === "DELETED") this.#rows.delete(key(pod));
+    else this.#rows.set(key(pod), pod);
+    if (type === "DELETED") this.#changes.record(pod, undefined);
+    else this.#changes.record(before, pod, pod.whole ? "" : "fields that are not listed here");
     this.#rowsChanged = true;
   }
 
@@ -158,9 +193,9 @@ export class Agent {
     this.managed = managed;
     this.mirrorProblem = problem ?? "";
     this.mirrors = [...orphans, ...pods].map((line) => ({ ...line, mirror: mirrorState(line) }));
-    const byUid = new Map(this.mirrors.flatMap((line) => [[line.podUID, line], [line.mirrorUID, line]]));
-    this.pods = [...this.#rows.values()].map(([namespace, name, uid, source, kind, phase, node]) => {
-      const pair = byUid.get(uid);
+    this.#pairs = new Map(this.mirrors.flatMap((line) => [[line.podUID, line], [line.mirrorUID, line]]));
+    this.pods = [...this.#rows.values()].map(({ namespace, name, uid, source, kind, phase, node }) => {
+      const pair = this.#pairs.get(uid);
       // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
       const own = kind === "mirror" ? { uid: pair?.podUID, kind: "static" } : { uid, kind };
       return { namespace, name, source, phase, node, pair, ...own };
@@ -180,12 +215,27 @@ export class Agent {
     this.generation = value("pod_index_generation");
     this.publications = rate("publications");
     this.changed = rate("changed");
+    this.watchers = value("pod_index_watches");
   }
 }
 
 /** Identifies a pod in a watch. */
-function key([namespace, name]) {
+function key({ namespace, name }) {
   return `${namespace}/${name}`;
+}
+
+/** The columns of a pod: of a table's row, or of a whole pod, which is kept. */
+function row(object) {
+  if (object.cells) {
+    const [namespace, name, uid, source, kind, phase, node] = object.cells;
+    return { namespace, name, uid, source, kind, phase, node };
+  }
+  const { metadata, spec, status } = object;
+  const { namespace, name, uid, annotations = {}, deletionTimestamp } = metadata;
+  const source = annotations["kubernetes.io/config.source"] ?? "api";
+  const kind = "kubernetes.io/config.mirror" in annotations ? "mirror" : source === "api" ? "pod" : "static";
+  const phase = deletionTimestamp ? "Terminating" : (status?.phase ?? "Unknown");
+  return { namespace, name, uid, source, kind, phase, node: spec?.nodeName ?? "", whole: object };
 }
 
 /** Requests a path. Fails unless the response is successful. */

@@ -4,7 +4,8 @@ import { Agent, get } from "./agent.js";
 import { show } from "./pod.js";
 import { Rows, element } from "./rows.js";
 
-const VIEWS = ["pods", "mirrors", "sources"];
+/** In the order of the keys 1, 2, … */
+const VIEWS = ["pods", "mirrors", "changes", "sources"];
 /** Pause after a key before the agent is asked, in milliseconds. */
 const TYPING = 250;
 /** Maximum number of problems listed per source. */
@@ -42,6 +43,25 @@ const mirrors = new Rows(by("mirrors"), {
   ],
 });
 
+const changes = new Rows(by("changes"), {
+  label: "Changes", one: "change", many: "changes", none: "Nothing has changed since this page was opened.", descending: true,
+  columns: [
+    { name: "Time", class: "time", text: (row) => clock(row.time, true), cell: (row) => clock(row.time) },
+    { name: "Event", class: "event", text: (row) => row.event, cell: (row) => badge({ text: row.event, tone: TONES[row.event] }) },
+    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    { name: "Name", class: "name", text: (row) => row.name, cell: (row) => link({ uid: agent.nodeUid(row.uid), name: row.name }) },
+    { name: "What", class: "what", text: (row) => row.what, cell: (row) => isolated(row.what) },
+  ],
+});
+
+const TONES = { added: "good", removed: "bad", changed: "" };
+
+/** The local time of day. `exact`: with the date and milliseconds, in an order that can be sorted. */
+function clock(time, exact = false) {
+  const day = time.toLocaleTimeString("en-GB");
+  return exact ? `${time.toLocaleDateString("sv")} ${day}.${String(time.getMilliseconds()).padStart(3, "0")}` : day;
+}
+
 const WAITS = {
   sources: "waits for the sources",
   kubeletCheck: "waits: is there a kubelet?",
@@ -73,6 +93,7 @@ function update() {
     version = agent.version;
     pods.set(agent.pods);
     mirrors.set(agent.mirrors);
+    changes.set(agent.changes);
   }
   route();
 }
@@ -105,6 +126,15 @@ function figures() {
   by("figure-generation").textContent = number(agent.generation);
   by("figure-publications").textContent = rate(agent.publications);
   by("figure-changed").textContent = rate(agent.changed);
+  by("figure-watchers").textContent = Number.isNaN(agent.watchers) ? "–" : number(agent.watchers);
+  const silences = agent.sources.map((source) => source.secondsSinceHeard ?? Infinity);
+  by("figure-silence").textContent = silences.length > 0 ? age(Math.max(...silences)) : "–";
+}
+
+/** A number of seconds in words. */
+function age(seconds) {
+  if (!Number.isFinite(seconds)) return "never heard";
+  return seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
 }
 
 let told = "";
@@ -119,24 +149,32 @@ function sources() {
   const badge = by("problems");
   badge.hidden = grave.length === 0;
   badge.textContent = grave.length === 1 ? "1 problem" : `${grave.length.toLocaleString("en")} problems`;
-  const telling = JSON.stringify([agent.sources, agent.mirrorProblem]);
-  if (telling === told) return;
+  const telling = JSON.stringify([agent.sources, agent.mirrorProblem], (name, value) => (name === "secondsSinceHeard" ? undefined : value));
+  if (telling !== told) cards();
   told = telling;
-  const cards = agent.sources.map((source) => {
+  // The ages change each second. Replacing the cards that often would undo selections.
+  const words = document.querySelectorAll("#sources .age");
+  agent.sources.forEach((source, i) => {
+    words[i].textContent = source.secondsSinceHeard === undefined ? "never" : `${age(source.secondsSinceHeard)} ago`;
+  });
+}
+
+function cards() {
+  const all = agent.sources.map((source) => {
     const facts = [
       ["Pods", source.pods], ["Looks", source.checks], ["Failed looks", source.failedChecks], ["Changes", source.updates],
       ...(source.relists ? [["Relists", source.relists]] : []),
-      ["Last look", source.lastCheck ? new Date(source.lastCheck).toLocaleTimeString("en-GB") : "none yet"],
+      ["Last look", source.lastCheck ? clock(new Date(source.lastCheck)) : "none yet"], ["Last word", "", "age"],
     ];
-    const list = element("dl", {}, ...facts.map(([name, value]) => (
-      element("div", {}, element("dt", {}, name), element("dd", {}, typeof value === "number" ? value.toLocaleString("en") : value))
+    const list = element("dl", {}, ...facts.map(([name, value, role]) => (
+      element("div", {}, element("dt", {}, name), element("dd", { class: role }, typeof value === "number" ? value.toLocaleString("en") : value))
     )));
     return element("article", {},
       element("h2", {}, source.source, " ", element("span", { class: source.seen ? "badge good" : "badge bad" }, source.seen ? "read" : "not read yet")),
       element("p", { class: "origin" }, element("bdi", {}, source.origin)), list, problems(source.problems));
   });
-  if (agent.mirrorProblem) cards.unshift(element("p", { class: "note bad" }, `Mirror pods: ${agent.mirrorProblem}`));
-  by("sources").replaceChildren(...cards);
+  if (agent.mirrorProblem) all.unshift(element("p", { class: "note bad" }, `Mirror pods: ${agent.mirrorProblem}`));
+  by("sources").replaceChildren(...all);
 }
 
 function problems(all) {
@@ -183,6 +221,7 @@ let typing;
 function filter(text, { podUID, mirrorUID } = {}) {
   pods.filter(text, (row) => row.uid === podUID);
   mirrors.filter(text, (row) => (podUID ? row.podUID === podUID : mirrorUID && row.mirrorUID === mirrorUID));
+  changes.filter(text, (row) => podUID && agent.nodeUid(row.uid) === podUID);
 }
 
 /** Asks the agent which pod the filter's text identifies: the tables hold no container IDs, addresses or processes. */
@@ -199,7 +238,10 @@ async function lookUp() {
 
 addEventListener("hashchange", route);
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.target.matches("input") || by("pod").open) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("input") || by("pod").open) return;
+  const named = VIEWS[Number(event.key) - 1];
+  if (named) location.hash = `#/${named}`;
+  if (event.key !== "/") return;
   event.preventDefault();
   by("filter").focus();
 });

@@ -38,8 +38,12 @@ export async function show(uid, pair, current, view) {
   version = current;
   if (!dialog.open) dialog.showModal();
   try {
-    const pod = await get(`pods/${encodeURIComponent(uid)}`).then((answer) => answer.json());
-    if (uid === shown) fill(pod, pair);
+    const path = `pods/${encodeURIComponent(uid)}`;
+    const [pod, yaml] = await Promise.all([
+      get(path).then((answer) => answer.json()),
+      get(path, { Accept: "application/yaml" }).then((answer) => answer.text()),
+    ]);
+    if (uid === shown) fill(pod, yaml, pair);
   } catch (error) {
     if (uid !== shown) return;
     const gone = error.status === 404;
@@ -50,7 +54,7 @@ export async function show(uid, pair, current, view) {
   }
 }
 
-function fill(pod, pair) {
+function fill(pod, yaml, pair) {
   const meta = pod.metadata ?? {};
   const spec = pod.spec ?? {};
   const annotations = meta.annotations ?? {};
@@ -59,11 +63,10 @@ function fill(pod, pair) {
   );
   const open = body.querySelector("details")?.open ?? false;
   const facts = [
-    ["UID", meta.uid],
     ["Source", annotations["kubernetes.io/config.source"] ?? "api"],
     ["Phase", meta.deletionTimestamp ? "Terminating" : pod.status?.phase],
     ["Node", spec.nodeName],
-    ["Mirror pod", pair && [pair.mirror.text, pair.mirrorUID].filter(Boolean).join(" · ")],
+    ["Mirror pod", pair?.mirror.text],
     ["Last failure", pair?.lastError && `${pair.lastError.kind}: ${pair.lastError.message}`],
   ];
   const containers = [
@@ -71,18 +74,32 @@ function fill(pod, pair) {
     ...(spec.containers ?? []).map((container) => [container, ""]),
     ...(spec.ephemeralContainers ?? []).map((container) => [container, "ephemeral"]),
   ];
-  const whole = element("details", { open: open ? "" : undefined }, element("summary", {}, "The whole object"));
+  const whole = element("details", { open: open ? "" : undefined }, element("summary", {}, "YAML"));
   const text = element("pre", { tabindex: "0" });
   // `harmless` removes line ends, so apply it line by line.
-  text.textContent = JSON.stringify(pod, null, 2).split("\n").map(harmless).join("\n");
-  whole.append(text, element("p", {}, element("a", { href: `pods/${encodeURIComponent(meta.uid ?? "")}` }, "as the agent serves it")));
+  text.textContent = yaml.split("\n").map(harmless).join("\n");
+  whole.append(text, element("p", {}, element("a", { href: `pods/${encodeURIComponent(meta.uid ?? "")}` }, "as JSON")));
   body.replaceChildren(
     pairs("Facts", facts.filter(([, value]) => value)),
+    pairs("Keys: each finds this pod", keys(pod, pair)),
     pairs("Containers", containers.map(([container, kind]) => [`${container.name}${kind && ` (${kind})`}`, container.image ?? ""])),
     pairs("Labels", Object.entries(meta.labels ?? {})),
     pairs("Annotations", Object.entries(annotations)),
     whole,
   );
+}
+
+/** What identifies the pod, as `/whois` takes it. */
+function keys({ metadata = {}, spec = {}, status = {} }, pair) {
+  const all = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"].flatMap((list) => status[list] ?? []);
+  const ids = all.flatMap(({ name, containerID, lastState }) => [
+    [`Container ${name}`, containerID], [`Container ${name}, previous run`, lastState?.terminated?.containerID],
+  ]);
+  // The node's addresses identify no pod.
+  const ips = status.podIPs?.length > 0 ? status.podIPs : [{ ip: status.podIP }];
+  const own = spec.hostNetwork ? [] : ips.map(({ ip }) => ["IP", ip]);
+  const names = [["Name", `${metadata.namespace}/${metadata.name}`], ["UID", metadata.uid], ["UID of the mirror pod", pair?.mirrorUID]];
+  return [...names, ...own, ...ids].filter(([, value]) => value);
 }
 
 function pairs(name, entries) {

@@ -32,8 +32,9 @@ export class Rows {
   #height = 0;
   #range = "";
 
-  constructor(section, { label, one, many, columns, none }) {
+  constructor(section, { label, one, many, columns, none, descending = false }) {
     Object.assign(this, { one, many, columns, none });
+    this.#down = !descending;
     this.#sort = columns[0];
     this.count = element("p", { class: "count", role: "status" });
     this.head = element("tr", {}, ...columns.map((column) => this.#heading(column)));

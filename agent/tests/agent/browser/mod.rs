@@ -9,6 +9,8 @@ mod pictures;
 mod webdriver;
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
@@ -141,6 +143,105 @@ async fn the_filter_finds_a_pod_by_any_identity() {
     assert_quiet(&browser);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs chromedriver: .ci/run browser"]
+async fn a_pod_is_shown_with_its_keys_and_as_yaml() {
+    let setup = crate::whois::Setup::new().await;
+    let browser = open(&setup.agent);
+    browser.type_into("#filter", "web-0");
+    browser.until(&format!("{ROWS}.length === 1"));
+    browser.click("#pods tbody a");
+    browser.until("document.querySelector('#pod-body').innerText.includes('Keys')");
+    let keys =
+        "[...document.querySelectorAll('#pod-body section:nth-of-type(2) dd')].map((key) => key.innerText)";
+    let keys = browser.run(&format!("return {keys}"));
+    let id = |digit: &str| format!("containerd://{}", digit.repeat(64));
+    let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    assert_eq!(keys, json!(["shop/web-0", uid, "10.0.0.7", "fd00::7", id("a"), id("b"), id("c")]));
+    for key in keys.as_array().unwrap() {
+        let key: String = form_urlencoded::byte_serialize(key.as_str().unwrap().as_bytes()).collect();
+        assert_eq!(setup.agent.get(&format!("/whois?q={key}")).json::<Value>()["podUID"], uid, "{key}");
+    }
+
+    browser.click("#pod summary");
+    let shown = browser.text("#pod pre");
+    let path = "GET /pods/shop/web-0";
+    let yaml = setup.agent.send(path, "Accept: application/yaml\r\n", "").body;
+    assert_eq!(shown.trim_end(), yaml.trim_end());
+    assert!(shown.lines().any(|line| line == "kind: Pod"), "{shown}");
+    assert_quiet(&browser);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs chromedriver: .ci/run browser"]
+async fn what_happens_to_pods_is_listed_with_what_has_changed() {
+    let server = ApiServer::start().await;
+    let web = |phase: &str, image: &str| {
+        let mut web = pod("web", "node-1", &json!({}));
+        web["metadata"]["uid"] = json!("u-web");
+        web["status"] = json!({ "phase": phase });
+        web["spec"]["containers"][0]["image"] = json!(image);
+        web
+    };
+    server.put("pods", &web("Pending", "i:1"));
+    let directory = Directory::new();
+    let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let browser = open(&agent);
+    browser.until(&format!("{ROWS}.length === 1"));
+    agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
+    browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '3', bubbles: true }))");
+    browser.until("document.querySelector('#changes .none')?.innerText.includes('Nothing has changed')");
+
+    let newest = |count: usize, expected: &str| {
+        browser.until(&format!("{ROWS}.length === {count}"));
+        let cells = format!("return [...{ROWS}[0].cells].map((cell) => cell.innerText)");
+        let cells: Vec<String> = serde_json::from_value(browser.run(&cells)).unwrap();
+        let [time, rest @ ..] = cells.as_slice() else { panic!("{cells:?}") };
+        assert_eq!(time.split(':').map(str::len).collect::<Vec<_>>(), [2, 2, 2], "{time}");
+        assert_eq!(rest.join(" | "), expected);
+    };
+    server.put("pods", &web("Running", "i:1"));
+    newest(1, "changed | default | web | phase: Pending → Running");
+    server.put("pods", &web("Running", "i:2"));
+    newest(2, "changed | default | web | spec.containers[c].image");
+    server.put("pods", &pod("other", "node-2", &json!({})));
+    newest(3, "added | default | other | Unknown");
+    server.remove("pods", "default", "web");
+    newest(4, "removed | default | web | Running");
+    browser.type_into("#filter", "image");
+    browser.until(&format!("{ROWS}.length === 1"));
+    assert_quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs chromedriver: .ci/run browser"]
+fn the_ages_of_sources_and_the_number_of_watchers_are_shown() {
+    let agent = Agent::on(&shipped());
+    let browser = open(&agent);
+    browser.until("document.querySelector('#figure-watchers').innerText === '1'");
+    let mut other = TcpStream::connect(agent.address).unwrap();
+    write!(other, "GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    browser.until("document.querySelector('#figure-watchers').innerText === '2'");
+    drop(other);
+    browser.until("document.querySelector('#figure-watchers').innerText === '1'");
+
+    browser.click("nav a[href='#/sources']");
+    browser.until("/^\\d+ s ago$/.test(document.querySelector('#sources .age').innerText)");
+    // The age grows on the same card, which only a look at the files replaces, every 20 seconds.
+    browser.until(
+        "(() => {
+          const age = () => parseInt(window.card.querySelector('.age').innerText);
+          if (!window.card?.isConnected) {
+            window.card = document.querySelector('#sources article');
+            window.first = age();
+          }
+          return age() >= window.first + 2 && parseInt(document.querySelector('#figure-silence').innerText) === age();
+        })()",
+    );
+    assert_quiet(&browser);
+}
+
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
 fn a_restarted_agent_is_followed_again() {
@@ -192,10 +293,9 @@ async fn no_text_of_a_pod_becomes_markup() {
     assert_text("#pod-title");
     assert_text("#pod-body");
     browser.click("#pod summary");
-    assert_eq!(
-        browser.run("return JSON.parse(document.querySelector('#pod pre').textContent).metadata.uid"),
-        "../<b>?#%2f&\"'"
-    );
+    let yaml: Value = serde_saphyr::from_str(&browser.text("#pod pre")).unwrap();
+    assert_eq!(yaml["metadata"]["uid"], "../<b>?#%2f&\"'");
+    assert!(yaml["metadata"]["name"].as_str().unwrap().starts_with(markup), "{yaml}");
     browser.click("#pod button");
     browser.click("nav a[href='#/sources']");
     browser.until("document.querySelector('#sources .problems').innerText.includes('<img src=x onerror=alert(1)>.yaml')");
@@ -245,6 +345,15 @@ async fn a_hundred_thousand_pods_are_scrolled_and_filtered() {
     ));
     browser.until("/^\\d+ of 100,000 pods$/.test(document.querySelector('#pods .count').innerText)");
     assert!(browser.text("#pods tbody").contains("pod-04242"));
+
+    // Of so many pods, the page has only the rows.
+    server.put("pods", &pod("pod-04242", "node-1", &json!({ "a": "b" })));
+    server.put("pods", &pod("pod-14242", "node-2", &json!({})));
+    browser.click("nav a[href='#/changes']");
+    browser.until(&format!("{ROWS}.length === 2"));
+    let changes = browser.text("#changes tbody");
+    assert!(changes.contains("fields that are not listed here"), "{changes}");
+    assert!(changes.contains("node: node-1 → node-2"), "{changes}");
     assert_quiet(&browser);
 }
 
