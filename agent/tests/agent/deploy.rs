@@ -57,6 +57,34 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
     assert_eq!(serde_json::to_value(&container.security_context).unwrap(), restricted);
 }
 
+#[test]
+fn all_files_name_the_same_user_and_builder() {
+    let text = |path: &str| std::fs::read_to_string(deploy(path)).unwrap();
+    let dockerfile = text("Dockerfile");
+    let user = dockerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+    let (user, group) = user.split_once(':').unwrap();
+    assert_eq!(user, group);
+    let security = pod(daemonset(&[""; 0])).security_context.unwrap();
+    let number = user.parse().ok();
+    assert_eq!((security.run_as_user, security.run_as_group), (number, number));
+    for (path, expected) in [
+        ("README.md", format!("0755 {user} {user}")),
+        ("README.md", format!("supplementalGroups: [{user}]")),
+        ("README.md", format!("-o {user} -g {user}")),
+        ("README.md", format!("agent's user, {user},")),
+        ("kubernetes/components/checkpoints/daemonset.yaml", format!("-o {user} -g {user}")),
+        ("kubernetes/components/socket/daemonset.yaml", format!("0755 {user} {user}")),
+        ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
+        ("../docs/operators.md", format!("runs as user {user}")),
+    ] {
+        assert!(text(path).contains(&expected), "{path} lacks {expected:?}");
+    }
+
+    let image = dockerfile.split_whitespace().find(|word| word.starts_with("rust:") && word.contains('@'));
+    let image = image.expect("a digest: a tag can change");
+    assert!(text("../.github/workflows/release.yml").contains(&format!("container: {image}\n")));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() {
     let server = ApiServer::start().await;
