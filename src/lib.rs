@@ -93,8 +93,8 @@
 //! feature adds tokio or kube.
 //!
 //! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the
-//! kubelet does, follows the API server, keeps mirror pods, Secrets and `ConfigMaps`, and stores pods on
-//! disk. `pod-index-agent` is a node agent.
+//! kubelet does, follows the API server, manages mirror pods, follows Secrets and `ConfigMaps`, and stores pods
+//! on disk. `pod-index-agent` is a node agent.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
@@ -150,7 +150,7 @@ pub use writer::{Applied, Operation, Refused, Writer};
 
 /// An empty index: its writer and a first reader.
 ///
-/// It keeps every kind of key that the pods name, so that each lookup finds what there is. [`with_options`] leaves some out.
+/// It keeps every kind of key that the pods name. [`with_options`] keeps only some kinds.
 ///
 /// # Complexity
 /// O(1).

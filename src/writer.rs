@@ -124,7 +124,7 @@ impl<P: PodMeta> Writer<P> {
     /// If the stored pod has another full name, or only one of the two is a mirror, its old entries are
     /// removed in the same step. If the very object is already stored, nothing is published.
     ///
-    /// A pod that carries [`CONFIG_MIRROR_ANNOTATION`](crate::CONFIG_MIRROR_ANNOTATION) is filed as a mirror pod.
+    /// A pod that carries [`CONFIG_MIRROR_ANNOTATION`](crate::CONFIG_MIRROR_ANNOTATION) is stored as a mirror pod.
     ///
     /// # Errors
     /// If the UID, name or namespace is empty, or if the name or namespace contains `_`. The index is

@@ -1,4 +1,5 @@
-//! `--check`: whether the agent would run with these settings, and whether the files and servers they name exist.
+//! `--check`: whether the agent would start with these settings, and which manifests, checkpoints or servers it would
+//! lack.
 
 use std::fs::{self, File};
 use std::io;
@@ -107,7 +108,7 @@ pub(super) async fn kubelet(settings: &Settings) -> Result<Option<SourceStatus>,
     Ok(Some(first_look(source, status).await))
 }
 
-/// Lets a source read its place once.
+/// Polls a source until its first read has ended.
 pub(super) async fn first_look(
     mut source: impl Stream + Unpin,
     mut status: watch::Receiver<SourceStatus>,

@@ -241,8 +241,8 @@ pub(super) struct RunArgs {
     pub(super) kubelet_metrics: bool,
 
     /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
-    /// for a node without a kubelet. If there is one, the agent changes nothing and exits with code 4. If one comes later,
-    /// it takes over.
+    /// for a node without a kubelet. If a kubelet runs, the agent changes nothing and exits with code 4. If one starts
+    /// later, the agent stops managing mirror pods.
     #[arg(long, env = "POD_INDEX_MANAGE_MIRROR_PODS", conflicts_with = "once")]
     pub(super) manage_mirror_pods: bool,
 
@@ -264,7 +264,8 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
     pub(super) checkpoint_all_pods: bool,
 
-    /// Follow the Secrets and config maps that the node's pods reference: Watch. /references counts them.
+    /// How to follow the Secrets and config maps that the node's pods reference; only Watch is supported. /references
+    /// shows their number.
     #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
     #[arg(value_parser = strategy)]
     pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
@@ -356,7 +357,7 @@ pub(super) struct RunArgs {
     #[arg(long, conflicts_with = "once")]
     pub(super) check_online: bool,
 
-    /// The minimum log level: error, warn, info, debug or trace; with others for some modules, for example
+    /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
     /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
     #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]
     #[allow(clippy::doc_markdown, reason = "help is not Markdown")]

@@ -147,7 +147,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     };
     leaving.begin();
     writer_thread.stop();
-    // The log has every change. Not to be waited for longer than the shutdown may take.
+    // Let every change be logged, but not longer than the shutdown may take.
     let _ = timeout(leaving.left(), events).await;
     if let Some(checkpoints) = checkpoints {
         checkpoints::finish(checkpoints, leaving.left());

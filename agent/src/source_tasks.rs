@@ -221,7 +221,7 @@ async fn pass_on(
     }
 }
 
-/// Blocks while the channel is full, and the source with it, which then reports fewer and newer changes.
+/// Blocks while the channel is full. This also blocks the source, which then reports fewer and newer changes.
 /// `block_in_place` moves the worker's other tasks to another thread; trying first avoids that for most reports.
 fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     match reports.try_send(report) {

@@ -20,7 +20,8 @@ use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{Merge, Source, SourceUpdate};
 
-/// Maximum number of queued reports. A source faster than the writer waits: its own state is a better queue.
+/// Maximum number of queued reports. A source that is faster than the writer waits. Its next report then covers all
+/// changes in the meantime.
 const WAITING: usize = 64;
 
 /// Idle time before the writer retries to free snapshots that a reader held.

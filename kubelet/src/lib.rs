@@ -8,7 +8,7 @@
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
-//! | `process` | from a process ID or a cgroup ID to the pod (Linux) |
+//! | `process` | finds the pod of a process ID or a cgroup ID (Linux) |
 //!
 //! # Features
 //! Both are on by default.

@@ -581,7 +581,7 @@ async fn metadata_alone_makes_an_index_too() {
     server.remove("pods", "a", "goes");
     let left = truth(&server, of_n1);
     metadata
-        .until("the truth", |snapshot| {
+        .until("the server's pods", |snapshot| {
             snapshot.pods().len() == left.len()
                 && snapshot
                     .pods()

@@ -6,8 +6,8 @@
 //! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test real_cluster the_index -- --ignored
 //! ```
 //!
-//! To keep the mirror pods of a node that is registered for the test and deleted afterwards, in the namespace
-//! `default`. Nothing else is touched, but use a test cluster:
+//! To manage the mirror pods of a node that is registered for the test and deleted afterwards, in the namespace
+//! `default`. Nothing else is changed, but use a test cluster:
 //!
 //! ```text
 //! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test real_cluster mirrors -- --ignored

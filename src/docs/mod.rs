@@ -1,6 +1,6 @@
 //! Chapters that belong to no single item.
 
-/// What is promised, and what holds the promise.
+/// The tests behind each guarantee, and what is not proved.
 pub mod verification {
     #![doc = include_str!("verification.md")]
 }
@@ -15,7 +15,7 @@ pub mod performance {
     #![doc = include_str!("performance.md")]
 }
 
-/// How to put the index into an agent of one's own.
+/// How to embed the index in your own agent.
 // Its examples use the sources as well, so pod-index-kubelet tests them.
 #[cfg(not(doctest))]
 pub mod embedders {

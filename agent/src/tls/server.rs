@@ -71,7 +71,7 @@ impl TlsFiles {
             .map_err(|error| cert.wrong(format_args!("with {}: {error}", self.private_key.display())))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if client_ca.is_some() {
-            // A resumed session does not present its certificate again, which may have expired.
+            // A resumed session does not present the client's certificate again, and the certificate may have expired.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }

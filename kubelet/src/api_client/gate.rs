@@ -62,7 +62,7 @@ impl Gate {
                     state.is_probed |= is_probe;
                     outage = Some(state.clone());
                 }
-                // That an attempt has begun is no reason for waiters to look again.
+                // Do not wake the waiters: nothing changes for them when an attempt begins.
                 false
             });
             let Some(outage) = outage else { return Ok(Pass { gate: self, is_probe, is_told: false }) };

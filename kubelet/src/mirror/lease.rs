@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Checks repeatedly whether a kubelet runs on a node.
 ///
-/// If two agents keep the mirrors of one node, each deletes the other's. Look until the answer is
-/// [`Absent`](Kubelet::Absent) before you keep mirrors, and repeat the check while you keep them.
+/// If two agents manage the mirrors of one node, each deletes the other's. Look until the answer is
+/// [`Absent`](Kubelet::Absent) before you manage mirrors, and repeat the check while you manage them.
 ///
 /// Kubelet: the lease that `pkg/kubelet/kubelet.go` renews every ten seconds; it is judged as in client-go's leader election
 /// (`tools/leaderelection`).

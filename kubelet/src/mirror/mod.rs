@@ -18,13 +18,13 @@
 //! * Only mirrors of the agent's own node are deleted, and only with their UID as the precondition: a new pod
 //!   of the same name stays.
 //! * A pod that is not a mirror is never touched. If it has a static pod's name, that is reported.
-//! * Two agents that keep the mirrors of one node by mistake do not write endlessly: after three corrections
+//! * Two agents that manage the mirrors of one node by mistake do not write endlessly: after three corrections
 //!   of the same mirror, each further one waits longer, and is reported ([`WaitsFor::Contention`]).
 //!
 //! # Rights
-//! Those of a node, and no more. Other credentials need exactly what
-//! `deploy/kubernetes/components/mirror-pods` grants: pods `create`, `delete` and `get`; nodes `get`; leases in `kube-node-lease` `get`. To see the
-//! mirrors, the API server source also needs pods `list` and `watch`.
+//! The rights of a node are enough. Other credentials need exactly what `deploy/kubernetes/components/mirror-pods`
+//! grants: `create`, `delete` and `get` for pods; `get` for nodes; `get` for leases in `kube-node-lease`. To see the
+//! mirrors, the API server source also needs `list` and `watch` for pods.
 
 mod attempt;
 mod client;

@@ -22,16 +22,16 @@ use super::status::{MirrorFailure, MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Tries, Waits};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
-/// Time between two looks if nothing changes: the kubelet's housekeeping period.
+/// Time between two comparisons if nothing changes: the kubelet's housekeeping period.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Maximum number of mirrors with a request under way.
+/// Maximum number of mirrors with an open request.
 const CONCURRENCY: usize = 8;
 const WAITS: Waits = Waits {
     failure: (Duration::from_secs(1), Duration::from_secs(60)),
     contention: (Duration::from_secs(1), Duration::from_secs(300)),
 };
-const CONTENDED: &str = "it has to be set right again and again; does a kubelet, or another agent with other manifests, \
-                         keep the mirror pods of this node too?";
+const CONTENDED: &str = "something keeps undoing the correction; does a kubelet, or another agent with other manifests, \
+                         also manage the mirror pods of this node?";
 
 /// Keeps the mirror pods of one node up to date.
 ///
@@ -144,7 +144,7 @@ impl<C: MirrorClient> Mirrors<C> {
     ///
     /// At most one request per pod is under way. A slow request delays other pods only if too many are slow.
     ///
-    /// Cancel it by dropping the future; the next run does what was left.
+    /// Cancel it by dropping the future; the next run completes the remaining work.
     pub async fn run(self, reader: Reader<Pod>, mut sources_seen: watch::Receiver<bool>) {
         if sources_seen.wait_for(|seen| *seen).await.is_err() {
             return;

@@ -1,8 +1,8 @@
 //! The state of one name: when it may be tried again, and why not earlier. Pure: all times are arguments.
 //!
-//! There are two kinds of waits. A failure is retried after a wait. And a change that another client keeps
-//! undoing is repeated less and less often: so two agents that keep the mirrors of one node by mistake settle
-//! down.
+//! There are two kinds of waits. A failure is retried after a wait. A change that another client keeps undoing is
+//! repeated after growing waits. So two agents that manage the mirrors of one node by mistake stop undoing each
+//! other's changes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -20,8 +20,9 @@
 //! A read of an object in memory takes no lock and never waits, like a read of the index. Unlike the latter,
 //! it writes to shared memory: the object's reference count and, about once a second, the time of access.
 //!
-//! A watch is a request that does not end, and kube's client speaks HTTP/1.1: each object that is followed by
-//! [`Strategy::Watch`] takes a connection, and with it a descriptor.
+//! With [`Strategy::Watch`], each object takes a watch, a request that does not end. A client of
+//! [`api_client`](crate::api_client) sends 80 watches over one connection if the server speaks HTTP/2. With kube's own
+//! client, which speaks HTTP/1.1, each watch takes a connection and a file descriptor.
 //!
 //! # The fields
 //! | field of the pod | names a |

@@ -106,7 +106,7 @@ impl<K> Slot<K> {
         self.empty(Heard::Nothing);
     }
 
-    /// Like `forget`, for good. A secret must not stay in memory because a task still waits here.
+    /// Like `forget`, but permanently. A secret must not stay in memory because a task still waits here.
     pub(super) fn release(&self) {
         self.empty(Heard::Released);
     }

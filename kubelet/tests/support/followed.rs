@@ -113,7 +113,7 @@ impl Followed<Pod> {
     /// Waits until the index equals the server's pods, in every field.
     pub async fn equals(&mut self, server: &ApiServer, is_followed: impl Fn(&Pod) -> bool) {
         let truth = truth(server, is_followed);
-        self.until("the truth", |snapshot| {
+        self.until("the server's pods", |snapshot| {
             let (pods, mirror_pods) = (snapshot.pods(), snapshot.mirror_pods());
             pods.len() + mirror_pods.len() == truth.len()
                 && pods.iter().chain(mirror_pods.iter()).all(|pod| truth.get(pod.uid()) == Some(&**pod))

@@ -24,8 +24,8 @@ use tokio::time;
 
 use crate::backoff::jitter;
 
-/// A resource version. `None` if it is not a number, which the API server's own always are; it equals no
-/// other version.
+/// A resource version. The API server's own versions are always numbers. Any other version is `None`, which equals
+/// no version.
 pub(super) type Version = Option<u64>;
 
 /// A list of more pods than this is fetched in pages. With "any version", the server would send it as one
