@@ -139,8 +139,8 @@ pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use resolve::{FoundBy, Resolved};
 pub use snapshot::{
     Change, ContainerMatch, FullNames, FullNamesIter, KeyCounts, MirrorPods, MirrorPodsIter, MirrorToPodIter,
-    PodAndMirror, Pods, PodsAndMirrorPods, PodsByKey, PodsIter, Snapshot, StaticPods, StaticPodsIter,
-    StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
+    PodAndMirror, Pods, PodsAndMirrorPods, PodsByKey, PodsIter, Removed, RemovedIter, RemovedPods, Snapshot,
+    StaticPods, StaticPodsIter, StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
 };
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

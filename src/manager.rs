@@ -142,6 +142,17 @@ impl<P: PodMeta> PodManager<P> {
         self.write(|writer| writer.apply(batch))
     }
 
+    /// See [`Writer::expire`].
+    pub fn expire(&self, now: Instant) -> usize {
+        self.write(|writer| writer.expire(now))
+    }
+
+    /// See [`Writer::next_deadline`].
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.write(|writer| writer.next_deadline())
+    }
+
     /// See [`Writer::reclaim`].
     #[must_use = "the number left shows whether readers hold old snapshots"]
     pub fn reclaim(&self) -> usize {

@@ -1,6 +1,8 @@
-//! The kinds of keys that an index keeps. They are chosen when it is created.
+//! What an index keeps. This is chosen when it is created.
 
-/// The keys by which an index finds pods, besides UIDs and names.
+use std::time::Duration;
+
+/// The keys by which an index finds pods, besides UIDs and names, and whether it keeps removed pods.
 ///
 /// [`new`](crate::new) keeps all kinds, so every lookup finds what the pods name. A kind that is left out
 /// takes no memory or time, and its lookups find nothing. A kind for which pods name no keys
@@ -25,51 +27,73 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[must_use]
 pub struct Options {
-    container_ids: bool,
-    ips: bool,
-    keys: bool,
+    pub(crate) kinds: Kinds,
+    pub(crate) removed: Option<KeepRemoved>,
+}
+
+/// The kinds of keys that are kept, besides UIDs and names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Kinds {
+    pub(crate) container_ids: bool,
+    pub(crate) ips: bool,
+    pub(crate) keys: bool,
+}
+
+/// How long removed pods are kept, and how many.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct KeepRemoved {
+    pub(crate) max_age: Duration,
+    pub(crate) max_pods: usize,
 }
 
 impl Options {
-    /// Only UIDs and names.
+    /// Only UIDs and names, and no removed pods.
     pub const fn new() -> Self {
-        Self { container_ids: false, ips: false, keys: false }
+        Self { kinds: Kinds { container_ids: false, ips: false, keys: false }, removed: None }
     }
 
-    /// Every kind.
+    /// Every kind of key, and no removed pods.
     pub const fn all() -> Self {
-        Self { container_ids: true, ips: true, keys: true }
+        Self::new().container_ids(true).ips(true).keys(true)
     }
 
     /// Whether [`pod_by_container_id`](crate::Snapshot::pod_by_container_id) finds pods.
     pub const fn container_ids(self, keep: bool) -> Self {
-        Self { container_ids: keep, ..self }
+        Self { kinds: Kinds { container_ids: keep, ..self.kinds }, ..self }
     }
 
     /// Whether [`pod_by_ip`](crate::Snapshot::pod_by_ip) finds pods.
     pub const fn ips(self, keep: bool) -> Self {
-        Self { ips: keep, ..self }
+        Self { kinds: Kinds { ips: keep, ..self.kinds }, ..self }
     }
 
     /// Whether [`pods_by_key`](crate::Snapshot::pods_by_key) finds pods.
     pub const fn keys(self, keep: bool) -> Self {
-        Self { keys: keep, ..self }
+        Self { kinds: Kinds { keys: keep, ..self.kinds }, ..self }
     }
 
-    pub(crate) const fn keeps_container_ids(self) -> bool {
-        self.container_ids
+    /// Keeps removed pods for [`Snapshot::removed`](crate::Snapshot::removed), because logs and spans arrive after
+    /// their pod: each for `max_age`, and the last `max_pods` at most. Mirror pods count too. Off by default; zero for
+    /// either turns it off.
+    ///
+    /// The index has no clock. The writer tells it the time with [`Writer::expire`](crate::Writer::expire), which
+    /// also drops the pods whose time is over. **Until the first call, no removed pod is kept.**
+    ///
+    /// # Complexity
+    /// A removal takes O(log n) more for each key of the pod, n being the number of removed pods. A kept pod with
+    /// two containers and an IP takes about 1 KiB besides its own object. If this is off, it takes no memory and no time.
+    ///
+    /// # Examples
+    /// See [`RemovedPods`](crate::RemovedPods).
+    pub const fn keep_removed(self, max_age: Duration, max_pods: usize) -> Self {
+        let is_off = max_age.is_zero() || max_pods == 0;
+        Self { removed: if is_off { None } else { Some(KeepRemoved { max_age, max_pods }) }, ..self }
     }
+}
 
-    pub(crate) const fn keeps_ips(self) -> bool {
-        self.ips
-    }
-
-    pub(crate) const fn keeps_keys(self) -> bool {
-        self.keys
-    }
-
+impl Kinds {
     /// Whether any kind is kept.
-    pub(crate) const fn keeps_any(self) -> bool {
+    pub(crate) const fn any(self) -> bool {
         self.container_ids || self.ips || self.keys
     }
 }

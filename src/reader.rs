@@ -9,7 +9,7 @@ use std::ops::Deref;
 use crate::id::{ResolvedPodUid, UidRef};
 use crate::identity::ContainerId;
 use crate::pod::{KeyKind, PodMeta};
-use crate::snapshot::{ContainerMatch, PodsByKey, Snapshot};
+use crate::snapshot::{ContainerMatch, PodsByKey, RemovedPods, Snapshot};
 use crate::sync::{self, Published};
 use crate::versions::Version;
 use crate::wake::Wake;
@@ -120,6 +120,8 @@ impl<P> Reader<P> {
 /// That of the method of [`Snapshot`], plus a [`load`](Self::load) and the pod's shared reference count.
 /// Avoid it on a hot path on which many threads look up the same pods. No allocation, unless the method of
 /// [`Snapshot`] has one; several pods come in a vector.
+///
+/// They find living pods. For [removed ones](Snapshot::removed), load a snapshot.
 impl<P: PodMeta> Reader<P> {
     /// See [`Snapshot::pod_by_uid`].
     #[must_use]
@@ -351,6 +353,12 @@ impl<P: PodMeta> CachedReader<P> {
     #[inline]
     pub fn pods_by_key(&mut self, kind: KeyKind, key: &[u8]) -> PodsByKey<'_, P> {
         self.load().pods_by_key(kind, key)
+    }
+
+    /// As [`Snapshot::removed`], on the current snapshot.
+    #[inline]
+    pub fn removed(&mut self) -> RemovedPods<'_, P> {
+        self.load().removed()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
-use crate::id::UidRef;
+use crate::id::{PodUid, UidRef};
 use crate::identity::{Cgroup, CgroupUid, ContainerId, ContainerLog, Identity, PodLog};
 use crate::pod::PodMeta;
-use crate::snapshot::{PodKind, Snapshot};
+use crate::snapshot::{PodKind, Removed, Snapshot};
 
 /// The result of [`Identity::resolve`].
 #[non_exhaustive]
@@ -17,6 +18,8 @@ pub struct Resolved<'a, P> {
     pub container: Option<&'a str>,
     /// The key by which the pod was found.
     pub by: FoundBy,
+    /// When the pod was removed, if it is a [removed one](Snapshot::removed).
+    pub removed_at: Option<Instant>,
 }
 
 /// The key by which a pod was found.
@@ -33,6 +36,9 @@ pub enum FoundBy {
     Ip,
     /// Its namespace and name.
     Name,
+    /// Its namespace and name, although the text has a container ID too: no pod names that ID. Either the container is so
+    /// new that no status names it yet, or it belonged to a former pod of this name.
+    NameOnly,
 }
 
 impl FoundBy {
@@ -45,6 +51,7 @@ impl FoundBy {
             Self::ContainerId => "container ID",
             Self::Ip => "IP",
             Self::Name => "name",
+            Self::NameOnly => "name; unknown container ID",
         }
     }
 }
@@ -63,7 +70,7 @@ impl<'a> Identity<'a> {
     /// | a UID | the pod with it; the static pod of the mirror with it; that mirror |
     /// | a cgroup | the pod with its UID; the pod with its container ID |
     /// | a log file's path | the pod with its UID |
-    /// | a link to a log file | the pod with its container ID; the pod with its name |
+    /// | a link to a log file | the pod with its container ID; the pod with its name, as [`FoundBy::NameOnly`] |
     /// | a container ID, an IP | the pod with it |
     /// | a name | the pod with it; the mirror pod with it |
     /// | a process ID | none: the index does not know processes |
@@ -71,8 +78,15 @@ impl<'a> Identity<'a> {
     /// Cgroups and log paths contain the pod's UID on the node, which is known before any status names the container.
     /// The name in a log path is not looked up: another pod may have it by now.
     ///
+    /// # Removed pods
+    /// Each row is applied to the living pods first, and then to the [removed ones](Snapshot::removed). Exception: a link
+    /// to a log file is answered by name only if neither a living nor a removed pod has its container ID. So the link of
+    /// a removed pod does not lead to its successor. The UID of a removed mirror pod leads to its static pod, living or
+    /// removed. [`Resolved::removed_at`] tells which it is.
+    ///
     /// # Complexity
-    /// O(1) expected, three lookups at most; no allocation for the usual UIDs.
+    /// O(1) expected, three lookups at most, and as many among the removed pods if those find nothing; no allocation for the
+    /// usual UIDs.
     ///
     /// # Examples
     /// ```
@@ -101,35 +115,72 @@ impl<'a> Identity<'a> {
         'a: 's,
     {
         match *self {
-            Self::Uid(uid) => by_uid(snapshot, uid),
-            Self::ContainerId(id) => by_container_id(snapshot, id),
-            Self::Cgroup(cgroup) => by_cgroup(snapshot, cgroup),
+            Self::Uid(uid) => by_uid(snapshot, uid).or_else(|| removed_by_uid(snapshot, uid)),
+            Self::ContainerId(id) => {
+                by_container_id(snapshot, id).or_else(|| removed_by_container_id(snapshot, id))
+            }
+            Self::Cgroup(cgroup) => by_cgroup(snapshot, cgroup, by_uid, by_container_id)
+                .or_else(|| by_cgroup(snapshot, cgroup, removed_by_uid, removed_by_container_id)),
             Self::PodLog(PodLog { pod_uid, container, .. }) => {
-                Some(Resolved { container: Some(container), ..by_uid(snapshot, pod_uid.into())? })
+                let uid = pod_uid.into();
+                let found = by_uid(snapshot, uid).or_else(|| removed_by_uid(snapshot, uid))?;
+                Some(Resolved { container: Some(container), ..found })
             }
             Self::ContainerLog(log) => by_link(snapshot, log),
-            Self::Ip(ip) => Some(Resolved { pod: snapshot.pod_by_ip(ip)?, container: None, by: FoundBy::Ip }),
+            Self::Ip(ip) => living(snapshot.pod_by_ip(ip), FoundBy::Ip)
+                .or_else(|| removed(snapshot.removed().pod_by_ip(ip), FoundBy::Ip)),
             Self::Name { namespace, name } => by_name(snapshot, namespace, name),
             Self::Pid(_) => None,
         }
     }
 }
 
+fn living<P>(pod: Option<&Arc<P>>, by: FoundBy) -> Option<Resolved<'_, P>> {
+    Some(Resolved { pod: pod?, container: None, by, removed_at: None })
+}
+
+fn removed<P>(removed: Option<Removed<'_, P>>, by: FoundBy) -> Option<Resolved<'_, P>> {
+    let Removed { pod, removed_at, container } = removed?;
+    Some(Resolved { pod, container, by, removed_at: Some(removed_at) })
+}
+
 fn by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Resolved<'s, P>> {
-    if let Some(pod) = snapshot.pod_by_uid(uid) {
-        return Some(Resolved { pod, container: None, by: FoundBy::Uid });
+    living(snapshot.pod_by_uid(uid), FoundBy::Uid).or_else(|| {
+        let mirror = snapshot.mirror_pod_by_uid(uid)?;
+        let pod = snapshot.pod_by_uid(&snapshot.translate_pod_uid(uid)).unwrap_or(mirror);
+        living(Some(pod), FoundBy::MirrorUid)
+    })
+}
+
+#[cold]
+fn removed_by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Resolved<'s, P>> {
+    let departed = snapshot.departed(uid)?;
+    if departed.kind == PodKind::Pod {
+        return removed(Some(departed.removed()), FoundBy::Uid);
     }
-    let mirror = snapshot.mirror_pod_by_uid(uid)?;
-    let pod = snapshot.pod_by_uid(&snapshot.translate_pod_uid(uid)).unwrap_or(mirror);
-    Some(Resolved { pod, container: None, by: FoundBy::MirrorUid })
+    let target = departed.target.as_ref().map(PodUid::as_uid_ref);
+    let pod = target.and_then(|uid| living(snapshot.pod_by_uid(uid), FoundBy::MirrorUid));
+    pod.or_else(|| removed(snapshot.removed().pod_by_uid(target?), FoundBy::MirrorUid))
+        .or_else(|| removed(Some(departed.removed()), FoundBy::MirrorUid))
 }
 
 fn by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Resolved<'_, P>> {
     let found = snapshot.pod_by_container_id(id)?;
-    Some(Resolved { pod: found.pod, container: Some(found.container), by: FoundBy::ContainerId })
+    Some(Resolved { container: Some(found.container), ..living(Some(found.pod), FoundBy::ContainerId)? })
 }
 
-fn by_cgroup<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, cgroup: Cgroup<'_>) -> Option<Resolved<'s, P>> {
+#[cold]
+fn removed_by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Resolved<'_, P>> {
+    removed(snapshot.removed().pod_by_container_id(id), FoundBy::ContainerId)
+}
+
+/// Among the living or among the removed pods, as the lookups given.
+fn by_cgroup<'s, P: PodMeta>(
+    snapshot: &'s Snapshot<P>,
+    cgroup: Cgroup<'_>,
+    by_uid: impl Fn(&'s Snapshot<P>, UidRef<'_>) -> Option<Resolved<'s, P>>,
+    by_container_id: impl Fn(&'s Snapshot<P>, ContainerId) -> Option<Resolved<'s, P>>,
+) -> Option<Resolved<'s, P>> {
     let by_id = cgroup.container_id.and_then(|id| by_container_id(snapshot, id));
     let uid = cgroup.pod_uid.map(CgroupUid::to_pod_uid);
     let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid.as_uid_ref())) else { return by_id };
@@ -139,10 +190,14 @@ fn by_cgroup<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, cgroup: Cgroup<'_>) -> O
 }
 
 fn by_link<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, log: ContainerLog<'s>) -> Option<Resolved<'s, P>> {
-    if let Some(found) = log.container_id.and_then(|id| by_container_id(snapshot, id)) {
-        return Some(found);
-    }
-    Some(Resolved { container: log.container, ..by_name(snapshot, log.namespace?, log.name)? })
+    let Some(id) = log.container_id else {
+        return Some(Resolved { container: log.container, ..by_name(snapshot, log.namespace?, log.name)? });
+    };
+    let by_id = by_container_id(snapshot, id).or_else(|| removed_by_container_id(snapshot, id));
+    by_id.or_else(|| {
+        let found = by_name(snapshot, log.namespace?, log.name)?;
+        Some(Resolved { container: log.container, by: FoundBy::NameOnly, ..found })
+    })
 }
 
 fn by_name<'s, P: PodMeta>(
@@ -151,8 +206,12 @@ fn by_name<'s, P: PodMeta>(
     name: &str,
 ) -> Option<Resolved<'s, P>> {
     let pod = snapshot.pod_by_name(namespace, name);
-    let pod = pod.or_else(|| snapshot.by_name(PodKind::Mirror, name, namespace))?;
-    Some(Resolved { pod, container: None, by: FoundBy::Name })
+    let pod = pod.or_else(|| snapshot.by_name(PodKind::Mirror, name, namespace));
+    living(pod, FoundBy::Name).or_else(|| {
+        let gone = snapshot.removed().pod_by_name(namespace, name);
+        let gone = gone.or_else(|| snapshot.removed().mirror_pod_by_name(namespace, name));
+        removed(gone, FoundBy::Name)
+    })
 }
 
 // None of these is derived: a derive would require the same of `P`.
@@ -166,11 +225,12 @@ impl<P> Copy for Resolved<'_, P> {}
 
 impl<P: PodMeta> fmt::Debug for Resolved<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pod, container, by } = self;
+        let Self { pod, container, by, removed_at } = self;
         f.debug_struct("Resolved")
             .field("pod", &pod.uid())
             .field("container", container)
             .field("by", by)
+            .field("removed_at", removed_at)
             .finish()
     }
 }

@@ -11,9 +11,10 @@
 //!   name with the smallest UID takes over;
 //! - all mirrors of one full name translate to the pod that holds it or, while none does, to its last holder.
 //!
-//! `keys` decides which pod gets a container ID, an IP or a custom key.
+//! `keys` decides which pod gets a container ID, an IP or a custom key. `removals` decides which removed pods are kept.
 
 mod keys;
+mod removals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Replaces everything in the draft by `pods`, stored one by one in order. Returns the refused pods.
     pub(crate) fn set(&mut self, pods: impl IntoIterator<Item = Arc<P>>) -> Vec<(usize, Error)> {
+        let living = self.living();
         let pods = pods.into_iter();
         let expected = pods.size_hint().0.min(MAX_PRESIZE);
         let mirrors = self.mirrors.len().min(expected);
@@ -99,6 +101,7 @@ impl<P: PodMeta> Draft<'_, P> {
         self.trim_keys();
         // Growing pages left smaller ones in the pool, more than a write needs.
         self.memory().trim();
+        self.keep_missing(living);
         refused
     }
 
@@ -109,10 +112,18 @@ impl<P: PodMeta> Draft<'_, P> {
         self.history != old.history
             || !self.pods.same(&old.pods, equal, &self.hashing)
             || !self.mirrors.same(&old.mirrors, equal, &self.hashing)
+            || self
+                .removed
+                .as_ref()
+                .zip(old.removed.as_ref())
+                .is_some_and(|(new, old)| !new.pods.same(&old.pods, equal, &self.hashing))
     }
 
     /// Removes the pod or mirror with this UID.
     pub(crate) fn remove(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
+        if self.removed.is_some() {
+            return self.remove_and_keep(uid);
+        }
         self.take(UidKey::new(uid, &self.hashing))
     }
 
@@ -149,6 +160,9 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Stores a pod whose UID is not in the index.
     fn insert(&mut self, kind: PodKind, key: UidKey<'_>, pod: &Arc<P>) {
         self.reconsider_tombstones(kind, pod);
+        if self.removed.is_some() {
+            self.forget_removed(pod.uid().into());
+        }
         match kind {
             PodKind::Pod => {
                 let flags = self.count_in(pod);

@@ -13,12 +13,15 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use std::{ptr, thread};
 
 use crate::map::{DeadList, Labelled, Memory, Ordered, TableMut, Text, Words};
 use crate::options::Options;
 use crate::pod::Claims;
-use crate::snapshot::{ByKey, Contender, History, Mirror, PodKind, Snapshot};
+use crate::snapshot::{
+    ByKey, Contender, Departed, History, Mirror, PodKind, RemovedBook, RemovedSet, Snapshot,
+};
 use crate::sync::{self, Published};
 
 /// A published snapshot, and the memory that the last snapshot frees.
@@ -38,6 +41,8 @@ pub(crate) struct Versions<P> {
     memory: Memory<P>,
     /// The writer's, so that an update allocates nothing to compare what two objects claim.
     scratch: Option<Box<[Claims; 2]>>,
+    /// The writer's: the last time that it was given.
+    now: Option<Instant>,
 }
 
 struct Retired<P> {
@@ -75,9 +80,9 @@ impl<P> Drop for FinalDeadList<P> {
 
 impl<P> Versions<P> {
     /// The empty version.
-    pub(crate) fn new(kept: Options) -> Self {
+    pub(crate) fn new(options: Options) -> Self {
         let last = Arc::new(FinalDeadList(OnceLock::new()));
-        let current = sync::Arc::new(Version { snapshot: Snapshot::empty(kept), last });
+        let current = sync::Arc::new(Version { snapshot: Snapshot::empty(options), last });
         let published = Published::new(sync::Arc::clone(&current));
         Self {
             published,
@@ -86,6 +91,7 @@ impl<P> Versions<P> {
             next: 0,
             memory: Memory::default(),
             scratch: None,
+            now: None,
         }
     }
 
@@ -100,6 +106,15 @@ impl<P> Versions<P> {
 
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
+    }
+
+    /// Tells the time to the next drafts. It never goes back.
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = self.now.max(Some(now));
+    }
+
+    pub(crate) fn now(&self) -> Option<Instant> {
+        self.now
     }
 
     /// Starts a draft of the next version, based on the current one.
@@ -192,6 +207,8 @@ impl<P> Snapshot<P> {
         };
         // SAFETY: the caller's.
         let by_key = unsafe { self.by_key.draft() };
+        // SAFETY: the caller's.
+        let removed = self.removed.as_ref().map(|removed| Box::new(unsafe { removed.draft() }));
         Self {
             generation: self.generation + 1,
             hashing: self.hashing.clone(),
@@ -202,6 +219,7 @@ impl<P> Snapshot<P> {
             mirror_names,
             by_key,
             history: self.history.clone(),
+            removed,
         }
     }
 
@@ -218,6 +236,9 @@ impl<P> Snapshot<P> {
             self.by_key.container_ids.retire_into(dead);
             self.by_key.ips.retire_into(dead);
             self.by_key.keys.retire_into(dead);
+            if let Some(removed) = &self.removed {
+                removed.pods.retire_into(dead);
+            }
         }
     }
 
@@ -234,6 +255,9 @@ impl<P> Snapshot<P> {
             self.by_key.container_ids.abandon(memory);
             self.by_key.ips.abandon(memory);
             self.by_key.keys.abandon(memory);
+            if let Some(removed) = &mut self.removed {
+                removed.pods.abandon(memory);
+            }
         }
     }
 }
@@ -246,6 +270,15 @@ impl<P> ByKey<P> {
         let (container_ids, ips, keys) =
             unsafe { (self.container_ids.draft(), self.ips.draft(), self.keys.draft()) };
         Self { kept: self.kept, container_ids, ips, keys, contenders: self.contenders.clone() }
+    }
+}
+
+impl<P> RemovedSet<P> {
+    /// # Safety
+    /// See [`Table::draft`](crate::map::Table::draft).
+    unsafe fn draft(&self) -> Self {
+        // SAFETY: the caller's.
+        Self { pods: unsafe { self.pods.draft() }, book: self.book.clone() }
     }
 }
 
@@ -290,6 +323,15 @@ impl<P> Draft<'_, P> {
         &mut self.versions.scratch
     }
 
+    /// The last time that the writer was given.
+    pub(crate) fn now(&self) -> Option<Instant> {
+        self.versions.now
+    }
+
+    pub(crate) fn removed_book(&mut self) -> Option<&mut RemovedBook> {
+        Some(&mut self.next.removed.as_mut()?.book)
+    }
+
     pub(crate) fn contenders_mut(&mut self) -> &mut Ordered<Contender> {
         &mut self.next.by_key.contenders
     }
@@ -325,6 +367,12 @@ impl<P> Draft<'_, P> {
     pub(crate) fn keys_mut(&mut self) -> TableMut<'_, Text, Arc<P>> {
         // SAFETY: as above.
         unsafe { TableMut::new(&mut self.next.by_key.keys, &mut self.versions.memory, &self.next.hashing) }
+    }
+
+    pub(crate) fn removed_pods_mut(&mut self) -> Option<TableMut<'_, Words, Departed<P>>> {
+        let removed = self.next.removed.as_mut()?;
+        // SAFETY: as above.
+        Some(unsafe { TableMut::new(&mut removed.pods, &mut self.versions.memory, &self.next.hashing) })
     }
 
     pub(crate) fn names_mut(&mut self, kind: PodKind) -> TableMut<'_, Text, Arc<P>> {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::error::Error;
 use crate::id::{PodUid, UidRef};
@@ -266,6 +267,35 @@ impl<P: PodMeta> Writer<P> {
         self.applied(published, refused)
     }
 
+    /// Tells the writer the time, and drops the removed pods whose time is over, in one publication. Returns their
+    /// number.
+    ///
+    /// Removed pods are marked with the last time given here. So an index that
+    /// [keeps them](crate::Options::keep_removed) needs two calls: before a write that may remove pods, and at
+    /// [`next_deadline`](Self::next_deadline), since nothing else brings their memory back while nothing is written.
+    /// Before the first call no removed pod is kept. A time before the last one given counts as that one.
+    ///
+    /// If no pod's time is over, nothing is published.
+    ///
+    /// # Complexity
+    /// O(1) if no pod's time is over; otherwise O(log n) for each key of each dropped pod, and a publication.
+    ///
+    /// # Examples
+    /// See [`RemovedPods`](crate::RemovedPods).
+    ///
+    /// Kubelet: none; its pod manager forgets a pod at once.
+    pub fn expire(&mut self, now: Instant) -> usize {
+        self.versions.set_now(now);
+        if self.next_deadline().is_none_or(|deadline| Some(deadline) > self.versions.now()) {
+            return 0;
+        }
+        let mut draft = self.versions.draft();
+        let expired = draft.expire();
+        publish(draft, &self.herald);
+        self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
+        expired
+    }
+
     fn applied(&mut self, published: bool, refused: Vec<Refused>) -> Applied {
         if published {
             self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
@@ -298,6 +328,16 @@ impl<P> Writer<P> {
     pub fn reclaim(&mut self) -> usize {
         self.versions.reclaim_all();
         self.versions.retired()
+    }
+
+    /// When [`expire`](Self::expire) has something to drop: the end of the time of the pod that was removed first.
+    /// `None` if no removed pod is kept.
+    ///
+    /// # Complexity
+    /// O(log n), n being the number of removed pods.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.versions.current().removed.as_ref()?.book.deadline()
     }
 
     /// Number of replaced snapshots that readers still hold.

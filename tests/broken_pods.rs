@@ -7,8 +7,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use pod_index::{KeyKind, Operation, PodKeys, PodManager, PodMeta};
+use pod_index::{KeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
 use support::TestPod;
 
 /// A pod whose UID or name can change.
@@ -208,10 +209,11 @@ fn uids(manager: &PodManager<Trap>) -> Vec<String> {
 
 #[test]
 fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
-    let writes: [fn(&PodManager<Trap>); 4] = [
+    let writes: [fn(&PodManager<Trap>); 5] = [
         |manager| drop(manager.add_pod(Trap(TestPod::fixed("s2", "web")))),
         |manager| drop(manager.update_pod(Trap(TestPod::fixed("s", "other")))),
         |manager| drop(manager.remove_pod_by_uid("s")),
+        |manager| drop(manager.add_pod(Trap(TestPod::plain("gone", "web")))),
         |manager| {
             let _ =
                 manager.set_pods([TestPod::mirror("m", "web", "s"), TestPod::plain("p", "web")].map(Trap));
@@ -219,7 +221,12 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
     ];
     for write in writes {
         for answers in 0.. {
-            let manager = PodManager::new();
+            // One removed pod, which the next ones push out.
+            let options = Options::all().keep_removed(Duration::from_secs(60), 1);
+            let manager = PodManager::with_options(options);
+            manager.expire(Instant::now());
+            manager.add_pod(Trap(TestPod::plain("gone", "web"))).expect("a good pod");
+            manager.remove_pod_by_uid("gone").expect("a known pod");
             for pod in [
                 TestPod::mirror("m", "web", "s"),
                 TestPod::plain("z", "web").with_ephemeral(2),
@@ -240,6 +247,10 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
             }
             assert_eq!(manager.load().generation(), before, "nothing half done is published");
             assert_eq!(uids(&manager), ["m", "s", "z"]);
+            assert_eq!(
+                manager.load().removed().pod_by_name("default", "web").expect("kept").pod.uid(),
+                "gone"
+            );
             write(&manager);
             assert_eq!(manager.load().generation(), before + 1);
             uids(&manager);

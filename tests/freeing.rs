@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, KeyKind, Operation, OwnedSnapshot, PodKeys,
-    PodMeta, Reader, Snapshot, Writer,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, KeyKind, Operation, Options, OwnedSnapshot,
+    PodKeys, PodMeta, Reader, Snapshot, Writer,
 };
 
 /// How often each pod object was dropped.
@@ -98,14 +99,19 @@ impl Drop for Pod {
     }
 }
 
-/// The pod objects of a snapshot.
+/// The pod objects of a snapshot, living and removed.
 fn numbers(snapshot: &Snapshot<Pod>) -> BTreeSet<usize> {
-    snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.number).collect()
+    let removed = snapshot.removed().iter().map(|removed| removed.pod.number);
+    living(snapshot).chain(removed).collect()
+}
+
+fn living(snapshot: &Snapshot<Pod>) -> impl Iterator<Item = usize> {
+    snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.number)
 }
 
 /// Each listed pod is found by its UID, and the holder of its name is a pod of the same snapshot.
 fn check_whole(snapshot: &Snapshot<Pod>) {
-    let all = numbers(snapshot);
+    let all: BTreeSet<_> = living(snapshot).collect();
     for pod in snapshot.pods() {
         assert!(snapshot.pod_by_uid(pod.uid()).is_some_and(|found| Arc::ptr_eq(found, pod)));
         let holder = snapshot.pod_by_name("default", &pod.name).expect("the name is held");
@@ -127,10 +133,20 @@ fn check_whole(snapshot: &Snapshot<Pod>) {
         let found = snapshot.pod_by_ip([10, 0, 0, last].into());
         assert!(found.is_none_or(|pod| all.contains(&pod.number)));
     }
+    for gone in snapshot.removed() {
+        assert!(!all.contains(&gone.pod.number), "a pod is living or removed");
+        let found = snapshot.removed().pod_by_uid(gone.pod.uid());
+        let found = found.or_else(|| snapshot.removed().mirror_pod_by_uid(gone.pod.uid()));
+        assert!(found.is_some_and(|found| Arc::ptr_eq(found.pod, gone.pod)));
+        let digits = gone.pod.uid.replace('-', "").repeat(2);
+        if let Some(found) = snapshot.removed().pod_by_container_id(&digits) {
+            assert!(Arc::ptr_eq(found.pod, gone.pod) && found.container == Some(&found.pod.name));
+        }
+    }
 }
 
-/// Repeatable random numbers.
-struct Dice(u64);
+/// Repeatable random numbers, and the time in seconds.
+struct Dice(u64, u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
@@ -159,7 +175,11 @@ impl Dice {
         }
     }
 
-    fn write(&mut self, writer: &mut Writer<Pod>, ledger: &Ledger) {
+    fn write(&mut self, writer: &mut Writer<Pod>, ledger: &Ledger, start: Instant) {
+        if self.roll(3) == 0 {
+            self.1 += self.roll(4);
+            writer.expire(start + Duration::from_secs(self.1));
+        }
         match self.roll(12) {
             0 => _ = writer.set_pods(self.pods(ledger, 80)),
             1 | 2 => {
@@ -227,14 +247,25 @@ impl Held {
     }
 }
 
+/// Every second one keeps removed pods.
+fn index(seed: u64) -> (Writer<Pod>, Reader<Pod>, Instant) {
+    let options = if seed.is_multiple_of(2) {
+        Options::all()
+    } else {
+        Options::all().keep_removed(Duration::from_secs(6), 12)
+    };
+    let (writer, reader) = pod_index::with_options(options);
+    (writer, reader, Instant::now())
+}
+
 #[test]
 fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
     for seed in 0..30 {
-        let (mut dice, ledger) = (Dice(seed), Ledger::default());
-        let (mut writer, reader) = pod_index::new();
+        let (mut dice, ledger) = (Dice(seed, 0), Ledger::default());
+        let (mut writer, reader, start) = index(seed);
         let mut held: Vec<Held> = Vec::new();
         for step in 0..150 {
-            dice.write(&mut writer, &ledger);
+            dice.write(&mut writer, &ledger, start);
             if dice.roll(4) == 0 {
                 held.push(Held::new(&reader, dice.roll(4)));
             }
@@ -276,11 +307,11 @@ fn a_pod_is_freed_exactly_when_no_snapshot_has_it() {
 #[test]
 fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_thread() {
     let ledger = Ledger::default();
-    let mut dice = Dice(7);
-    let (mut writer, reader) = pod_index::new();
+    let mut dice = Dice(7, 0);
+    let (mut writer, reader, start) = index(1);
     let mut held = Vec::new();
     for _ in 0..100 {
-        dice.write(&mut writer, &ledger);
+        dice.write(&mut writer, &ledger, start);
         held.push((reader.snapshot(), numbers(writer.current())));
     }
     drop(writer);
@@ -307,6 +338,34 @@ fn pods_added_and_removed_in_one_batch_are_freed_with_it() {
     assert!(writer.apply(batch).published);
     assert_eq!(ledger.live(), BTreeSet::from([49]));
     assert!(before.pods().is_empty());
+}
+
+/// Although nothing is written. With a pod whose `Drop` panics.
+#[test]
+fn removed_pods_are_freed_when_their_time_is_over() {
+    for explodes in [false, true] {
+        let ledger = Ledger::default();
+        let (mut writer, reader, start) = index(1);
+        writer.expire(start);
+        let _ = writer.set_pods((0..5).map(|n| ledger.pod(n, n, Kind::Plain)));
+        let bomb = Arc::clone(writer.current().pods().iter().next().expect("a pod"));
+        bomb.explodes.store(explodes, Ordering::Relaxed);
+        drop(bomb);
+        let _ = writer.set_pods([ledger.pod(10, 10, Kind::Mirror)]);
+        writer.reclaim();
+        assert_eq!(ledger.live().len(), 6);
+
+        let deadline = writer.next_deadline().expect("pods are kept");
+        let held = reader.snapshot();
+        assert_eq!(writer.expire(deadline), 5);
+        writer.reclaim();
+        assert_eq!(ledger.live().len(), 6, "a snapshot has them");
+        drop(held);
+        let freeing = catch_unwind(AssertUnwindSafe(|| writer.reclaim()));
+        assert_eq!(freeing.is_err(), explodes, "a panic continues");
+        assert_eq!((ledger.live().len(), writer.retired_snapshots()), (1, 0));
+        assert_eq!(writer.next_deadline(), None);
+    }
 }
 
 /// A batch drops a pod whose `Drop` panics: the batch is still published, and nothing leaks.

@@ -7,8 +7,10 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use support::TestPod;
+use pod_index::Options;
+use support::{TestKeys, TestPod};
 
 struct Counting;
 
@@ -56,6 +58,35 @@ fn pods() -> impl Iterator<Item = std::sync::Arc<TestPod>> {
     (0..5000).map(|n| TestPod::plain(&format!("{n:08x}-0000-4000-8000-000000000000"), &format!("pod-{n}")))
 }
 
+/// Removed pods that are kept, besides their objects; and that this comes back although nothing is written.
+fn removed() {
+    let keys = |n: u32| {
+        let container = |digit: char| ("app".to_owned(), digit.to_string().repeat(56) + &format!("{n:08x}"));
+        let ips = vec![std::net::Ipv4Addr::from(n).to_string()];
+        TestKeys { containers: vec![container('a'), container('b')], ips, ..TestKeys::default() }
+    };
+    let pods: Vec<_> = pods().zip(0..).map(|(pod, n)| pod.with_keys(keys(n))).collect();
+    let count = pods.len();
+    let (options, start) = (Options::all().keep_removed(Duration::from_secs(60), count), Instant::now());
+    let (mut writer, _reader) = pod_index::with_options::<TestPod>(options);
+    writer.expire(start);
+    // The pages, which are reused, are counted apart.
+    let nodes = || NODES.load(Ordering::Relaxed);
+    let others = || BYTES.load(Ordering::Relaxed) - nodes();
+    let before = (nodes(), others());
+    assert!(writer.set_pods(pods.iter().cloned()).refused.is_empty());
+    assert!(writer.set_pods([TestPod::plain("one", "one")]).refused.is_empty());
+    writer.reclaim();
+    let each = [(nodes() - before.0) / count, (others() - before.1) / count];
+    println!(
+        "a removed pod with two containers and an IP: {each:?} bytes, in pages that are reused and otherwise"
+    );
+    assert!((500..1000).contains(&each[1]) && each[0] < 500, "{each:?}");
+    assert_eq!(writer.expire(start + Duration::from_secs(60)), count);
+    writer.reclaim();
+    assert!(others() < before.1 + 500_000, "{} bytes are left", others() - before.1);
+}
+
 /// Replaces everything ten times while one snapshot is held. It costs its own size, regardless of later
 /// changes.
 fn held() {
@@ -85,5 +116,7 @@ fn a_thread_that_wrote_leaves_no_pages_behind_when_it_ends() {
     and_ends();
     assert_eq!(NODES.load(Ordering::Relaxed), before);
     held();
+    assert_eq!(NODES.load(Ordering::Relaxed), before);
+    removed();
     assert_eq!(NODES.load(Ordering::Relaxed), before);
 }

@@ -10,9 +10,10 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
-use pod_index::{CachedReader, KeyKind, Reader, Snapshot};
+use pod_index::{CachedReader, KeyKind, Options, Reader, Snapshot};
 use support::{TestKeys, TestPod};
 
 struct Counting;
@@ -246,6 +247,51 @@ fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_result() {
     assert_eq!(translations.pod_uid(UNUSUAL_MIRROR), Some(UNUSUAL_STATIC.into()));
     assert_eq!(counted(|| translations.pod_uid(UNUSUAL_MIRROR)), (0, 0), "shared");
     assert_eq!(counted(|| translations.mirror_pod_uid(UNUSUAL_STATIC)), (1, 1), "the mirror's UID");
+}
+
+/// The lookups among the removed pods.
+fn removed_look_ups(snapshot: &Snapshot<TestPod>) {
+    let removed = snapshot.removed();
+    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
+        black_box(removed.pod_by_uid(uid));
+        black_box(removed.mirror_pod_by_uid(uid));
+    }
+    for full_name in ["web_shop", "etcd_kube-system", "nobody_nowhere", "not-a-full-name", ""] {
+        black_box(removed.pod_by_full_name(full_name));
+        black_box(removed.mirror_pod_by_full_name(full_name));
+    }
+    for id in [CONTAINER, UNKNOWN_CONTAINER, &CONTAINER[..12]] {
+        black_box(removed.pod_by_container_id(id));
+    }
+    for ip in IPS {
+        black_box(removed.pod_by_ip(ip));
+    }
+    for key in ["all", "none"] {
+        black_box(removed.pods_by_key(SHARED, key.as_bytes()).count());
+    }
+    black_box(removed.iter().count());
+    key_lookups(snapshot);
+}
+
+#[test]
+fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
+    let options = Options::all().keep_removed(Duration::from_secs(60), 30_000);
+    let (mut writer, reader) = pod_index::with_options(options);
+    let start = Instant::now();
+    writer.expire(start);
+    assert!(writer.set_pods(pods(20_000)).refused.is_empty());
+    assert!(writer.set_pods([TestPod::plain("other", "other")]).refused.is_empty());
+    let snapshot = reader.snapshot();
+    assert!(snapshot.removed().len() > 20_000 && snapshot.removed().pod_by_container_id(CONTAINER).is_some());
+    let mut cached = reader.cached();
+    drop(reader.load());
+    assert_eq!(counted(|| removed_look_ups(&snapshot)), (0, 0));
+    assert_eq!(counted(|| removed_look_ups(cached.load())), (0, 0));
+    assert!(writer.expire(start + Duration::from_secs(60)) > 20_000);
+    assert_eq!(counted(|| cached.refresh()), (0, 0), "a cached reader that moves on");
+    assert_eq!(counted(|| drop(snapshot)), (0, 0), "dropping a kept snapshot");
+    let (_, frees) = counted(|| writer.reclaim());
+    assert!(frees > 60_000, "{frees} frees");
 }
 
 #[test]

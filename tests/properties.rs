@@ -384,7 +384,11 @@ fn where_nothing_departs_the_index_is_the_kubelets() {
                     let _ = run.writer.set_pods(pods.clone());
                     kubelet.set_pods(&pods);
                 }
-                Step::Again(_) | Step::SetSome(..) | Step::SwapNames(..) | Step::Batch(_) => continue,
+                Step::Again(_)
+                | Step::SetSome(..)
+                | Step::SwapNames(..)
+                | Step::Batch(_)
+                | Step::Expire(_) => continue,
             }
             let snapshot = run.reader.load();
             let observation = Observation::of(&snapshot, &run.universe);

@@ -1,4 +1,5 @@
-//! A history of single writes and batches: every read of every state equals the plain maps of the model.
+//! A history of single writes and batches: every read of every state equals the plain maps of the model. Removed pods are
+//! kept for a few steps.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]
@@ -12,7 +13,7 @@ use support::history::Run;
 
 fuzz_target!(|data: &[u8]| {
     let mut bytes = Bytes::new(data);
-    let mut run = Run::default();
+    let mut run = Run::keeping(8, 6);
     let mut kept = Vec::new();
     while let Some(step) = bytes.step() {
         run.step(&step);

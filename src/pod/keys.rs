@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::identity::ContainerId;
-use crate::options::Options;
+use crate::options::Kinds;
 
 /// Maximum number of keys per pod. The index ignores further ones and counts them in
 /// [`Snapshot::ignored_key_count`](crate::Snapshot::ignored_key_count).
@@ -37,7 +37,7 @@ pub struct KeyKind(pub u16);
 /// The order of calls matters only if there are too many keys: the first ones count. A repeated key is kept
 /// once, but each time it is named counts towards the limit.
 pub struct PodKeys<'a> {
-    kept: Options,
+    kept: Kinds,
     claims: &'a mut Claims,
 }
 
@@ -102,7 +102,7 @@ impl PodKeys<'_> {
     /// Name the containers of all kinds, including the last terminated ones. An empty ID, of a container that
     /// has not started, is skipped. An invalid ID, such as its first 12 digits, is ignored and counted.
     pub fn container_id(&mut self, container: &str, id: &str) {
-        if !self.kept.keeps_container_ids() || id.is_empty() {
+        if !self.kept.container_ids || id.is_empty() {
             return;
         }
         match ContainerId::try_from(id) {
@@ -118,7 +118,7 @@ impl PodKeys<'_> {
     ///
     /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
-        if !self.kept.keeps_ips() {
+        if !self.kept.ips {
             return;
         }
         if self.has_room() {
@@ -130,7 +130,7 @@ impl PodKeys<'_> {
 
     /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
     pub fn ip_text(&mut self, ip: &str) {
-        if !self.kept.keeps_ips() || ip.is_empty() {
+        if !self.kept.ips || ip.is_empty() {
             return;
         }
         match ip.parse() {
@@ -142,7 +142,7 @@ impl PodKeys<'_> {
     /// A custom key, which several pods may have. An empty key, and one of more than [`MAX_KEY_LENGTH`]
     /// bytes, is ignored and counted.
     pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
-        if !self.kept.keeps_keys() {
+        if !self.kept.keys {
             return;
         }
         let key = key.as_ref();
@@ -170,19 +170,19 @@ impl PodKeys<'_> {
     /// kinds.
     #[must_use]
     pub fn wants_container_ids(&self) -> bool {
-        self.kept.keeps_container_ids()
+        self.kept.container_ids
     }
 
     /// Whether the index keeps IPs.
     #[must_use]
     pub fn wants_ips(&self) -> bool {
-        self.kept.keeps_ips()
+        self.kept.ips
     }
 
     /// Whether the index keeps custom keys.
     #[must_use]
     pub fn wants_keys(&self) -> bool {
-        self.kept.keeps_keys()
+        self.kept.keys
     }
 
     fn has_room(&self) -> bool {
@@ -204,7 +204,7 @@ impl Claims {
 
     /// Clears the claims, and collects those of `name`.
     #[inline]
-    pub(crate) fn collect(&mut self, kept: Options, name: impl FnOnce(&mut PodKeys<'_>)) {
+    pub(crate) fn collect(&mut self, kept: Kinds, name: impl FnOnce(&mut PodKeys<'_>)) {
         self.items.clear();
         self.bytes.clear();
         self.ignored = 0;

@@ -13,13 +13,13 @@ use super::Snapshot;
 use crate::id::PodUid;
 use crate::identity::ContainerId;
 use crate::map::{Entry, Hashing, Labelled, Ordered, Place, Table, Text, Words, any_tag};
-use crate::options::Options;
+use crate::options::Kinds;
 use crate::pod::{KeyKind, KeyRef, PodMeta, Strength, ip_number};
 
 /// The tables of additional keys, and the contenders.
 pub(crate) struct ByKey<P> {
     /// The kinds to keep. The tables of the other kinds are empty.
-    pub(crate) kept: Options,
+    pub(crate) kept: Kinds,
     pub(crate) container_ids: Table<Labelled, Arc<P>>,
     pub(crate) ips: Table<Words, Arc<P>>,
     pub(crate) keys: Table<Text, Arc<P>>,
@@ -81,7 +81,7 @@ enum Next<'a, P> {
 }
 
 impl<P> ByKey<P> {
-    pub(crate) const fn new(kept: Options) -> Self {
+    pub(crate) const fn new(kept: Kinds) -> Self {
         Self {
             kept,
             container_ids: Table::new(),

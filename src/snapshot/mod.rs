@@ -7,12 +7,13 @@
 //! | mirror UID → static UID | stored with each mirror |
 //!
 //! A third table by UID repeats the static pods, for reads that need only those. Three more tables are by
-//! additional keys; see `by_key`. A snapshot is read-only data: `update` creates one from another. This
+//! additional keys; see `by_key`. Removed pods are kept apart from all of these; see `removed`. A snapshot is read-only data: `update` creates one from another. This
 //! module does not depend on threads.
 
 mod by_key;
 mod changes;
 mod key;
+mod removed;
 mod views;
 
 use std::fmt;
@@ -23,6 +24,8 @@ pub use by_key::{ContainerMatch, KeyCounts, PodsByKey};
 pub use changes::Change;
 pub(crate) use key::{EPHEMERAL, Mirror, PodKind, STATIC, Translation, UidKey};
 use key::{MirrorTable, NameTable, UidTable};
+pub(crate) use removed::{Departed, Departure, LateKey, LateKeyRef, RemovedBook, RemovedKey, RemovedSet};
+pub use removed::{Removed, RemovedIter, RemovedPods};
 pub use views::{
     FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, Pods, PodsAndMirrorPods, PodsIter,
     StaticPods, StaticPodsIter, StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
@@ -76,6 +79,8 @@ pub struct Snapshot<P> {
     pub(crate) mirror_names: NameTable<P>,
     pub(crate) by_key: ByKey<P>,
     pub(crate) history: History,
+    /// Boxed, because most indices keep none.
+    pub(crate) removed: Option<Box<RemovedSet<P>>>,
 }
 
 /// Data that is not in the tables. The sets are nearly always empty.
@@ -111,7 +116,7 @@ pub struct PodAndMirror<'a, P> {
 }
 
 impl<P> Snapshot<P> {
-    pub(crate) fn empty(kept: Options) -> Self {
+    pub(crate) fn empty(options: Options) -> Self {
         Self {
             generation: 0,
             hashing: Hashing::new(),
@@ -120,8 +125,9 @@ impl<P> Snapshot<P> {
             mirrors: Table::new(),
             names: Table::new(),
             mirror_names: Table::new(),
-            by_key: ByKey::new(kept),
+            by_key: ByKey::new(options.kinds),
             history: History::default(),
+            removed: options.removed.map(|limits| Box::new(RemovedSet::new(limits))),
         }
     }
 

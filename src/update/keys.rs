@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::id::PodUid;
 use crate::map::{Labelled, Ordered, Place, Text, any_tag};
-use crate::options::Options;
+use crate::options::Kinds;
 use crate::pod::{Claims, KeyRef, NamedKey, PodMeta, Strength};
 use crate::snapshot::{Contender, OwnedKey, container_key, ip_key, own_key};
 use crate::versions::Draft;
@@ -103,8 +103,8 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     #[inline]
-    fn with_claims(&mut self, work: impl FnOnce(&mut Self, &mut [Claims; 2])) {
-        if !self.by_key.kept.keeps_any() {
+    pub(super) fn with_claims(&mut self, work: impl FnOnce(&mut Self, &mut [Claims; 2])) {
+        if !self.by_key.kept.any() {
             return;
         }
         let mut scratch = self.scratch().take().unwrap_or_default();
@@ -162,7 +162,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let mut claims = Claims::new();
         if let KeyRef::ContainerId(_) = key {
             // The heir may give the container another name.
-            claims.collect(Options::new().container_ids(true), |keys| heir.keys(keys));
+            claims.collect(Kinds { container_ids: true, ..Kinds::default() }, |keys| heir.keys(keys));
         }
         let named = claims.iter().find(|named| named.key == key);
         self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, heir);
@@ -254,8 +254,8 @@ impl<P: PodMeta> Draft<'_, P> {
 }
 
 /// The strength of a pod's claims.
-fn strength_of<P: PodMeta>(pod: &P) -> Strength {
+pub(super) fn strength_of<P: PodMeta>(pod: &P) -> Strength {
     let mut claims = Claims::new();
-    claims.collect(Options::new(), |keys| pod.keys(keys));
+    claims.collect(Kinds::default(), |keys| pod.keys(keys));
     claims.strength
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pod_index::{
-    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, Reader,
-    Snapshot, Upserted, Writer,
+    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, Options,
+    Reader, Snapshot, Upserted, Writer,
 };
 
 use super::TestPod;
@@ -13,6 +14,7 @@ use super::invariants;
 use super::keys::{self, KeyAnswers};
 use super::model::{Model, Upsert};
 use super::observation::{Observation, Universe, id};
+use super::removed::{RemovedAnswers, time};
 
 /// UIDs in every representation: short, both usual spellings, long; two that differ only in spelling; empty.
 pub const UIDS: [&str; 10] = [
@@ -86,6 +88,8 @@ pub enum Step {
     /// Two live pods swap their names in one batch.
     SwapNames(usize, usize),
     Batch(Vec<Step>),
+    /// This many ticks later. Not in a batch.
+    Expire(u64),
 }
 
 /// An index and the model, with the same history.
@@ -106,14 +110,34 @@ impl Default for Run {
 }
 
 impl Run {
+    /// Keeps removed pods for so many ticks, and so many of them.
+    pub fn keeping(max_age: u64, max_pods: usize) -> Self {
+        let options = Options::all().keep_removed(Duration::from_secs(max_age), max_pods);
+        let (writer, reader) = pod_index::with_options(options);
+        let mut run = Self { writer, reader, ..Self::default() };
+        run.model.removals.limits = (max_age > 0 && max_pods > 0).then_some((max_age, max_pods));
+        run
+    }
+
     /// One step on both. Panics if their results differ.
     pub fn step(&mut self, step: &Step) {
         if let Step::Batch(steps) = step {
             return self.batch(steps);
         }
+        if let Step::Expire(ticks) = step {
+            return self.expire(*ticks);
+        }
         for operation in self.operations(step) {
             self.single(operation, matches!(step, Step::Add(_)));
         }
+    }
+
+    fn expire(&mut self, ticks: u64) {
+        let now = self.model.removals.now.unwrap_or_default() + ticks;
+        let expected = self.model.removals.expire(now);
+        assert_eq!(self.writer.expire(time(now)), expected, "how many are dropped");
+        self.published(expected > 0);
+        assert_eq!(self.writer.expire(time(now / 2)), 0, "time never goes back");
     }
 
     /// One operation, using the writer's own method for it.
@@ -242,6 +266,7 @@ impl Run {
                     Operation::Update(Arc::new(renamed(&second, &first, self.versions))),
                 ]
             }
+            Step::Expire(_) => Vec::new(),
             Step::Batch(steps) => steps.iter().flat_map(|step| self.operations(step)).collect(),
         }
     }
@@ -264,7 +289,17 @@ impl Run {
         let observation = Observation::of(&snapshot, &self.universe);
         assert_eq!(observation, self.model.observe(&self.universe));
         self.compare_keys(&observation);
+        self.compare_removed(&snapshot);
         observation
+    }
+
+    /// Panics unless the removed pods are the model's.
+    pub fn compare_removed(&self, snapshot: &Snapshot<TestPod>) -> RemovedAnswers {
+        let removals = &self.model.removals;
+        let answers = RemovedAnswers::of(snapshot, &self.universe);
+        assert_eq!(answers, RemovedAnswers::expected(removals, &self.universe, snapshot));
+        assert_eq!(self.writer.next_deadline(), removals.deadline().map(time));
+        answers
     }
 
     /// Panics unless all keys are those of a fresh index of the same pods, in whatever order they come.

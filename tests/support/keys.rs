@@ -19,7 +19,7 @@ pub fn container_ids() -> [String; 4] {
 pub const IPS: [&str; 4] = ["10.0.0.7", "fd00::7", "10.0.0.8", "192.0.2.1"];
 pub const OWN: [OwnKey; 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b"")];
 
-type OwnKey = (u16, &'static [u8]);
+pub type OwnKey = (u16, &'static [u8]);
 
 /// How many different sets of keys there are.
 pub const COMBINATIONS: usize = 2 * 3 * 9;

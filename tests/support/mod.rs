@@ -7,6 +7,7 @@ pub mod keys;
 pub mod kubelet;
 pub mod model;
 pub mod observation;
+pub mod removed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

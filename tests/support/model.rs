@@ -7,6 +7,7 @@
 //! 3. What the mirrors of a full name translate to: the pod that holds the name. If none does: the last
 //!    holder, as long as the name always has a mirror and that UID is not added again as something else.
 //! 4. Which pods a key finds: see `keys`.
+//! 5. Which removed pods are kept, and what finds them: see `removed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use pod_index::{is_mirror_pod, is_static_pod};
 use super::TestPod;
 use super::keys::KeyAnswers;
 use super::observation::{FullNameAnswers, Id, Observation, UidAnswers, Universe, id};
+use super::removed::Removals;
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -24,6 +26,7 @@ pub struct Model {
     mirrors: Holders,
     /// What the mirrors of a full name translate to.
     targets: BTreeMap<String, String>,
+    pub removals: Removals,
 }
 
 /// By full name, the UID of its holder.
@@ -60,6 +63,7 @@ impl Model {
         let held = holders.insert(full_name(pod), pod.uid.clone()).is_some_and(|uid| uid == pod.uid);
         let old = self.live.insert(pod.uid.clone(), Arc::clone(pod));
         self.settle();
+        self.removals.returned(&pod.uid);
         match old {
             None => Upsert::Added,
             Some(old) if held && Arc::ptr_eq(&old, pod) => Upsert::Unchanged,
@@ -68,21 +72,34 @@ impl Model {
     }
 
     pub fn remove(&mut self, uid: &str) -> Option<Arc<TestPod>> {
+        let target = self.target(uid);
         let removed = self.live.remove(uid);
         self.settle();
+        if let Some(pod) = &removed {
+            self.removals.keep(pod, target);
+        }
         removed
     }
 
     /// The same as upserting one by one into an empty index. Returns the refused pods and the reasons.
     pub fn set(&mut self, pods: &[Arc<TestPod>]) -> Vec<(usize, &'static str)> {
-        *self = Self::default();
+        let mut before: Vec<_> = self.live.values().map(|pod| (pod.clone(), self.target(&pod.uid))).collect();
+        *self = Self { removals: std::mem::take(&mut self.removals), ..Self::default() };
         let mut refused = Vec::new();
         for (position, pod) in pods.iter().enumerate() {
             if let Upsert::Refused(field) = self.upsert(pod) {
                 refused.push((position, field));
             }
         }
+        before.retain(|(pod, _)| !self.live.contains_key(&pod.uid));
+        self.removals.keep_all(before);
         refused
+    }
+
+    /// What a mirror's UID translates to.
+    fn target(&self, uid: &str) -> Option<String> {
+        let mirror = self.live.get(uid).filter(|pod| is_mirror_pod(&***pod))?;
+        self.targets.get(&full_name(mirror)).cloned()
     }
 
     pub fn live(&self) -> impl Iterator<Item = &Arc<TestPod>> {

@@ -155,7 +155,7 @@ impl<'a> Found<'a> {
             FoundBy::MirrorUid => Key::MirrorUid,
             FoundBy::ContainerId => Key::ContainerId,
             FoundBy::Ip => Key::Ip,
-            FoundBy::Name => Key::Name,
+            FoundBy::Name | FoundBy::NameOnly => Key::Name,
             _ => Key::Uid,
         };
         if is_mirror_pod(&**pod) {

@@ -1,0 +1,263 @@
+//! Removed pods that are kept for a time: random histories compared with a plain list of removals, and the cases by which
+//! the documents describe them.
+
+#[path = "support/seeded.rs"]
+mod seeded;
+mod support;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_index::identity::Identity;
+use pod_index::{FoundBy, Operation, Options, PodManager, Reader, Writer};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::TestRunner;
+use seeded::seeded;
+use support::history::{Kind, Run, Spec, Step};
+use support::keys::COMBINATIONS;
+use support::removed::{RemovedAnswers, time};
+use support::{TestKeys, TestPod, uids};
+
+fn specs() -> impl Strategy<Value = Spec> {
+    let kind = select(vec![Kind::File, Kind::File, Kind::Mirror, Kind::Mirror, Kind::Bare]);
+    (0..8usize, 0..2usize, kind, 0..COMBINATIONS).prop_map(|(uid, name, kind, keys)| Spec {
+        uid,
+        name,
+        namespace: 0,
+        kind,
+        ephemeral: 0,
+        keys,
+    })
+}
+
+fn single_steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => specs().prop_map(Step::Update),
+        8 => (0..8usize).prop_map(Step::RemoveUid),
+        1 => (0..16usize, 0..16usize).prop_map(|(a, b)| Step::SwapNames(a, b)),
+        1 => vec(specs(), 0..8).prop_map(Step::Set),
+        2 => (any::<u16>(), vec(specs(), 0..3)).prop_map(|(without, more)| Step::SetSome(without, more)),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => single_steps(),
+        1 => vec(single_steps(), 0..8).prop_map(Step::Batch),
+        3 => (0..4u64).prop_map(Step::Expire),
+    ]
+}
+
+/// Age and number; most histories reach both.
+fn limits() -> impl Strategy<Value = (u64, usize)> {
+    (1..8u64, prop_oneof![3 => 1..6usize, 1 => Just(100)])
+}
+
+#[test]
+fn what_finds_a_removed_pod_is_what_the_list_of_removals_says() {
+    let compared = Cell::new(0);
+    let config = seeded(96);
+    let cases = config.cases as usize;
+    let histories = (limits(), vec(steps(), 1..60));
+    let result = TestRunner::new(config).run(&histories, |((age, most), history)| {
+        let mut run = Run::keeping(age, most);
+        let mut kept = Vec::new();
+        for step in &history {
+            run.step(step);
+            let snapshot = run.reader.snapshot();
+            let answers = run.compare_removed(&snapshot);
+            compared.set(compared.get() + answers.all.len());
+            kept.push((snapshot, answers));
+        }
+        run.compare();
+        for (snapshot, answers) in &kept {
+            assert_eq!(RemovedAnswers::of(snapshot, &run.universe), *answers, "a snapshot stays as it was");
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{} removed pods compared in {cases} cases", compared.get());
+    assert!(compared.get() >= 30 * cases || cases < 32, "few removed pods were compared: {}", compared.get());
+}
+
+proptest! {
+    #![proptest_config(seeded(64))]
+
+    #[test]
+    fn a_batch_keeps_what_its_single_steps_keep(
+        limits in limits(),
+        before in vec(steps(), 0..20),
+        batch in vec(single_steps(), 0..20),
+    ) {
+        let runs = [0, 1].map(|_| Run::keeping(limits.0, limits.1));
+        let [mut single, mut batched] = runs;
+        for run in [&mut single, &mut batched] {
+            run.step(&Step::Expire(1));
+            before.iter().for_each(|step| run.step(step));
+        }
+        batch.iter().for_each(|step| single.step(step));
+        batched.step(&Step::Batch(batch));
+        prop_assert_eq!(single.compare_removed(&single.reader.load()), batched.compare_removed(&batched.reader.load()));
+    }
+}
+
+const ID: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
+const U1: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+const U2: &str = "1f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+
+fn index(max_age: u64, max_pods: usize) -> (Writer<TestPod>, Reader<TestPod>) {
+    pod_index::with_options(Options::all().keep_removed(Duration::from_secs(max_age), max_pods))
+}
+
+fn web(uid: &str, container_id: &str) -> Arc<TestPod> {
+    let containers = vec![("nginx".to_owned(), container_id.to_owned())];
+    let keys = TestKeys { containers, ips: vec!["10.0.0.7".to_owned()], ..TestKeys::default() };
+    TestPod::plain(uid, "web_shop").with_keys(keys)
+}
+
+/// What the text leads to: the UID, when it was removed, and how it was found.
+fn resolve(reader: &Reader<TestPod>, text: &str) -> Option<(String, bool, FoundBy)> {
+    let snapshot = reader.load();
+    let found = Identity::parse(text).expect("an identity").resolve(&snapshot)?;
+    Some((found.pod.uid.clone(), found.removed_at.is_some(), found.by))
+}
+
+/// A StatefulSet replaces its pod by another one of the same name: late events of the first lead to the first.
+#[test]
+fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
+    let (mut writer, reader) = index(60, 10);
+    writer.expire(time(0));
+    writer.add_pod(web(U1, ID)).expect("a good pod");
+    writer.remove_pod_by_uid(U1).expect("a known pod");
+    writer.add_pod(web(U2, &"f".repeat(64))).expect("a good pod");
+
+    let removed = |by| Some((U1.to_owned(), true, by));
+    let living = |by| Some((U2.to_owned(), false, by));
+    let cases = [
+        (U1.to_owned(), removed(FoundBy::Uid)),
+        (ID.to_owned(), removed(FoundBy::ContainerId)),
+        (format!("/kubepods.slice/kubepods-pod{}.slice/x", U1.replace('-', "_")), removed(FoundBy::Uid)),
+        (format!("0::/kubepods/podffffffff-4b5a-6978-8796-a5b4c3d2e1f0/{ID}"), removed(FoundBy::ContainerId)),
+        (format!("/var/log/pods/shop_web_{U1}/nginx/0.log"), removed(FoundBy::Uid)),
+        (format!("/var/log/containers/web_shop_nginx-{ID}.log"), removed(FoundBy::ContainerId)),
+        // No pod has this ID: the container may be so new that no status names it.
+        (format!("/var/log/containers/web_shop_nginx-{}.log", "0".repeat(64)), living(FoundBy::NameOnly)),
+        ("10.0.0.7".to_owned(), living(FoundBy::Ip)),
+        ("shop/web".to_owned(), living(FoundBy::Name)),
+        (U2.to_owned(), living(FoundBy::Uid)),
+    ];
+    for (text, expected) in &cases {
+        assert_eq!(resolve(&reader, text), *expected, "{text}");
+    }
+    // Without the successor, they lead to the removed one by name and IP too.
+    writer.remove_pod_by_uid(U2).expect("a known pod");
+    assert_eq!(resolve(&reader, "shop/web"), Some((U2.to_owned(), true, FoundBy::Name)));
+    assert_eq!(resolve(&reader, "10.0.0.7"), Some((U2.to_owned(), true, FoundBy::Ip)));
+    assert_eq!(writer.expire(time(60)), 2);
+    for (text, _) in &cases {
+        assert_eq!(resolve(&reader, text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_removed_mirror_leads_to_its_static_pod() {
+    let (mut writer, reader) = index(60, 10);
+    writer.expire(time(0));
+    let _ = writer.set_pods([TestPod::fixed("s", "etcd"), TestPod::mirror("m", "etcd", "s")]);
+    writer.remove_pod_by_uid("m").expect("a known mirror");
+    assert_eq!(resolve(&reader, "m"), Some(("s".to_owned(), false, FoundBy::MirrorUid)), "it still lives");
+    writer.remove_pod_by_uid("s").expect("a known pod");
+    assert_eq!(resolve(&reader, "m"), Some(("s".to_owned(), true, FoundBy::MirrorUid)));
+    assert_eq!(resolve(&reader, "s"), Some(("s".to_owned(), true, FoundBy::Uid)));
+    assert!(reader.load().removed().pod_by_uid("m").is_none(), "a mirror is no pod");
+    assert!(reader.load().removed().mirror_pod_by_uid("m").is_some());
+}
+
+#[test]
+fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
+    let (mut writer, reader) = index(60, 10);
+    writer.expire(time(0));
+    writer.add_pod(web(U1, ID)).expect("a good pod");
+    let before = reader.snapshot();
+    writer.remove_pod_by_uid(U1).expect("a known pod");
+    let pods = reader.load();
+    assert_eq!((pods.pods().len(), pods.key_counts().container_ids, pods.key_counts().ips), (0, 0, 0));
+    assert!(pods.pod_by_container_id(ID).is_none() && pods.pod_by_ip([10, 0, 0, 7].into()).is_none());
+    assert_eq!(pods.changes_since(&before).len(), 1);
+    assert!(reader.wait_for(U1, std::time::Instant::now()).is_err());
+    // A publication that only drops removed pods changes nothing among the living.
+    let before = reader.snapshot();
+    assert_eq!(writer.expire(time(60)), 1);
+    assert_eq!(reader.load().generation(), before.generation() + 1);
+    assert!(reader.load().changes_since(&before).is_empty());
+    assert_eq!(before.removed().len(), 1, "a held snapshot stays as it was");
+}
+
+#[test]
+fn nothing_is_kept_if_it_is_off_or_before_the_first_time() {
+    let limits = |age, most| Options::all().keep_removed(Duration::from_secs(age), most);
+    for options in [Options::all(), limits(0, 10), limits(60, 0)] {
+        let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
+        writer.expire(time(0));
+        writer.add_pod(web(U1, ID)).expect("a good pod");
+        writer.remove_pod_by_uid(U1).expect("a known pod");
+        assert!(reader.load().removed().is_empty());
+        assert_eq!(writer.next_deadline(), None);
+    }
+    let (mut writer, reader) = index(60, 10);
+    writer.add_pod(web(U1, ID)).expect("a good pod");
+    writer.remove_pod_by_uid(U1).expect("a known pod");
+    assert!(reader.load().removed().is_empty());
+}
+
+#[test]
+fn a_set_that_drops_more_than_fit_keeps_the_strongest() {
+    let (mut writer, reader) = index(60, 3);
+    writer.expire(time(0));
+    let pod = |number: i64| {
+        let keys = TestKeys { created: Some(number), ips: vec!["10.0.0.7".into()], ..TestKeys::default() };
+        TestPod::plain(&format!("u{number}"), "web").with_keys(keys)
+    };
+    let _ = writer.set_pods([3, 5, 1, 2, 4].map(pod));
+    let _ = writer.set_pods([TestPod::plain("other", "other")]);
+    let pods = reader.load();
+    assert_eq!(uids(pods.removed().iter().map(|removed| removed.pod)), ["u3", "u4", "u5"]);
+    assert_eq!(pods.removed().pod_by_ip([10, 0, 0, 7].into()).expect("one").pod.uid, "u5");
+}
+
+/// The pod was never in a snapshot, but its logs are there.
+#[test]
+fn a_pod_that_comes_and_goes_in_one_batch_is_kept() {
+    let (mut writer, reader) = index(60, 10);
+    writer.expire(time(0));
+    let applied = writer.apply([Operation::Add(web(U1, ID)), Operation::Remove(U1.into())]);
+    assert!(applied.published);
+    assert!(reader.load().removed().pod_by_uid(U1).is_some());
+    // It returns, and nothing differs from what was published last.
+    let applied = writer.apply([
+        Operation::Add(web(U2, ID)),
+        Operation::Add(web(U1, ID)),
+        Operation::Remove(U2.into()),
+    ]);
+    assert!(applied.published);
+    assert_eq!(
+        reader.load().removed().iter().map(|removed| removed.pod.uid.clone()).collect::<Vec<_>>(),
+        [U2]
+    );
+}
+
+#[test]
+fn a_manager_keeps_removed_pods_too() {
+    let manager =
+        PodManager::<TestPod>::with_options(Options::all().keep_removed(Duration::from_secs(60), 10));
+    manager.expire(time(5));
+    manager.add_pod(web(U1, ID)).expect("a good pod");
+    manager.remove_pod_by_uid(U1).expect("a known pod");
+    assert_eq!(manager.next_deadline(), Some(time(65)));
+    assert_eq!(manager.load().removed().pod_by_uid(U1).expect("kept").removed_at, time(5));
+    assert_eq!(manager.reader().cached().removed().len(), 1);
+    assert_eq!((manager.expire(time(64)), manager.expire(time(65)), manager.next_deadline()), (0, 1, None));
+}
