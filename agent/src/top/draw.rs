@@ -242,7 +242,7 @@ fn source(source: &Source, width: usize) -> Vec<Line> {
     let Source { checks, failed_checks, updates, .. } = source;
     let last = source.last_check.as_deref().unwrap_or("never");
     let facts = format!(
-        "  {pods}, {checks} looks, {failed_checks} of them failed, {updates} changes, last look {last}"
+        "  {pods}, {checks} reads, {failed_checks} of them failed, {updates} changes, last read {last}"
     );
     let mut lines = vec![name, Line::default().and(facts, Tone::Faint)];
     for problem in &source.problems {

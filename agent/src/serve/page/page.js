@@ -162,9 +162,9 @@ function sources() {
 function cards() {
   const all = agent.sources.map((source) => {
     const facts = [
-      ["Pods", source.pods], ["Looks", source.checks], ["Failed looks", source.failedChecks], ["Changes", source.updates],
+      ["Pods", source.pods], ["Reads", source.checks], ["Failed reads", source.failedChecks], ["Changes", source.updates],
       ...(source.relists ? [["Relists", source.relists]] : []),
-      ["Last look", source.lastCheck ? clock(new Date(source.lastCheck)) : "none yet"], ["Last word", "", "age"],
+      ["Last read", source.lastCheck ? clock(new Date(source.lastCheck)) : "none yet"], ["Last heard", "", "age"],
     ];
     const list = element("dl", {}, ...facts.map(([name, value, role]) => (
       element("div", {}, element("dt", {}, name), element("dd", { class: role }, typeof value === "number" ? value.toLocaleString("en") : value))
