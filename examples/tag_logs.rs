@@ -1,6 +1,7 @@
 //! Tags the lines of log files with their pods, by the paths of the files. `cargo run --example tag_logs`
 //!
-//! A collector reads the last lines of a file when the pod is already gone. So the index keeps removed pods for a while.
+//! A collector may read the last lines of a file after the pod was removed. So the index keeps removed pods for a
+//! while.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use pod_index::{Options, PodMeta, Snapshot, Writer};
 /// The tags of a line of this file.
 fn tag(pods: &Snapshot<Pod>, path: &str) -> String {
     let Ok(identity) = Identity::parse(path) else { return "not a pod's".to_owned() };
-    // The UID in the path distinguishes the pod from another one that has its name now.
+    // The UID in the path distinguishes the pod from a newer pod with the same name.
     match (identity.resolve(pods), identity) {
         (Some(found), _) => {
             let team = found.pod.metadata.labels.as_ref().and_then(|labels| labels.get("team"));
@@ -24,14 +25,14 @@ fn tag(pods: &Snapshot<Pod>, path: &str) -> String {
                 found.container.unwrap_or("?"),
             )
         }
-        // Its time is over, or the agent was started after the pod was removed. The path has its name, but no labels.
+        // The pod was removed too long ago, or before the agent started. The path contains its name, but no labels.
         (None, Identity::PodLog(log)) => format!("{}/{}, unknown", log.namespace, log.name),
         _ => "unknown".to_owned(),
     }
 }
 
 fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    // For a minute, and no more than 10,000 of them.
+    // Keep removed pods for a minute, and at most 10,000 of them.
     let options = Options::all().keep_removed(Duration::from_secs(60), 10_000);
     let (mut writer, reader) = pod_index::with_options(options);
     // On the thread that reads the files.
@@ -41,7 +42,7 @@ fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
 
     add(&mut writer, "u-1", "checkout")?;
     let mut lines = vec![tag(pods.load(), first)];
-    // A StatefulSet replaces its pod by another one with the same name. The index has no clock: it is told the time.
+    // A StatefulSet replaces its pod by another one with the same name. The index has no clock: pass the time.
     writer.expire(Instant::now());
     writer.remove_pod_by_uid("u-1");
     add(&mut writer, "u-2", "search")?;

@@ -73,15 +73,15 @@ impl Options {
     }
 
     /// Keeps removed pods for [`Snapshot::removed`](crate::Snapshot::removed), because logs and spans arrive after
-    /// their pod: each for `max_age`, and the last `max_pods` at most. Mirror pods count too. Off by default; zero for
-    /// either turns it off.
+    /// their pod. Each pod is kept for `max_age`, and at most the last `max_pods` are kept. Mirror pods count too. Off
+    /// by default; zero for either turns it off.
     ///
-    /// The index has no clock. The writer tells it the time with [`Writer::expire`](crate::Writer::expire), which
-    /// also drops the pods whose time is over. **Until the first call, no removed pod is kept.**
+    /// The index has no clock. Pass the time to [`Writer::expire`](crate::Writer::expire), which also drops the pods
+    /// older than `max_age`. **Until the first call, no removed pod is kept.**
     ///
     /// # Complexity
-    /// A removal takes O(log n) more for each key of the pod, n being the number of removed pods. A kept pod with
-    /// two containers and an IP takes about 1 KiB besides its own object. If this is off, it takes no memory and no time.
+    /// Each key of the pod adds O(log n) to a removal, for n removed pods. A removed pod with two containers and an IP
+    /// takes about 1 KiB in addition to its own object. If this is off, it takes no memory and no time.
     ///
     /// # Examples
     /// See [`RemovedPods`](crate::RemovedPods).

@@ -121,7 +121,7 @@ impl<P> Reader<P> {
 /// Avoid it on a hot path on which many threads look up the same pods. No allocation, unless the method of
 /// [`Snapshot`] has one; several pods come in a vector.
 ///
-/// They find living pods. For [removed ones](Snapshot::removed), load a snapshot.
+/// They find only current pods. To find [removed pods](Snapshot::removed), load a snapshot.
 impl<P: PodMeta> Reader<P> {
     /// See [`Snapshot::pod_by_uid`].
     #[must_use]

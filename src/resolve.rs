@@ -36,8 +36,8 @@ pub enum FoundBy {
     Ip,
     /// Its namespace and name.
     Name,
-    /// Its namespace and name, although the text has a container ID too: no pod names that ID. Either the container is so
-    /// new that no status names it yet, or it belonged to a former pod of this name.
+    /// Its namespace and name. The text also has a container ID, but no pod names that ID: either no status names the
+    /// container yet, or the container belonged to an earlier pod with this name.
     NameOnly,
 }
 
@@ -79,10 +79,10 @@ impl<'a> Identity<'a> {
     /// The name in a log path is not looked up: another pod may have it by now.
     ///
     /// # Removed pods
-    /// Each row is applied to the living pods first, and then to the [removed ones](Snapshot::removed). Exception: a link
-    /// to a log file is answered by name only if neither a living nor a removed pod has its container ID. So the link of
-    /// a removed pod does not lead to its successor. The UID of a removed mirror pod leads to its static pod, living or
-    /// removed. [`Resolved::removed_at`] tells which it is.
+    /// Each row is applied to the current pods first, and then to the [removed ones](Snapshot::removed). Exception: the
+    /// name in a link to a log file is looked up only if neither a current nor a removed pod has the container ID. So
+    /// the link of a removed pod does not find a newer pod with its name. The UID of a removed mirror pod finds its
+    /// static pod, current or removed. [`Resolved::removed_at`] is `None` for a current pod.
     ///
     /// # Complexity
     /// O(1) expected, three lookups at most, and as many among the removed pods if those find nothing; no allocation for the
@@ -174,7 +174,7 @@ fn removed_by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) 
     removed(snapshot.removed().pod_by_container_id(id), FoundBy::ContainerId)
 }
 
-/// Among the living or among the removed pods, as the lookups given.
+/// Looks among the current or among the removed pods, depending on the given lookups.
 fn by_cgroup<'s, P: PodMeta>(
     snapshot: &'s Snapshot<P>,
     cgroup: Cgroup<'_>,

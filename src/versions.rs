@@ -41,7 +41,7 @@ pub(crate) struct Versions<P> {
     memory: Memory<P>,
     /// The writer's, so that an update allocates nothing to compare what two objects claim.
     scratch: Option<Box<[Claims; 2]>>,
-    /// The writer's: the last time that it was given.
+    /// The last time that was passed to the writer.
     now: Option<Instant>,
 }
 
@@ -108,7 +108,7 @@ impl<P> Versions<P> {
         self.retired.len()
     }
 
-    /// Tells the time to the next drafts. It never goes back.
+    /// Sets the time for the next drafts. It never goes back.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = self.now.max(Some(now));
     }
@@ -323,7 +323,7 @@ impl<P> Draft<'_, P> {
         &mut self.versions.scratch
     }
 
-    /// The last time that the writer was given.
+    /// The last time that was passed to the writer.
     pub(crate) fn now(&self) -> Option<Instant> {
         self.versions.now
     }

@@ -267,23 +267,22 @@ impl<P: PodMeta> Writer<P> {
         self.applied(published, refused)
     }
 
-    /// Tells the writer the time, and drops the removed pods whose time is over, in one publication. Returns their
-    /// number.
+    /// Sets the current time, and drops the removed pods that are too old, in one publication. Returns their number.
     ///
-    /// Removed pods are marked with the last time given here. So an index that
-    /// [keeps them](crate::Options::keep_removed) needs two calls: before a write that may remove pods, and at
-    /// [`next_deadline`](Self::next_deadline), since nothing else brings their memory back while nothing is written.
-    /// Before the first call no removed pod is kept. A time before the last one given counts as that one.
+    /// The time of a removal is the last time passed here. So for an index that [keeps removed
+    /// pods](crate::Options::keep_removed), call this in two places: before a write that may remove pods, and at
+    /// [`next_deadline`](Self::next_deadline), because without writes nothing else frees their memory. Before the first
+    /// call no removed pod is kept. Time does not go back: a time before the last one counts as the last one.
     ///
-    /// If no pod's time is over, nothing is published.
+    /// If no pod is too old, nothing is published.
     ///
     /// # Complexity
-    /// O(1) if no pod's time is over; otherwise O(log n) for each key of each dropped pod, and a publication.
+    /// O(1) if no pod is too old; otherwise O(log n) for each key of each dropped pod, and a publication.
     ///
     /// # Examples
     /// See [`RemovedPods`](crate::RemovedPods).
     ///
-    /// Kubelet: none; its pod manager forgets a pod at once.
+    /// Kubelet: none; its pod manager forgets a removed pod at once.
     pub fn expire(&mut self, now: Instant) -> usize {
         self.versions.set_now(now);
         if self.next_deadline().is_none_or(|deadline| Some(deadline) > self.versions.now()) {
@@ -330,11 +329,10 @@ impl<P> Writer<P> {
         self.versions.retired()
     }
 
-    /// When [`expire`](Self::expire) has something to drop: the end of the time of the pod that was removed first.
-    /// `None` if no removed pod is kept.
+    /// When [`expire`](Self::expire) next has a pod to drop. `None` if no removed pod is kept.
     ///
     /// # Complexity
-    /// O(log n), n being the number of removed pods.
+    /// O(log n) for n removed pods.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.versions.current().removed.as_ref()?.book.deadline()

@@ -51,7 +51,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Age and number; most histories reach both.
+/// The maximum age and number. Most histories reach both.
 fn limits() -> impl Strategy<Value = (u64, usize)> {
     (1..8u64, prop_oneof![3 => 1..6usize, 1 => Just(100)])
 }

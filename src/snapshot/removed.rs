@@ -1,8 +1,8 @@
 //! Removed pods that are kept for a time, and the reads that find them.
 //!
-//! Apart from the living pods: a lookup of a living pod reads nothing of this, and a removed pod is asked for only after
-//! a miss among the living. The pods are in a table by UID, whose memory only the writer frees. Two ordered sets have no
-//! pods, only UIDs: one is by key, the other by age.
+//! They are stored separately from the current pods: a lookup of a current pod reads nothing of this. The pods are in a
+//! table by UID, whose memory only the writer frees. Two ordered sets contain only UIDs: one is sorted by key, the
+//! other by age.
 
 use std::cmp::{Ordering, Reverse};
 use std::fmt;
@@ -40,9 +40,9 @@ pub(crate) struct Departed<P> {
     pub(crate) pod: Arc<P>,
     pub(crate) kind: PodKind,
     pub(crate) at: Instant,
-    /// Removals are numbered; each has another number.
+    /// The number of the removal. Each removal has its own.
     pub(crate) number: u64,
-    /// The UID to which a mirror's translated.
+    /// For a mirror: the UID to which its UID translated.
     pub(crate) target: Option<PodUid>,
 }
 
@@ -54,8 +54,8 @@ pub(crate) struct Departure {
     pub(crate) uid: PodUid,
 }
 
-/// A key that leads to a removed pod. Ordered by key; of one key, the last removal comes first. The hash decides nearly
-/// every comparison.
+/// A key of a removed pod. Ordered by key, then by removal, the last one first. The hash decides nearly every
+/// comparison.
 #[derive(Clone)]
 pub(crate) struct RemovedKey {
     pub(crate) hash: u64,
@@ -83,9 +83,10 @@ pub(crate) enum LateKeyRef<'a> {
 /// A pod that was removed. See [`RemovedPods`].
 #[non_exhaustive]
 pub struct Removed<'a, P> {
-    /// The pod, as it was last.
+    /// The last state of the pod.
     pub pod: &'a Arc<P>,
-    /// When it was removed: the last time that was given to [`Writer::expire`](crate::Writer::expire) before the removal.
+    /// When the pod was removed: the last time that was passed to [`Writer::expire`](crate::Writer::expire) before the
+    /// removal.
     pub removed_at: Instant,
     /// The container's name in the pod, if the pod was looked up by a container ID.
     pub container: Option<&'a str>,
@@ -97,14 +98,15 @@ pub struct Removed<'a, P> {
 /// keeps removed pods for a time, with all their keys.
 ///
 /// # Consistency
-/// - They belong to the same moment as all other results of the snapshot. A pod is either living or removed: one that
-///   returns under its UID is no longer here. No lookup of living pods finds a removed one, and nothing counts them.
-/// - A living pod may have the name, the IP or the container ID of a removed one. So look among the living first.
-///   [`Identity::resolve`](crate::identity::Identity::resolve) does, and tells which it found.
-/// - If several removed pods have a key, the one removed last is found, whatever the strength of their claims. Of those
-///   that one `set_pods` removes, the one with the strongest claim counts as the last; see
+/// - They belong to the same moment as all other results of the snapshot. A pod is either current or removed: if it
+///   is added again under its UID, it is no longer here. No lookup of current pods finds a removed pod, and no count
+///   includes it.
+/// - A current pod may have the name, the IP or the container ID of a removed pod. So look among the current pods
+///   first. [`Identity::resolve`](crate::identity::Identity::resolve) does this, and shows which kind it found.
+/// - If several removed pods have a key, the one removed last is found, regardless of the strength of their claims. If
+///   one `set_pods` removes several, the one with the strongest claim counts as the last; see
 ///   [`PodMeta::keys`](crate::PodMeta::keys).
-/// - A pod is removed when its UID is. If another pod takes its name, it still lives under its UID.
+/// - A pod is removed when its UID is removed. If another pod takes its name, it is still current under its UID.
 ///
 /// # Complexity
 /// O(1) expected by UID. O(log n) by any other key, n being the number of removed pods. No allocation; readers free
@@ -143,12 +145,12 @@ pub struct Removed<'a, P> {
 /// # Ok::<(), pod_index::Error>(())
 /// ```
 ///
-/// Kubelet: none; its pod manager forgets a pod at once.
+/// Kubelet: none; its pod manager forgets a removed pod at once.
 pub struct RemovedPods<'a, P> {
     pub(super) snapshot: &'a Snapshot<P>,
 }
 
-/// Removed pods, one after the other. See [`RemovedPods::iter`] and [`RemovedPods::pods_by_key`].
+/// An iterator over removed pods. See [`RemovedPods::iter`] and [`RemovedPods::pods_by_key`].
 pub struct RemovedIter<'a, P> {
     set: Option<&'a RemovedSet<P>>,
     snapshot: &'a Snapshot<P>,
@@ -172,29 +174,29 @@ impl<P> RemovedSet<P> {
 }
 
 impl RemovedBook {
-    /// The removal that comes first after the one with this number; the first one of all, if there is none.
+    /// The first removal after the one with this number. Without a number, the first of all.
     pub(crate) fn after(&self, last: Option<u64>) -> Option<&Departure> {
         self.by_age.first_not(|departure| last.is_some_and(|last| departure.number <= last))
     }
 
-    /// When the pod that went first is to be dropped.
+    /// When the pod that was removed first must be dropped.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.after(None)?.at.checked_add(self.limits.max_age)
     }
 
-    /// What the last removed pod with this key is stored under.
+    /// The entry of the last removed pod with this key.
     fn last(&self, hash: u64, key: LateKeyRef<'_>) -> Option<&RemovedKey> {
         let first = self.by_key.first_not(|stored| stored.order((hash, key)).is_lt())?;
         first.order((hash, key)).is_eq().then_some(first)
     }
 
-    /// The next one of the same key, removed before this one.
+    /// The entry of the same key for the pod removed before this one.
     fn before(&self, last: &RemovedKey) -> Option<&RemovedKey> {
         let next = self.by_key.first_not(|stored| stored <= last)?;
         next.order((last.hash, last.key.as_ref())).is_eq().then_some(next)
     }
 
-    /// What the removal with this number is stored under for this key.
+    /// The entry of this key for the removal with this number.
     pub(crate) fn stored(&self, key: LateKeyRef<'_>, number: u64, hashing: &Hashing) -> Option<&RemovedKey> {
         let mut stored = self.last(key.hash(hashing), key);
         while let Some(other) = stored.filter(|stored| stored.number.0 != number) {
@@ -299,7 +301,7 @@ impl<P: PodMeta> Snapshot<P> {
         let book = &self.removed.as_ref()?.book;
         let mut stored = book.last(key.hash(&self.hashing), key);
         while let Some(found) = stored {
-            // A pod whose keys changed after its removal may have left one.
+            // If a pod's keys changed after its removal, an entry of it may be left.
             if let Some(removed) = self.at(found) {
                 return Some(removed);
             }

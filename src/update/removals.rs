@@ -13,7 +13,7 @@ use crate::pod::{Claims, KeyRef, NamedKey, PodMeta};
 use crate::snapshot::{Departed, Departure, LateKey, LateKeyRef, OwnedKey, PodKind, RemovedKey, UidKey};
 use crate::versions::Draft;
 
-/// A living pod that a set may remove, with the translation of a mirror.
+/// A current pod that a set may remove. For a mirror, with its translation.
 pub(super) struct Living<P> {
     kind: PodKind,
     pod: Arc<P>,
@@ -31,7 +31,7 @@ impl<P: PodMeta> Draft<'_, P> {
         Some(pod)
     }
 
-    /// All living pods, if removed ones are kept.
+    /// All current pods, if the index keeps removed pods.
     pub(super) fn living(&self) -> Vec<Living<P>> {
         if self.removed.is_none() || self.now().is_none() {
             return Vec::new();
