@@ -59,7 +59,7 @@ impl Pki {
     }
 
     /// Writes a new certificate and its key. Returns the certificate.
-    fn renew(&self, file: &str, name: &str) -> CertificateDer<'static> {
+    pub fn renew(&self, file: &str, name: &str) -> CertificateDer<'static> {
         self.renew_until(file, name, 4096)
     }
 
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// A client's TLS configuration, including its session cache.
-    fn config(&self) -> Arc<ClientConfig> {
+    pub fn config(&self) -> Arc<ClientConfig> {
         let mut authorities = RootCertStore::empty();
         authorities.add(CertificateDer::from_pem_slice(self.trusts.as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -126,7 +126,10 @@ impl Client {
         })
     }
 
-    fn connect_by(config: &Arc<ClientConfig>, agent: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+    pub fn connect_by(
+        config: &Arc<ClientConfig>,
+        agent: SocketAddr,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
         let connection =
             ClientConnection::new(Arc::clone(config), IpAddr::from([127, 0, 0, 1]).into()).unwrap();
         let stream = TcpStream::connect(agent).unwrap();
@@ -154,7 +157,7 @@ impl Client {
     }
 
     /// Waits until the agent presents this certificate.
-    fn meets(&self, agent: &Agent, certificate: &CertificateDer<'_>) {
+    pub fn meets(&self, agent: &Agent, certificate: &CertificateDer<'_>) {
         let deadline = Instant::now() + PATIENCE;
         while self.get(agent.address, "/livez").unwrap().1 != *certificate {
             assert!(Instant::now() < deadline, "still another certificate");

@@ -1,61 +1,118 @@
-//! Runs the agent for minutes with all features on and everything changing. Its memory, descriptors and
-//! threads must not grow. Ignored by default, because it takes long:
+//! Runs the agent for minutes with all features on, 2,000 pods, 200 watchers, and everything that goes wrong
+//! in a year. Its memory, descriptors and threads must not grow, and each answer must show what the sources
+//! have. Ignored by default, because it takes long:
 //!
 //! ```text
 //! .ci/run soak
 //! ```
 //!
-//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least thirty). In any case it writes `soak.csv` and
+//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least sixty). In any case it writes `soak.csv` and
 //! `soak.svg` to `target/soak`. The API server runs in the test's process.
 
 mod churn;
+mod clients;
+mod doors;
+mod faults;
 mod plot;
 mod samples;
+mod site;
+mod truth;
+mod watchers;
 
 use std::path::Path;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::api_server::ApiServer;
+use tokio::runtime::Handle;
+
 use crate::support::{Agent, Stop};
 
-use self::churn::{Counts, Site};
+use self::churn::{CHURN, Counts};
+use self::faults::Faults;
 use self::samples::{Sample, growth};
+use self::site::Site;
+use self::watchers::{WATCHERS, Watchers};
 
 /// A shorter run would be all warm-up.
-const SHORTEST: u64 = 30;
+const SHORTEST: u64 = 60;
+
+/// One iteration of a worker.
+type Work<'a> = Box<dyn Fn(u64) + Send + Sync + 'a>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes ten minutes: .ci/run soak"]
 async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were() {
     let seconds = std::env::var("POD_INDEX_SOAK_SECONDS").map_or(600, |seconds| seconds.parse().unwrap());
     assert!(seconds >= SHORTEST, "POD_INDEX_SOAK_SECONDS: {seconds} seconds are too few");
-    let site = Site::new(ApiServer::start().await);
-    let agent = site.start();
-    let (counts, stop) = (Counts::default(), Stop::default());
+    let site = Site::new().await;
+    let (agent, doors) = site.start();
+    let (counts, watchers) = (Counts::default(), Watchers::new());
+    let (stop, gone) = (Stop::default(), Stop::default());
+    let faults = Faults {
+        site: &site,
+        agent: &agent,
+        doors: &doors,
+        counts: &counts,
+        runtime: Handle::current(),
+        // Two in each quarter, so that the quarters compare.
+        cycle: Duration::from_secs(seconds) / 8,
+        hangup: Duration::from_secs((seconds / 10).min(60)),
+        stop: &stop,
+    };
+    let works: [Work<'_>; 11] = [
+        Box::new(|turn| churn::change_manifests(&site, turn, &counts)),
+        Box::new(|turn| churn::change_the_served_manifest(&site, turn, &counts)),
+        Box::new(|turn| churn::change_pods(&site, turn, &counts)),
+        Box::new(|turn| clients::single_requests(&site, &doors, turn, &counts)),
+        Box::new(|turn| clients::figures(&doors, turn, &counts)),
+        Box::new(|turn| clients::lists(&site, &doors, turn, &counts)),
+        Box::new(|turn| clients::on_one_connection(&doors, turn, &counts)),
+        Box::new(|turn| clients::rude(&doors, turn, &counts)),
+        Box::new(|turn| clients::log_levels(&doors, turn, &counts)),
+        Box::new(|turn| faults.next(turn)),
+        Box::new(|_| faults.hang_up()),
+    ];
     let samples = std::thread::scope(|scope| {
-        let stop = &stop;
-        let _end = stop.at_the_end();
-        let works = site.works(&agent, &counts).into_iter();
-        let working: Vec<_> = works.map(|work| scope.spawn(move || until(stop, &work))).collect();
-        watch(&agent, &counts, seconds, || working.iter().any(ScopedJoinHandle::is_finished))
+        let (stop, gone, doors, watchers) = (&stop, &gone, &doors, &watchers);
+        let (all_leave, all_stop) = (gone.at_the_end(), stop.at_the_end());
+        let watching = (0..WATCHERS).map(|number| scope.spawn(move || watchers.run(number, doors, gone)));
+        let watching: Vec<_> = watching.collect();
+        let working: Vec<_> = works.iter().map(|work| scope.spawn(move || until(stop, work))).collect();
+        let forgetting = scope.spawn(|| until(stop, &|_| faults.forget_log()));
+        let failed = || watching.iter().chain(&working).any(ScopedJoinHandle::is_finished);
+        let samples = watch(&agent, &counts, seconds, failed);
+        write(&samples);
+        assert_eq!(samples.len() as u64, seconds, "a worker has failed");
+        // Nothing changes any more. After all faults, the agent and all watchers have the right pods.
+        drop(all_stop);
+        working.into_iter().chain([forgetting]).for_each(|worker| worker.join().unwrap());
+        (0..CHURN).for_each(|number| site.delete(&format!("churn-{number}")));
+        site.quiet(doors);
+        watchers.all_know(&site.truth.now());
+        drop(all_leave);
+        samples
     });
+    println!(
+        "{}\n{}\n{}\n{}",
+        counts.report(),
+        watchers.report(),
+        site.truth.report(),
+        samples::report(&samples)
+    );
+    let grown = growth(&samples);
+    assert!(grown.is_empty(), "{}", grown.join("; "));
+}
 
+/// Writes the samples and their plot.
+fn write(samples: &[Sample]) {
     let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("target/soak");
     std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(directory.join("soak.csv"), samples::csv(&samples)).unwrap();
-    std::fs::write(directory.join("soak.svg"), plot::svg(&samples)).unwrap();
-    assert_eq!(samples.len() as u64, seconds, "a worker has failed");
-    println!("{}\n{}", counts.report(), samples::report(&samples));
-    println!("{} watches of Secrets", site.watches_begun());
-    // After all failures, it has the right pods.
-    site.quiet(&agent);
-    let grown = growth(&samples);
-    assert!(grown.is_empty(), "{}; see {}", grown.join("; "), directory.display());
+    std::fs::write(directory.join("soak.csv"), samples::csv(samples)).unwrap();
+    std::fs::write(directory.join("soak.svg"), plot::svg(samples)).unwrap();
 }
 
 /// Repeats the work until stopped.
-fn until(stop: &Stop, work: &churn::Work<'_>) {
+fn until(stop: &Stop, work: &(dyn Fn(u64) + Send + Sync + '_)) {
     let mut turn = 0;
     while !stop.is_set() {
         work(turn);
