@@ -5,6 +5,7 @@ mod api;
 use pod_index_test_support::api_server;
 mod browser;
 mod config;
+mod cost;
 mod dashboard;
 mod deploy;
 mod doctor;
