@@ -1,6 +1,6 @@
 //! Prints pods as a table.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -49,38 +49,51 @@ pub(super) fn table<'a, const N: usize>(
     lines(&mut [0; N], std::iter::once(headings).chain(rows))
 }
 
+/// To pad cells with.
+const SPACES: &str = "                                ";
+
 /// The same for some of the lines of a table. Widens `widths` where these lines need it.
 pub(super) fn lines<'a, const N: usize>(
     widths: &mut [usize; N],
     rows: impl IntoIterator<Item = [&'a str; N]>,
 ) -> String {
-    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(printable)).collect();
+    let rows: Vec<[(Cow<'_, str>, usize); N]> = rows.into_iter().map(|row| row.map(printable)).collect();
     for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
+        for (width, (_, cell)) in widths.iter_mut().zip(row) {
+            *width = (*cell).max(*width);
         }
     }
-    let mut text = String::new();
+    let mut text = String::with_capacity(rows.len() * (widths.iter().sum::<usize>() + 2 * N));
     for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(*widths) {
-            // Writing to a string does not fail.
-            let _ = write!(line, "{cell:width$}  ");
+        for ((cell, taken), width) in row.iter().zip(*widths) {
+            text.push_str(cell);
+            let mut gap = width - taken + 2;
+            while gap > 0 {
+                let spaces = &SPACES[..gap.min(SPACES.len())];
+                text.push_str(spaces);
+                gap -= spaces.len();
+            }
         }
-        text.push_str(line.trim_end());
+        text.truncate(text.trim_end_matches(' ').len());
         text.push('\n');
     }
     text
 }
 
-/// A cell, safe to print. An empty one is shown as such.
-fn printable(cell: &str) -> String {
-    if cell.is_empty() { "-".to_owned() } else { harmless(cell) }
+/// A cell, safe to print, and its width. An empty one is shown as such.
+fn printable(cell: &str) -> (Cow<'_, str>, usize) {
+    let cell = if cell.is_empty() { "-".into() } else { harmless(cell) };
+    let width = if cell.is_ascii() { cell.len() } else { cell.chars().count() };
+    (cell, width)
 }
 
 /// The text without characters that could control a terminal or mislead a reader: control characters, bidirectional
 /// controls, invisible characters.
-pub(super) fn harmless(text: &str) -> String {
+pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+    // Almost all text is like this. Without an early exit, the compiler checks many bytes at once.
+    if text.bytes().fold(true, |is, byte| is & matches!(byte, b' '..=b'~')) {
+        return text.into();
+    }
     text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
@@ -98,6 +111,9 @@ mod tests {
     fn columns_are_aligned_and_lines_have_no_trailing_spaces() {
         let text = table(["A", "LONG HEADING"], [["longer", "x"], ["ä", ""]]);
         assert_eq!(text, "A       LONG HEADING\nlonger  x\nä       -\n");
+        let long = "é".repeat(3 * SPACES.len() + 1);
+        let text = table(["A", "B"], [[&*long, "x"], ["y", "z"]]);
+        assert!(text.lines().all(|line| line.chars().count() == 3 * SPACES.len() + 4), "{text}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) struct Span {
 
 impl Span {
     pub(super) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
-        Self { text: harmless(text.as_ref()), tone }
+        Self { text: harmless(text.as_ref()).into_owned(), tone }
     }
 
     pub(super) fn text(&self) -> &str {
