@@ -18,7 +18,8 @@ const NARROW: usize = 12;
 
 /// The frame. Corrects the scroll position if the model has scrolled too far.
 pub(super) fn frame(model: &mut Model, now: Moment, width: usize, height: usize) -> Vec<Line> {
-    let mut lines = vec![title(model, now, width), figures(model), sources_in_short(model), trouble(model)];
+    let mut lines =
+        vec![title(model, now, width), figures(model), sources_and_watchers(model), trouble(model)];
     lines.push(tabs(model, width));
     let body = match model.view {
         View::Sources => Body { heading: None, lines: sources(model, width) },
@@ -102,7 +103,7 @@ fn rate(value: f64) -> String {
     if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-fn sources_in_short(model: &Model) -> Line {
+fn sources_and_watchers(model: &Model) -> Line {
     let mut line = Line::default();
     for source in &model.sources.sources {
         line = line.and(format!("{}: ", source.source), Tone::Faint);
@@ -116,9 +117,12 @@ fn sources_in_short(model: &Model) -> Line {
             1 => line.and(", 1 problem", Tone::Bad),
             many => line.and(format!(", {many} problems"), Tone::Bad),
         };
+        let heard = source.seconds_since_heard.map(|seconds| format!(", heard {seconds} s ago"));
+        line = line.and(heard.unwrap_or_default(), Tone::Faint);
         line = line.and("   ", Tone::Plain);
     }
-    line
+    let watchers = if model.watchers > 1.0 { "watchers" } else { "watcher" };
+    line.and(model.watchers.to_string(), tone(model, Tone::Strong)).and(format!(" {watchers}"), Tone::Faint)
 }
 
 /// Why the agent does not answer, or why mirrors are not managed. Usually empty.

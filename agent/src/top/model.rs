@@ -78,6 +78,7 @@ pub(super) struct Model {
     pub(super) pairs: List,
     pub(super) sources: Sources,
     pub(super) generation: f64,
+    pub(super) watchers: f64,
     pub(super) static_pods: usize,
     /// The number of static pods, and how many have the expected mirror.
     pub(super) mirrored: (usize, usize),
@@ -107,6 +108,7 @@ impl Model {
             pairs: List::new(&PAIR_COLUMNS),
             sources: Sources::default(),
             generation: 0.0,
+            watchers: 0.0,
             static_pods: 0,
             mirrored: (0, 0),
             mirror_problem: None,
@@ -145,6 +147,7 @@ impl Model {
         }
         if let Some(counts) = answer.counts {
             self.generation = counts.generation;
+            self.watchers = counts.watchers;
             self.sample(counts, now.steady);
         }
     }

@@ -155,6 +155,7 @@ pub(super) struct Source {
     pub(super) failed_checks: u64,
     pub(super) updates: u64,
     pub(super) last_check: Option<String>,
+    pub(super) seconds_since_heard: Option<u64>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -183,6 +184,8 @@ pub(super) struct Counts {
     pub(super) publications: f64,
     /// Operations on pods.
     pub(super) changes: f64,
+    /// Open watches, also this one.
+    pub(super) watchers: f64,
 }
 
 impl Counts {
@@ -195,6 +198,7 @@ impl Counts {
             generation: value("pod_index_generation")?,
             publications: value("pod_index_publications_total")?,
             changes: value("pod_index_batch_operations_sum")?,
+            watchers: value("pod_index_watches").unwrap_or_default(),
         })
     }
 }

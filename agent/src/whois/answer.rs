@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(super) const NOT_FOUND: &[u8] = br#"{"found":false"#;
@@ -20,29 +23,99 @@ pub(super) struct Answer<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<Kind>,
     /// Why no pod was found.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Cow<'a, str>>,
     /// The key that found the pod. For a cgroup, for example, the pod's UID or the container's ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) found_by: Option<Key>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(super) namespace: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<Cow<'a, str>>,
     /// The UID under which the node knows the pod. `None` for a mirror pod without a static pod.
-    #[serde(borrow, default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text",
+        rename = "podUID",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) pod_uid: Option<Cow<'a, str>>,
-    #[serde(borrow, default, rename = "mirrorUID", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text",
+        rename = "mirrorUID",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) mirror_uid: Option<Cow<'a, str>>,
     /// The container, if the query identifies one.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(super) container: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<Owner<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) labels: Option<Cow<'a, BTreeMap<String, String>>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) labels: Option<Labels<'a>>,
+}
+
+/// A text without escapes is borrowed, because a client reads hundreds of thousands of answers a second. `serde` borrows
+/// only in a field whose type is `Cow` itself.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    Ok(Option::<Text<'a>>::deserialize(deserializer)?.map(|Text(text)| text))
+}
+
+/// The pod's labels.
+#[derive(Debug)]
+pub(super) enum Labels<'a> {
+    /// As the server has them.
+    Of(&'a BTreeMap<String, String>),
+    /// As the client reads them.
+    Read(Vec<(Text<'a>, Text<'a>)>),
+}
+
+impl Labels<'_> {
+    /// The labels, in the server's order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let (of, read) = match self {
+            Self::Of(labels) => (Some(labels.iter()), None),
+            Self::Read(labels) => (None, Some(labels.iter())),
+        };
+        let of = of.into_iter().flatten().map(|(key, value)| (&**key, &**value));
+        of.chain(read.into_iter().flatten().map(|(Text(key), Text(value))| (&**key, &**value)))
+    }
+}
+
+impl Serialize for Labels<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Entries<'a> {
+            type Value = Labels<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("labels")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut entries: M) -> Result<Labels<'a>, M::Error> {
+                let mut labels = Vec::new();
+                while let Some(entry) = entries.next_entry()? {
+                    labels.push(entry);
+                }
+                Ok(Labels::Read(labels))
+            }
+        }
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
 }
 
 /// The controller that created the pod.
@@ -131,5 +204,27 @@ impl Key {
             Self::Ip => "IP",
             Self::Name => "name",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_without_copies_unless_it_has_escapes() {
+        let line = r#"{"found":true,"query":"a\"b","namespace":"shop","podUID":"u","labels":{"app":"web","q":"\""}}"#;
+        let answer: Answer<'_> = serde_json::from_str(line).unwrap();
+        assert_eq!(answer.query, "a\"b");
+        for text in [&answer.namespace, &answer.pod_uid] {
+            assert!(matches!(text, Some(Cow::Borrowed(_))), "{text:?}");
+        }
+        let Some(Labels::Read(labels)) = &answer.labels else { panic!("{answer:?}") };
+        let [(Text(Cow::Borrowed("app")), Text(Cow::Borrowed("web"))), (_, Text(Cow::Owned(_)))] =
+            &labels[..]
+        else {
+            panic!("{labels:?}")
+        };
+        assert_eq!(serde_json::to_string(&answer).unwrap(), line);
     }
 }

@@ -10,7 +10,7 @@ use pod_index::{FoundBy, Resolved, Snapshot, UidRef, is_mirror_pod};
 use pod_index_kubelet::process::{PodCgroup, ResolveError};
 
 pub(super) use super::answer::Key;
-use super::answer::{Answer, Kind, Owner};
+use super::answer::{Answer, Kind, Labels, Owner};
 use super::lookups::Outcome;
 use super::processes::{Process, Processes};
 
@@ -184,7 +184,7 @@ impl<'a> Found<'a> {
             node: pod.spec.as_ref().and_then(|spec| text(&spec.node_name)),
             owner: controller
                 .map(|owner| Owner { kind: Cow::from(&owner.kind), name: Cow::from(&owner.name) }),
-            labels: Some(Cow::Borrowed(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
+            labels: Some(Labels::Of(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
             ..answer
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::answer::{Answer, Key, Kind, NOT_FOUND};
+use super::answer::{Answer, Key, Kind, Labels, NOT_FOUND};
 use crate::cli::Output;
 use crate::exit::Failure;
 use crate::format;
@@ -83,9 +83,9 @@ impl Printer {
 fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
     let text = |text: &'a Option<Cow<'_, str>>| Cow::from(text.as_deref().unwrap_or_default());
     let mut labels = String::new();
-    for (key, value) in answer.labels.as_deref().into_iter().flatten() {
+    for (key, value) in answer.labels.iter().flat_map(Labels::iter) {
         let comma = if labels.is_empty() { "" } else { "," };
-        let _ = write!(labels, "{comma}{key}={value}");
+        labels.extend([comma, key, "=", value]);
     }
     [
         end_of(&answer.query),

@@ -24,7 +24,7 @@ fn at(seconds: u64) -> Moment {
 fn model() -> Model {
     let mut model = Model::new("127.0.0.1:10270".to_owned());
     model.hear(Ok(answer()), at(0));
-    let counts = Counts { generation: 12.0, publications: 14.0, changes: 82.0 };
+    let counts = Counts { generation: 12.0, publications: 14.0, changes: 82.0, watchers: 2.0 };
     model.hear(Ok(Answer { pods: None, counts: Some(counts), ..answer() }), at(4));
     model
 }
@@ -61,7 +61,7 @@ fn answer() -> Answer {
         "node": "node-1", "ready": false,
         "sources": [
             { "source": "file", "origin": "/etc/kubernetes/manifests", "seen": true, "pods": 2, "checks": 12,
-              "failedChecks": 0, "updates": 3, "lastCheck": "2025-06-01T12:00:00Z",
+              "failedChecks": 0, "updates": 3, "lastCheck": "2025-06-01T12:00:00Z", "secondsSinceHeard": 3,
               "problems": [
                 { "kind": "invalid", "origin": "/etc/kubernetes/manifests/bad.yaml", "line": 4, "field": "spec.containers", "message": "a pod needs at least one container" },
                 { "kind": "skipped", "origin": "/etc/kubernetes/manifests/web.yaml~", "message": "looks like what an editor left behind" },
@@ -74,7 +74,7 @@ fn answer() -> Answer {
         pods: cells(table).ok(),
         mirrors: serde_json::from_value(mirrors).unwrap(),
         sources: serde_json::from_value(sources).unwrap(),
-        counts: Some(Counts { generation: 12.0, publications: 12.0, changes: 2.0 }),
+        counts: Some(Counts { generation: 12.0, publications: 12.0, changes: 2.0, watchers: 1.0 }),
     }
 }
 
@@ -142,7 +142,8 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
 fn rates_cover_the_last_seconds_and_restart_with_another_run() {
     let mut model = model();
     assert_eq!(model.rates(), Some((0.5, 20.0)));
-    let counts = |publications, changes| Some(Counts { generation: 12.0, publications, changes });
+    let counts =
+        |publications, changes| Some(Counts { generation: 12.0, publications, changes, watchers: 1.0 });
     for second in 5..60 {
         model.hear(Ok(Answer { pods: None, counts: counts(14.0, 82.0), ..answer() }), at(second));
     }
@@ -161,7 +162,7 @@ fn setting_the_clock_changes_no_rate_and_no_elapsed_time() {
         };
         let mut model = Model::new("127.0.0.1:10270".parse().unwrap());
         model.hear(Ok(answer()), at(0));
-        let counts = Counts { generation: 12.0, publications: 14.0, changes: 82.0 };
+        let counts = Counts { generation: 12.0, publications: 14.0, changes: 82.0, watchers: 2.0 };
         model.hear(Ok(Answer { pods: None, counts: Some(counts), ..answer() }), set(at(4)));
         assert_eq!(model.rates(), Some((0.5, 20.0)), "{by}");
         model.hear(Err("connection refused".to_owned()), at(16));

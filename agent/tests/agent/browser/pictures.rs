@@ -122,7 +122,11 @@ async fn are_retaken() {
         "{ROWS}.length === 11 && document.querySelector('#figure-changed').innerText !== '–'"
     ));
     browser.devtools("Animation.disable", &json!({}));
-    write("page.png", &browser.picture());
+    for (scheme, name) in [("light", "page.png"), ("dark", "page-dark.png")] {
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        browser.devtools("Emulation.setEmulatedMedia", &media);
+        write(name, &browser.picture());
+    }
 
     let mut terminal = Terminal::run(&["top", "--port", &agent.address.port().to_string()], (100, 18));
     busy();
