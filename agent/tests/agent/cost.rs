@@ -12,7 +12,7 @@ use crate::support::{Agent, Directory, PATIENCE};
 
 /// How long the agent's CPU time is measured.
 const MEASURED: Duration = Duration::from_secs(30);
-/// Changes of pods a second: status updates, the most frequent ones.
+/// Changes of pods per second. They are status updates, the most frequent kind.
 const CHANGES: u64 = 100;
 
 /// A pod of a Deployment as on a cluster: a fifth of it was written by its author.

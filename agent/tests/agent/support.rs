@@ -240,7 +240,7 @@ impl Agent {
         let status = self.child.try_wait().unwrap();
         assert!(
             status.is_none(),
-            "the agent has ended: {status:?}; its last words: {:?}",
+            "the agent has ended: {status:?}; the end of its log: {:?}",
             self.logged().last()
         );
     }

@@ -1,4 +1,4 @@
-//! The agent's two doors, TLS and a Unix socket, and what clients read behind them.
+//! Connections to the agent, by TLS and by its Unix socket, and the pods that clients read over them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// A connection: by TLS on even turns, else by the socket.
+    /// A connection: by TLS on even turns, otherwise by the socket.
     pub fn connect(&self, turn: u64) -> Box<dyn Stream> {
         let stream: Box<dyn Stream> = if turn.is_multiple_of(2) {
             Box::new(Client::connect_by(&self.tls, self.address))

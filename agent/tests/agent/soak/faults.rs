@@ -1,4 +1,4 @@
-//! What goes wrong on a node in a year, in turn: the API server restarts, connections fall silent, the clock
+//! The faults of a year on a node, one after another: the API server restarts, connections fall silent, the clock
 //! jumps, the disk is full, certificates are renewed, SIGHUP arrives.
 
 use std::fs;
@@ -28,7 +28,7 @@ pub struct Faults<'a> {
     pub counts: &'a Counts,
     /// The double's runtime.
     pub runtime: Handle,
-    /// Within this time, each fault comes once.
+    /// Each fault occurs once within this time.
     pub cycle: Duration,
     /// Interval of SIGHUPs.
     pub hangup: Duration,
@@ -85,7 +85,7 @@ impl Faults<'_> {
         });
     }
 
-    /// Open connections to the API server forward nothing any more. New ones do.
+    /// Open connections to the API server stop forwarding data. New connections work.
     fn fall_silent(&self, turn: u64) {
         self.site.truth.outage(|| {
             self.site.proxy.silence(Forwards::NOTHING);
@@ -103,7 +103,7 @@ impl Faults<'_> {
         let mut is_noticed = false;
         let start = Instant::now();
         while !is_noticed || start.elapsed() < self.cycle / 10 {
-            // Again and again: the checkpoints of removed pods make space.
+            // Repeat it: the checkpoints of removed pods make space.
             let full = loop {
                 if let Err(error) = file.write_all(&[0; 4096]) {
                     break error;
@@ -132,7 +132,7 @@ impl Faults<'_> {
         self.site.pki.client().meets(self.agent, &certificate);
     }
 
-    /// An hour ahead, a day back, and right again.
+    /// Sets the clock an hour ahead, a day back, and then to the right time.
     fn move_the_clock(&self) {
         if !self.site.has_clock {
             return;

@@ -1,6 +1,6 @@
-//! Runs the agent for minutes with all features on, 2,000 pods, 200 watchers, and everything that goes wrong
-//! in a year. Its memory, descriptors and threads must not grow, and each answer must show what the sources
-//! have. Ignored by default, because it takes long:
+//! Runs the agent for minutes with all features on, 2,000 pods, 200 watchers, and the faults of a year. Its memory,
+//! descriptors and threads must not grow, and each answer must equal what the sources have. Ignored by default,
+//! because it takes long:
 //!
 //! ```text
 //! .ci/run soak

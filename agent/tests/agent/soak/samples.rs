@@ -14,7 +14,7 @@ const MEMORY: Slack = Slack::OneIn(100);
 /// The allowed growth of descriptors or threads. Clients come and go.
 const COUNT: Slack = Slack::Count(4);
 
-/// How much more is not growth.
+/// A difference up to this is not growth.
 #[derive(Clone, Copy)]
 enum Slack {
     OneIn(u64),

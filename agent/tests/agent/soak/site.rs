@@ -111,7 +111,7 @@ impl Site {
         });
     }
 
-    /// An unusable version of the manifest: its last usable one stays.
+    /// An unusable version of the manifest: the pod of the last usable version stays.
     pub fn spoil(&self, name: &str) {
         self.manifests.write(&format!("{name}.yaml"), "kind: Pod\nspec: {containers: [}\n");
     }
@@ -176,7 +176,7 @@ impl Site {
         self.scratch.0.join("checkpoints")
     }
 
-    /// The checkpoints as the agent sees them, which has its own mounts.
+    /// The checkpoints as the agent sees them in its own mounts.
     pub fn disk(&self, agent: &Agent) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", agent.pid(), self.checkpoints().display()))
     }
@@ -247,7 +247,7 @@ pub fn named(references: &Answer) -> u64 {
 }
 
 impl Site {
-    /// Nothing changes any more: waits until the agent shows exactly what the sources have.
+    /// Waits until the agent shows exactly what the sources have. Call it after the last change.
     pub fn quiet(&self, doors: &Doors) {
         let expected = self.truth.now();
         doors.until("/pods", |answer| listed(answer) == expected);

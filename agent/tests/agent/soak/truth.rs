@@ -1,12 +1,12 @@
-//! What the sources hold and when they held it, to compare each answer with.
+//! The pods that the sources had at each time, to compare each answer with.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// An answer may be this old. During an outage, it may be this much older than the outage.
+/// The allowed age of an answer. During an outage, it may be this much older than the outage.
 const FRESH: Duration = Duration::from_secs(10);
-/// Longer than any outage: how long a replaced version is remembered.
+/// How long a replaced version is remembered. Longer than any outage.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
 /// The version of each pod, by its name.

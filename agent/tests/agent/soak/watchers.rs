@@ -1,4 +1,4 @@
-//! Clients that watch pods all the time. Each knows in the end what the sources have.
+//! Clients that watch pods all the time. At the end, each must know exactly the sources' pods.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -107,7 +107,7 @@ impl Watchers {
         }
     }
 
-    /// Whether the watch goes on after this event.
+    /// Whether the watch continues after this event.
     fn take(&self, number: u64, line: &[u8], version: &mut String) -> bool {
         let event: Event = serde_json::from_slice(line).unwrap();
         if event.r#type == "ERROR" {
