@@ -43,8 +43,9 @@ pub fn api_causes(error: &(dyn Error + 'static)) -> String {
 /// The standard error of a failed credential plugin. Its standard output is left out: it may contain a token.
 #[cfg(feature = "api-server")]
 fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
-    use kube::client::AuthError::{AuthExecParse, AuthExecRun, AuthExecStart};
+    use kube::client::AuthError::{AuthExec, AuthExecParse, AuthExecRun, AuthExecStart};
     match error {
+        AuthExec(message) => Some(message.clone()),
         AuthExecStart(error) => Some(format!("the credential plugin cannot be started: {error}")),
         // The command line is left out: it contains the plugin's environment.
         AuthExecRun { out, .. } => {

@@ -43,12 +43,12 @@ impl Site {
         Self { server, config }
     }
 
-    fn client(&self) -> Client {
-        self.client_with(&ConnectionOptions::default())
+    async fn client(&self) -> Client {
+        self.client_with(&ConnectionOptions::default()).await
     }
 
-    fn client_with(&self, options: &ConnectionOptions) -> Client {
-        client(self.config.clone(), AGENT, options).unwrap()
+    async fn client_with(&self, options: &ConnectionOptions) -> Client {
+        client(self.config.clone(), AGENT, options).await.unwrap()
     }
 
     /// Through a proxy.
@@ -88,7 +88,7 @@ fn follow_secrets(site: &Site, client: &Client, count: usize) -> SecretManager {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_hundred_watches_share_few_connections_and_delay_no_write() {
     let site = Site::new(true).await;
-    let client = site.client();
+    let client = site.client().await;
     let mut followed = Followed::whole(Source::new(client.clone()).pods());
     let secrets = follow_secrets(&site, &client, 300);
     site.server.watched_by(301).await;
@@ -124,7 +124,7 @@ async fn three_hundred_watches_share_few_connections_and_delay_no_write() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_http2_each_watch_takes_an_http1_connection() {
     let site = Site::new(false).await;
-    let client = site.client();
+    let client = site.client().await;
     let mut followed = Followed::whole(Source::new(client.clone()).pods());
     let secrets = follow_secrets(&site, &client, 20);
     site.server.watched_by(21).await;
@@ -139,7 +139,7 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let site = Site::new(true).await;
     let (proxy, config) = site.behind_proxy().await;
     let options = ConnectionOptions::default().pings(10 * QUICK, 10 * QUICK);
-    let client = client(config, AGENT, &options).unwrap();
+    let client = client(config, AGENT, &options).await.unwrap();
     site.server.put("pods", &pod("one", "s"));
     let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(10 * DEADLINE);
     let mut followed = Followed::whole(source.pods());
@@ -166,7 +166,7 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
 async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
     let options = ConnectionOptions::default().silences(DEADLINE, 10 * QUICK);
-    let source = Source::new(site.client_with(&options)).backoff(QUICK, 4 * QUICK).silence(20 * QUICK);
+    let source = Source::new(site.client_with(&options).await).backoff(QUICK, 4 * QUICK).silence(20 * QUICK);
     let mut followed = Followed::whole(source.pods());
     site.server.watched_by(1).await;
     assert_eq!(site.server.connections(), 1);
@@ -179,7 +179,7 @@ async fn a_watch_dropped_after_silence_retires_its_connection() {
 #[tokio::test]
 async fn a_request_dropped_without_an_answer_retires_its_connection() {
     let site = Site::new(true).await;
-    let client = site.client_with(&ConnectionOptions::default().silences(10 * QUICK, DEADLINE));
+    let client = site.client_with(&ConnectionOptions::default().silences(10 * QUICK, DEADLINE)).await;
     let pods: Api<Pod> = Api::all(client);
     pods.list(&ListParams::default()).await.unwrap();
     site.server.fail(Verb::List, Fault::Delay(2 * DEADLINE));
@@ -202,7 +202,7 @@ async fn a_rotated_token_is_read_again_after_a_401() {
     std::fs::write(&path, "one\n").unwrap();
     site.config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
     site.server.demand_token("one");
-    let pods: Api<Pod> = Api::all(site.client());
+    let pods: Api<Pod> = Api::all(site.client().await);
     let list = async || {
         let before = site.server.requests(Verb::List);
         let result = pods.list(&ListParams::default()).await;
@@ -236,7 +236,7 @@ async fn a_rotated_token_is_read_again_after_a_401() {
 #[tokio::test]
 async fn a_request_is_repeated_after_the_time_in_retry_after() {
     let site = Site::new(true).await;
-    let pods: Api<Pod> = Api::all(site.client());
+    let pods: Api<Pod> = Api::all(site.client().await);
     site.server.fail(Verb::List, Fault::TooManyRequests(1));
     let start = std::time::Instant::now();
     pods.list(&ListParams::default()).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_request_is_repeated_after_the_time_in_retry_after() {
 #[tokio::test]
 async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once() {
     let site = Site::new(true).await;
-    let client = site.client();
+    let client = site.client().await;
     let pods: Api<Pod> = Api::all(client.clone());
     pods.list(&ListParams::default()).await.unwrap();
     site.server.refuse();
@@ -284,11 +284,11 @@ async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once(
 #[tokio::test]
 async fn every_request_carries_the_user_agent() {
     let site = Site::new(true).await;
-    let pods: Api<Pod> = Api::namespaced(site.client(), "a");
+    let pods: Api<Pod> = Api::namespaced(site.client().await, "a");
     pods.create(&PostParams::default(), &typed(pod("one", "s"))).await.unwrap();
     pods.list(&ListParams::default()).await.unwrap();
     assert_eq!(site.server.user_agents(), [AGENT.to_owned()].into());
     let stored = site.server.object("pods", "a", "one").unwrap();
     assert_eq!(stored["metadata"]["managedFields"][0]["manager"], "pod-index");
-    assert!(client(site.config.clone(), "two\nlines", &ConnectionOptions::default()).is_err());
+    assert!(client(site.config.clone(), "two\nlines", &ConnectionOptions::default()).await.is_err());
 }

@@ -2,40 +2,49 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{Request, Response};
 use kube::Config;
 use kube::client::{AuthError, Body, ConfigExt};
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::Instant;
+use tokio::time::{self, Instant};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, service_fn};
 
 use super::lanes::{Answer, Lanes};
+use super::plugin::{Issued, Plugin};
+use crate::text::api_causes;
 
 /// Minimum time between two renewals (reading the token file or running the credential plugin), even if the
 /// server keeps answering 401.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 /// A token file is read again after this time, as in client-go.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
+/// A plugin's credentials are renewed this long before they expire, as in kube.
+const BEFORE_EXPIRY: Duration = Duration::from_secs(60);
 
 type Service = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
 /// Adds the credentials to requests and sends them.
 pub(super) struct Credentials {
     config: Config,
+    plugin: Option<Plugin>,
     lanes: Arc<Lanes>,
     current: Mutex<Current>,
     /// Held during a renewal.
-    renewing: AsyncMutex<()>,
+    renewing: Arc<AsyncMutex<()>>,
+    /// The longest that a request waits for a renewal.
+    wait: Duration,
 }
 
 #[derive(Clone)]
 struct Current {
     service: Service,
-    /// The content of the token file, if there is one.
+    /// The token of the token file or of the plugin, if there is one.
     token: Option<String>,
+    /// When the plugin's credentials expire.
+    expires: Option<SystemTime>,
     /// Number of renewals.
     version: u64,
     /// Time of the last attempt to renew, initially the time of creation.
@@ -43,59 +52,128 @@ struct Current {
     was_tried: bool,
     /// The server answered 401 to this version.
     is_refused: bool,
+    /// Why the last attempt to renew failed.
+    failure: Option<String>,
 }
 
 impl Credentials {
-    pub(super) fn new(config: Config, lanes: Arc<Lanes>) -> kube::Result<Self> {
-        let (service, token) = service(&config, &lanes)?;
-        let since = Instant::now();
-        let current = Current { service, token, version: 0, since, was_tried: false, is_refused: false };
-        Ok(Self { config, lanes, current: Mutex::new(current), renewing: AsyncMutex::default() })
+    /// `plugin` comes with what it has issued. A request waits for a renewal for at most `wait`.
+    pub(super) fn new(
+        config: Config,
+        plugin: Option<(Plugin, Issued)>,
+        lanes: Arc<Lanes>,
+        wait: Duration,
+    ) -> kube::Result<Self> {
+        let (plugin, issued) = plugin.unzip();
+        let (token, expires) = match issued {
+            Some(issued) => (issued.token.clone(), issued.expires()),
+            None => (token(&config)?, None),
+        };
+        let current = Current {
+            service: service(&config, token.as_deref(), &lanes)?,
+            token,
+            expires,
+            version: 0,
+            since: Instant::now(),
+            was_tried: false,
+            is_refused: false,
+            failure: None,
+        };
+        Ok(Self { config, plugin, lanes, current: Mutex::new(current), renewing: Arc::default(), wait })
     }
 
     /// The current service and its version. Refused credentials are renewed first: there may be new ones by now.
-    pub(super) async fn current(&self) -> (Service, u64) {
-        let Current { version, since, is_refused, .. } = *self.lock();
+    ///
+    /// # Errors
+    /// If the credential plugin does not answer in time, or if it fails and its last credentials have expired.
+    pub(super) async fn current(self: &Arc<Self>) -> Result<(Service, u64), BoxError> {
+        let Current { version, since, is_refused, expires, .. } = self.lock().clone();
         let is_old = self.config.auth_info.token_file.is_some() && since.elapsed() >= TOKEN_AGE;
-        if is_old || is_refused {
-            self.renew(version).await;
+        let ends_within = |time| {
+            expires.is_some_and(|end| end.duration_since(SystemTime::now()).unwrap_or_default() <= time)
+        };
+        if (is_old || is_refused || ends_within(BEFORE_EXPIRY))
+            && !self.renew(version).await?
+            && ends_within(Duration::ZERO)
+            && let Some(failure) = self.lock().failure.clone()
+        {
+            return Err(failure.into());
         }
         let current = self.lock();
-        (current.service.clone(), current.version)
+        Ok((current.service.clone(), current.version))
     }
 
     /// The server answered 401 to `version`. Renews it, unless `was_renewed` for the same request. Returns
     /// `true` if the current version is another one, so that the request can be repeated.
-    pub(super) async fn refused(&self, version: u64, was_renewed: bool) -> bool {
+    ///
+    /// # Errors
+    /// If the credential plugin does not answer in time.
+    pub(super) async fn refused(self: &Arc<Self>, version: u64, was_renewed: bool) -> Result<bool, BoxError> {
         {
             let mut current = self.lock();
             current.is_refused |= current.version == version;
         }
-        !was_renewed && self.renew(version).await
+        Ok(!was_renewed && self.renew(version).await?)
     }
 
     /// Reads the token file or runs the credential plugin again, unless another task has done so since
     /// `version`. Returns `false` if the credentials are still those of `version`. If the renewal fails, the
     /// old credentials stay in use (k/k#68164).
-    async fn renew(&self, version: u64) -> bool {
-        let auth = &self.config.auth_info;
-        if auth.token_file.is_none() && auth.exec.is_none() && auth.auth_provider.is_none() {
-            return false;
+    ///
+    /// # Errors
+    /// If the credential plugin does not answer in time.
+    async fn renew(self: &Arc<Self>, version: u64) -> Result<bool, BoxError> {
+        if self.plugin.is_none() && self.config.auth_info.token_file.is_none() {
+            return Ok(false);
         }
-        let _turn = self.renewing.lock().await;
-        let Current { version: now, since, was_tried, .. } = *self.lock();
-        if now != version || was_tried && since.elapsed() < RENEWAL_PAUSE {
-            return now != version;
+        match (time::timeout(self.wait, self.renewed(version)).await, &self.plugin) {
+            (Ok(is_new), _) => Ok(is_new),
+            (Err(_), Some(plugin)) => Err(plugin.silent_for(self.wait).into()),
+            (Err(_), None) => Ok(false),
         }
-        let (config, lanes) = (self.config.clone(), Arc::clone(&self.lanes));
-        // Reading a file and running a process may block.
-        let renewed = tokio::task::spawn_blocking(move || service(&config, &lanes)).await;
+    }
+
+    async fn renewed(self: &Arc<Self>, version: u64) -> bool {
+        let turn = Arc::clone(&self.renewing).lock_owned().await;
+        {
+            let current = self.lock();
+            let is_new = current.version != version;
+            if is_new || current.was_tried && current.since.elapsed() < RENEWAL_PAUSE {
+                return is_new;
+            }
+        }
+        let credentials = Arc::clone(self);
+        // A task of its own: a request that is dropped must neither end the renewal nor let another one begin.
+        let renewal = tokio::spawn(async move {
+            let _turn = turn;
+            let issued = credentials.issued().await;
+            credentials.replace(issued)
+        });
+        renewal.await.unwrap_or(false)
+    }
+
+    /// A service with the current content of the token file, or with a new answer of the plugin.
+    async fn issued(&self) -> kube::Result<(Service, Option<String>, Option<SystemTime>)> {
+        let (token, expires) = if let Some(plugin) = &self.plugin {
+            let issued = plugin.run().await?;
+            (issued.token.clone(), issued.expires())
+        } else {
+            let config = self.config.clone();
+            // Reading a file may block.
+            let read = tokio::task::spawn_blocking(move || token(&config)).await;
+            (read.map_err(|error| kube::Error::Service(error.into()))??, None)
+        };
+        Ok((service(&self.config, token.as_deref(), &self.lanes)?, token, expires))
+    }
+
+    /// Whether there are new credentials.
+    fn replace(&self, issued: kube::Result<(Service, Option<String>, Option<SystemTime>)>) -> bool {
         let mut current = self.lock();
         (current.since, current.was_tried) = (Instant::now(), true);
-        match renewed {
-            Ok(Ok((service, token))) => {
-                let is_file = token.is_some();
-                if is_file && token == current.token {
+        match issued {
+            Ok((service, token, expires)) => {
+                (current.expires, current.failure) = (expires, None);
+                if token == current.token {
                     return false;
                 }
                 current.service = service;
@@ -103,17 +181,15 @@ impl Credentials {
                 current.version += 1;
                 current.is_refused = false;
                 drop(current);
-                if is_file {
-                    // A plugin may give the same credentials each time it is asked.
-                    self.lanes.try_now();
-                }
+                self.lanes.try_now();
                 true
             }
-            Ok(Err(error)) => {
-                tracing::warn!("credentials cannot be renewed: {}", crate::text::api_causes(&error));
+            Err(error) => {
+                let failure = format!("credentials cannot be renewed: {}", api_causes(&error));
+                tracing::warn!("{failure}");
+                current.failure = Some(failure);
                 false
             }
-            Err(_) => false,
         }
     }
 
@@ -122,8 +198,8 @@ impl Credentials {
     }
 }
 
-/// The service, and the content of the token file that it sends.
-fn service(config: &Config, lanes: &Arc<Lanes>) -> kube::Result<(Service, Option<String>)> {
+/// The service that sends `token`, or the other credentials of `config`.
+fn service(config: &Config, token: Option<&str>, lanes: &Arc<Lanes>) -> kube::Result<Service> {
     let lanes = Arc::clone(lanes);
     let send = service_fn(move |request| {
         let lanes = Arc::clone(&lanes);
@@ -132,15 +208,13 @@ fn service(config: &Config, lanes: &Arc<Lanes>) -> kube::Result<(Service, Option
     let send = config.extra_headers_layer()?.layer(send);
     let base = config.base_uri_layer();
     let mut config = config.clone();
-    let token = token(&config)?;
-    if let Some(token) = &token {
-        config.auth_info.token = Some(token.clone().into());
+    if let Some(token) = token {
+        config.auth_info.token = Some(token.to_owned().into());
     }
-    let service = match config.auth_layer()? {
+    Ok(match config.auth_layer()? {
         Some(auth) => Service::new(base.layer(auth.layer(send))),
         None => Service::new(base.layer(send)),
-    };
-    Ok((service, token))
+    })
 }
 
 /// The token in the token file, trimmed as in client-go. kube would read the file itself, once a minute, but

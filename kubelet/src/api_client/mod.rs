@@ -23,23 +23,27 @@
 //! * `Retry-After` is obeyed.
 //! * After a 401, the client reads its token file or runs its credential plugin again. With new credentials it
 //!   repeats the request at once. Without, it reads or runs again before the next request.
+//! * One renewal runs at a time. Requests wait for it, without a thread, for at most 8 s and then fail if the
+//!   credential plugin has not answered. A plugin that runs for 30 s is killed. The next request runs it again.
 
 mod connect;
 mod credentials;
 mod gate;
 mod lanes;
+mod plugin;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
-use kube::client::Body;
+use kube::client::{AuthError, Body};
 use kube::{Client, Config};
 use tokio::time;
 use tower::{BoxError, ServiceExt, service_fn};
 
 use credentials::Credentials;
 use lanes::{Answer, Lanes};
+use plugin::Plugin;
 
 /// How often a request is repeated because of `Retry-After`, as in client-go.
 const REPEATS: usize = 10;
@@ -56,6 +60,8 @@ pub struct ConnectionOptions {
     streams: usize,
     no_answer: Duration,
     no_event: Duration,
+    plugin_wait: Duration,
+    plugin_limit: Duration,
 }
 
 impl Default for ConnectionOptions {
@@ -67,6 +73,8 @@ impl Default for ConnectionOptions {
             streams: 80,
             no_answer: Duration::from_secs(10),
             no_event: Duration::from_secs(100),
+            plugin_wait: Duration::from_secs(8),
+            plugin_limit: Duration::from_secs(30),
         }
     }
 }
@@ -91,25 +99,53 @@ impl ConnectionOptions {
         (self.no_answer, self.no_event) = (request, watch);
         self
     }
+
+    /// How long a request waits for the credential plugin before it fails, and how long the plugin may run
+    /// before it is killed. 8 s and 30 s by default.
+    pub fn plugin(mut self, wait: Duration, limit: Duration) -> Self {
+        (self.plugin_wait, self.plugin_limit) = (wait, limit);
+        self
+    }
 }
 
 /// A client of the API server that `config` names. Every request carries `user_agent`.
 ///
-/// Must be called within a tokio runtime.
+/// Runs the credential plugin, if `config` names one, but does not connect. Must be called within a tokio
+/// runtime.
 ///
 /// # Errors
-/// If `config` holds credentials or certificates that cannot be read, or names a proxy, or if `user_agent` is
-/// not a valid header value.
-pub fn client(mut config: Config, user_agent: &str, options: &ConnectionOptions) -> kube::Result<Client> {
+/// If `config` holds credentials or certificates that cannot be read, or names a proxy or an authentication
+/// provider that Kubernetes has removed, if the credential plugin fails or does not answer, or if `user_agent`
+/// is not a valid header value.
+pub async fn client(
+    mut config: Config,
+    user_agent: &str,
+    options: &ConnectionOptions,
+) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         // kube's own client names what is not supported.
         return Client::try_from(config);
     }
     let user_agent = header::HeaderValue::from_str(user_agent).map_err(http::Error::from);
     config.headers.push((header::USER_AGENT, user_agent.map_err(kube::Error::HttpError)?));
+    if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc")
+    {
+        // Some of them run a command, which kube could not stop.
+        let name = crate::text::shorten(&provider.name);
+        let message = format!("the auth-provider {name:?} is not supported; use a credential plugin (exec)");
+        return Err(kube::Error::Auth(AuthError::AuthExec(message)));
+    }
+    let plugin = match Plugin::take(&mut config, options.plugin_limit) {
+        Some(plugin) => {
+            let issued = plugin.run().await?;
+            issued.identify(&mut config);
+            Some((plugin, issued))
+        }
+        None => None,
+    };
     let namespace = config.default_namespace.clone();
     let lanes = Arc::new(Lanes::new(connect::Connections::new(&config, options)?, options));
-    let credentials = Arc::new(Credentials::new(config, lanes)?);
+    let credentials = Arc::new(Credentials::new(config, plugin, lanes, options.plugin_wait)?);
     let service = service_fn(move |request| send(Arc::clone(&credentials), request));
     Ok(Client::new(service, namespace))
 }
@@ -120,11 +156,11 @@ async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<R
     let mut renewed = false;
     for repeat in 0.. {
         let copy = copy(&request);
-        let (service, version) = credentials.current().await;
+        let (service, version) = credentials.current().await?;
         let response = service.oneshot(request).await?;
         let Some(copy) = copy else { return Ok(response) };
         request = copy;
-        if response.status() == StatusCode::UNAUTHORIZED && credentials.refused(version, renewed).await {
+        if response.status() == StatusCode::UNAUTHORIZED && credentials.refused(version, renewed).await? {
             renewed = true;
             continue;
         }

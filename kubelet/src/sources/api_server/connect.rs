@@ -27,7 +27,7 @@ pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
 pub async fn connect_as(path: Option<&Path>, user_agent: &str) -> Result<Client, Problem> {
     let config = kubeconfig::config(path).await?;
     let auth = config.auth_info.clone();
-    let client = client(config, user_agent, &ConnectionOptions::default()).map_err(|error| {
+    let client = client(config, user_agent, &ConnectionOptions::default()).await.map_err(|error| {
         let origin = kubeconfig::origin(path);
         Problem::new(ProblemKind::Request, origin, None, None, crate::text::api_causes(&error))
     })?;

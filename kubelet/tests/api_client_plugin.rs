@@ -1,0 +1,196 @@
+//! The API server client with a credential plugin that hangs.
+#![cfg(all(feature = "api-server", target_os = "linux"))]
+
+mod sources_support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::config::{AuthProviderConfig, ExecConfig, ExecInteractiveMode};
+use kube::{Client, Config};
+use pod_index::PodMeta;
+use pod_index_kubelet::api_client::{ConnectionOptions, client};
+use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::{NodeName, SourceUpdate};
+use pod_index_kubelet::text::api_causes;
+use pod_index_test_support::api_server::{ApiServer, DEADLINE, Verb};
+use sources_support::{Directory, manifest};
+
+const QUICK: Duration = Duration::from_millis(20);
+
+/// A plugin that issues the token in the file `token`, or hangs while the file `hangs` exists. It notes each run.
+const PLUGIN: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+echo $$ >> runs
+if [ -e hangs ]; then sleep 1000 & echo $! >> runs; wait; fi
+if [ -e expires ]; then EXPIRES=", \"expirationTimestamp\": \"$(cat expires)\""; fi
+echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"$(cat token)\"$EXPIRES}}"
+"#;
+
+struct Site {
+    server: ApiServer,
+    directory: Directory,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let (server, directory) = (ApiServer::start().await, Directory::new());
+        directory.write("plugin", PLUGIN);
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(directory.at("plugin"), executable).unwrap();
+        directory.write("token", "one");
+        server.demand_token("one");
+        Self { server, directory }
+    }
+
+    async fn client(&self, options: &ConnectionOptions) -> Client {
+        let mut config = Config::new(self.server.url().parse().unwrap());
+        config.auth_info.exec = Some(ExecConfig {
+            api_version: Some("client.authentication.k8s.io/v1".to_owned()),
+            command: Some(self.directory.at("plugin").to_str().unwrap().to_owned()),
+            args: None,
+            env: None,
+            drop_env: None,
+            install_hint: None,
+            interactive_mode: Some(ExecInteractiveMode::Never),
+            provide_cluster_info: false,
+            cluster: None,
+            other: BTreeMap::default(),
+        });
+        client(config, "test", options).await.unwrap()
+    }
+
+    /// The process IDs of the plugin's runs, and those of the processes that its runs have started.
+    fn processes(&self) -> Vec<u32> {
+        let runs = std::fs::read_to_string(self.directory.at("runs")).unwrap();
+        runs.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    /// Waits for the plugin to hang. Returns how many processes have run until then.
+    async fn hangs(&self, before: usize) -> usize {
+        until("a plugin that hangs", || self.processes().len() >= before + 2).await;
+        self.processes().len()
+    }
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < DEADLINE, "never came: {what}");
+        tokio::time::sleep(QUICK).await;
+    }
+}
+
+/// Callers give up after a time of their own.
+async fn requests_that_are_given_up(pods: &Api<Pod>, count: usize) {
+    for _ in 0..count {
+        let any = ListParams::default();
+        assert!(tokio::time::timeout(QUICK, pods.list(&any)).await.is_err(), "it has an answer");
+    }
+}
+
+/// The agent has 16 threads for blocking work.
+#[test]
+fn a_hanging_plugin_runs_once_and_leaves_the_threads_to_the_file_source() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let site = Site::new().await;
+        let pods: Api<Pod> = Api::all(site.client(&ConnectionOptions::default()).await);
+        pods.list(&ListParams::default()).await.unwrap();
+        let before = site.processes().len();
+        site.server.demand_token("two");
+        site.directory.write("hangs", "");
+        requests_that_are_given_up(&pods, 1).await;
+        let running = site.hangs(before).await;
+        requests_that_are_given_up(&pods, 20).await;
+        assert_eq!(site.processes().len(), running, "another plugin runs");
+
+        let manifests = Directory::new();
+        manifests.write("web.yaml", manifest("web"));
+        let mut source = FileSource::new(manifests.path(), NodeName::new("n1"));
+        let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("the file source goes on");
+        assert!(matches!(update, Some(SourceUpdate::Set(pods)) if pods[0].name() == "web-n1"));
+    });
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
+async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
+    let site = Site::new().await;
+    let options = ConnectionOptions::default().plugin(10 * QUICK, 100 * QUICK);
+    let pods: Api<Pod> = Api::all(site.client(&options).await);
+    let before = site.processes().len();
+    site.server.demand_token("two");
+    site.directory.write("hangs", "");
+    let any = ListParams::default();
+    let (first, second) = tokio::join!(pods.list(&any), pods.list(&any));
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        let said = api_causes(&error);
+        let plugin = format!("the credential plugin {:?}", site.directory.at("plugin"));
+        assert!(said.contains(&format!("{plugin} did not answer in 0.2 s")), "{said}");
+    }
+    site.hangs(before).await;
+    std::fs::remove_file(site.directory.at("hangs")).unwrap();
+    site.directory.write("token", "two");
+    for process in site.processes() {
+        let gone = || !Path::new(&format!("/proc/{process}")).exists();
+        until("the end of the plugin and of its child", gone).await;
+    }
+    // The next request runs it again, at most once a second.
+    let start = Instant::now();
+    while pods.list(&any).await.is_err() {
+        assert!(start.elapsed() < DEADLINE, "the plugin's new token is not used");
+        tokio::time::sleep(QUICK).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
+    let site = Site::new().await;
+    let soon = |seconds: i64| {
+        let now = k8s_openapi::jiff::Timestamp::now();
+        (now + k8s_openapi::jiff::SignedDuration::from_secs(seconds)).to_string()
+    };
+    site.directory.write("expires", soon(40));
+    let options = ConnectionOptions::default().plugin(10 * QUICK, DEADLINE);
+    let pods: Api<Pod> = Api::all(site.client(&options).await);
+    let runs = site.processes().len();
+    let any = ListParams::default();
+    site.directory.write("token", "two");
+    site.directory.write("expires", soon(-1));
+    site.server.demand_token("two");
+    pods.list(&any).await.unwrap();
+    assert_eq!(
+        (site.processes().len(), site.server.requests(Verb::List)),
+        (runs + 1, 1),
+        "it was not refused first"
+    );
+    // This one has expired.
+    site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let said = api_causes(&pods.list(&any).await.unwrap_err());
+    assert!(said.contains("the credential plugin ended with exit code 3: no such account"), "{said}");
+    assert_eq!(site.server.requests(Verb::List), 1);
+}
+
+#[tokio::test]
+async fn an_authentication_provider_that_kubernetes_has_removed_is_refused() {
+    let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
+    config.auth_info.auth_provider = Some(AuthProviderConfig {
+        name: "gcp".to_owned(),
+        config: HashMap::default(),
+        other: BTreeMap::default(),
+    });
+    let error = client(config, "test", &ConnectionOptions::default()).await.err().unwrap();
+    assert!(api_causes(&error).contains("the auth-provider \"gcp\" is not supported"), "{error}");
+}
