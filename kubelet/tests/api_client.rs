@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use followed::Followed;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
 use pod_index_kubelet::api_client::{ConnectionOptions, client};
@@ -279,6 +279,44 @@ async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once(
         tokio::time::timeout(DEADLINE, task).await.expect("it is back").unwrap();
     }
     assert_eq!(site.server.connections() - before, 1, "one opened it, and the others came along");
+}
+
+/// While the gate is closed, one request at a time tries the server. All others wait for its outcome.
+#[tokio::test]
+async fn a_500_of_one_object_delays_no_other_request() {
+    let site = Site::new(true).await;
+    let client = site.client().await;
+    let (pods, secrets): (Api<Pod>, Api<Secret>) =
+        (Api::all(client.clone()), Api::namespaced(client.clone(), "a"));
+    pods.list(&ListParams::default()).await.unwrap();
+    site.server.fail(Verb::Get, Fault::Status(500));
+    assert!(secrets.get("s").await.is_err());
+    // An attempt without an outcome.
+    site.server.fail(Verb::Get, Fault::Delay(2 * DEADLINE));
+    let slow = async || {
+        let (secrets, before) = (secrets.clone(), site.server.requests(Verb::Get));
+        let slow = tokio::spawn(async move { secrets.get("s").await });
+        site.server.seen(Verb::Get, before + 1).await;
+        slow.abort_handle()
+    };
+    let attempt = slow().await;
+    let list = tokio::time::timeout(DEADLINE, async { pods.list(&ListParams::default()).await });
+    list.await.expect("the gate is open").unwrap();
+    attempt.abort();
+
+    for fault in [Fault::Status(500), Fault::Status(503), Fault::TooManyRequests(3600)] {
+        site.server.fail(Verb::List, fault.clone());
+        assert!(pods.list(&ListParams::default()).await.is_err());
+        site.server.fail(Verb::Get, Fault::Delay(2 * DEADLINE));
+        let attempt = slow().await;
+        let lists = site.server.requests(Verb::List);
+        let list = async { pods.list(&ListParams::default()).await };
+        assert!(tokio::time::timeout(10 * QUICK, list).await.is_err(), "{fault:?}: the gate is open");
+        assert_eq!(site.server.requests(Verb::List), lists, "{fault:?}");
+        attempt.abort();
+        // The attempt was given up, which counts as a failure.
+        while pods.list(&ListParams::default()).await.is_err() {}
+    }
 }
 
 #[tokio::test]

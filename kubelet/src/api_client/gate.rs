@@ -99,6 +99,14 @@ impl Gate {
         self.0.send_if_modified(|state| state.as_mut().map(|outage| outage.next = Instant::now()).is_some());
     }
 
+    fn unclear(&self) {
+        self.0.send_if_modified(|state| {
+            let Some(outage) = state else { return false };
+            (outage.is_probed, outage.next) = (false, Instant::now());
+            true
+        });
+    }
+
     fn opened(&self) {
         self.0.send_if_modified(|state| state.take().is_some());
     }
@@ -140,6 +148,15 @@ impl Pass<'_> {
     pub(super) fn answered(mut self) {
         self.is_told = true;
         self.gate.opened();
+    }
+
+    /// The answer does not show whether the server serves other requests. During an outage, the next request may
+    /// try at once.
+    pub(super) fn unclear(mut self) {
+        self.is_told = true;
+        if self.is_probe {
+            self.gate.unclear();
+        }
     }
 
     /// The server could not be reached, or serves no requests. In the second case it may ask for a pause
@@ -251,6 +268,19 @@ mod tests {
         gate.pass().await.unwrap().answered();
         gate.try_now();
         gate.pass().await.unwrap().answered();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_unclear_answer_the_next_request_tries_at_once() {
+        let gate = Gate::new();
+        gate.pass().await.unwrap().unclear();
+        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        let probe = gate.pass().await.unwrap();
+        let start = Instant::now();
+        let (next, ()) = tokio::join!(gate.pass(), async { probe.unclear() });
+        assert!(next.unwrap().is_probe, "the outage goes on");
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

@@ -76,6 +76,7 @@ impl Lanes {
             away = self.gate.failure() => return Err(away.into()),
         };
         let pass = self.gate.pass().await?;
+        let is_pod_list = is_pod_list(&request);
         stream.silence = Some((Instant::now(), self.no_answer));
         let answer = lane.connection.request(request).await;
         stream.silence = None;
@@ -89,7 +90,7 @@ impl Lanes {
                 return Err(error);
             }
         };
-        judge(pass, &answer);
+        judge(pass, &answer, is_pod_list);
         stream.silence = Some((Instant::now(), self.no_event));
         Ok(answer.map(|body| Answer { body, stream }))
     }
@@ -134,9 +135,16 @@ fn is_of_pods(request: &Request<Body>) -> bool {
     request.method() != Method::GET || request.uri().path().split('/').any(|segment| segment == "pods")
 }
 
-/// Tells the gate whether the server serves requests at all.
-fn judge<B>(pass: Pass<'_>, answer: &Response<B>) {
+/// Whether the request lists or watches pods.
+fn is_pod_list(request: &Request<Body>) -> bool {
+    request.method() == Method::GET && request.uri().path().ends_with("/pods")
+}
+
+/// Tells the gate whether the server serves requests at all. A 500 may be about one object: the server cannot
+/// decrypt it, or a webhook fails. For a pod list it means that the server cannot do its work.
+fn judge<B>(pass: Pass<'_>, answer: &Response<B>, is_pod_list: bool) {
     match answer.status() {
+        StatusCode::INTERNAL_SERVER_ERROR if !is_pod_list => pass.unclear(),
         status @ (StatusCode::UNAUTHORIZED
         | StatusCode::TOO_MANY_REQUESTS
         | StatusCode::INTERNAL_SERVER_ERROR

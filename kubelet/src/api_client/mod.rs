@@ -20,6 +20,8 @@
 //! # Outages
 //! * While the server is unreachable, one request at a time tries to reach it: at least every 4 s in the
 //!   first minute, at most once in five seconds after it. All others wait for its outcome.
+//! * A failed connection, a 401, 429, 502 or 503 begins an outage. A 500 does so only for a list or watch of
+//!   pods: elsewhere it may be about one object.
 //! * `Retry-After` is obeyed.
 //! * After a 401, the client reads its token file or runs its credential plugin again. With new credentials it
 //!   repeats the request at once. Without, it reads or runs again before the next request.
