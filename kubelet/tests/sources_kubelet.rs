@@ -229,6 +229,69 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
     assert_eq!(next(&mut source).await.len(), 0);
 }
 
+/// The problems once there are `count`.
+async fn problems(source: &mut KubeletSource, count: usize) -> Vec<String> {
+    let mut status = source.status();
+    let found = async {
+        let status = status.wait_for(|status| status.problems.len() == count).await.expect("a source");
+        status.problems.iter().map(ToString::to_string).collect()
+    };
+    tokio::time::timeout(DEADLINE, async {
+        tokio::select! {
+            found = found => found,
+            update = source.next() => panic!("{update:?}"),
+        }
+    })
+    .await
+    .expect("these problems")
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_others_change() {
+    let kubelet = Kubelet::start("secret", &list(&["1", "2", "3"].map(|uid| pod(uid, uid, "api")))).await;
+    let token = token("secret");
+    let mut source = kubelet.trusted(&token);
+    let first = next(&mut source).await;
+    assert_eq!(names(&first), ["1", "2", "3"]);
+
+    let mut one = pod("1", "1", "api");
+    one["metadata"]["labels"] = json!({"app": "web"});
+    let mut undecodable = pod("2", "2", "api");
+    undecodable["spec"] =
+        json!({"containers": [{"name": "c", "env": [{"name": "E", "value": ["hunter2"]}]}]});
+    let mut without_uid = pod("3", "3", "api");
+    without_uid["metadata"]["uid"] = json!(null);
+    let mut new = undecodable.clone();
+    (new["metadata"]["uid"], new["metadata"]["name"]) = (json!("5"), json!("5"));
+    let mut nameless = pod("6", "6", "api");
+    nameless["metadata"]["name"] = json!("");
+    kubelet.answers(&list(&[one, undecodable, without_uid, pod("4", "4", "api"), new, nameless]));
+    let mut second = next(&mut source).await;
+    second.sort_by(|a, b| a.name().cmp(b.name()));
+    assert_eq!(names(&second), ["1", "2", "3", "4"], "neither 5 nor 6 was ever decoded");
+    assert!(!Arc::ptr_eq(&first[0], &second[0]), "1 has changed");
+    assert!(Arc::ptr_eq(&first[1], &second[1]) && Arc::ptr_eq(&first[2], &second[2]));
+    let said = problems(&mut source, 4).await;
+    let wrong = "spec.containers[0].env[0].value: cannot be decoded: expected a string";
+    let expected = [
+        "ns/: metadata.name: is missing".to_owned(),
+        format!("ns/2: {wrong}"),
+        "ns/3: metadata.uid: is missing".to_owned(),
+        format!("ns/5: {wrong}"),
+    ];
+    assert_eq!(said, expected);
+    assert_eq!(source.status().borrow().failed_checks, 0, "the looks give information");
+
+    // 2 is gone, and 3 has its UID again.
+    kubelet.answers(&list(&[pod("1", "1", "api"), pod("3", "3", "api")]));
+    assert_eq!(names(&next(&mut source).await), ["1", "3"]);
+    assert_eq!(problems(&mut source, 0).await, [""; 0]);
+    // It may be any pod, so nothing changes.
+    kubelet.answers(&list(&[json!({"metadata": {"namespace": "ns"}})]));
+    let said = problems(&mut source, 1).await;
+    assert_eq!(said, ["kubelet: items[0]: a pod without a UID and a name"]);
+}
+
 #[tokio::test]
 async fn an_untrusted_certificate_is_accepted_only_if_configured() {
     let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;

@@ -5,9 +5,13 @@
 //!   API server.
 //! * The list has the node's UIDs, container IDs and statuses. It contains static pods but no mirror pods.
 //! * After a failure, the last pods stay.
+//! * A pod that cannot be decoded, or that has no UID or no name, is a problem of its own, named with its field
+//!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
+//!   until the pod is no longer listed or can be decoded again.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -19,10 +23,13 @@ use futures_util::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_mirror_pod};
 use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::http::{Asking, HttpConfig};
-use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
+use super::http::{Asking, Decoded, HttpConfig, PodId};
+use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate, undecodable};
+use crate::text::shorten;
 
 /// Size limit of a list: a thousand pods of 64 KiB.
 const LARGEST_LIST: usize = 64 << 20;
@@ -153,18 +160,21 @@ impl fmt::Debug for KubeletSource {
 }
 
 #[derive(Deserialize)]
-struct PodList {
-    kind: String,
+struct PodList<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
     /// `null` means an empty list.
-    items: Option<Vec<Pod>>,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
 }
 
 /// The pods of a list, sorted: the kubelet's order varies.
-fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
-    let problem = |kind, field: Option<&str>, message: String| {
-        (Vec::new(), vec![Problem::new(kind, "kubelet", None, field.map(str::to_owned), message)])
+fn decode(body: &[u8]) -> Decoded {
+    let unusable = |kind, field: Option<&str>, message: String| {
+        let problem = Problem::new(kind, "kubelet", None, field.map(str::to_owned), message);
+        Decoded { problems: vec![problem], ..Decoded::default() }
     };
-    let list: PodList = match serde_json::from_slice(body) {
+    let list: PodList<'_> = match serde_json::from_slice(body) {
         Ok(list) => list,
         // Only the position: the message could quote a part of the body.
         Err(error) => {
@@ -173,29 +183,62 @@ fn decode(body: &[u8]) -> (Vec<Pod>, Vec<Problem>) {
                 error.line(),
                 error.column()
             );
-            return problem(ProblemKind::Syntax, None, message);
+            return unusable(ProblemKind::Syntax, None, message);
         }
     };
     if list.kind != "PodList" {
-        let kind = crate::text::shorten(&list.kind);
-        return problem(
+        let kind = shorten(&list.kind);
+        return unusable(
             ProblemKind::Syntax,
             Some("kind"),
             format!("the answer is a {kind:?}, not a PodList"),
         );
     }
-    let mut pods = list.items.unwrap_or_default();
-    if let Some(mirror) = pods.iter().find(|pod| is_mirror_pod(*pod)) {
-        let shorten = crate::text::shorten;
-        let (namespace, name) = (shorten(mirror.namespace()), shorten(mirror.name()));
-        let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
-        let field = "metadata.annotations[kubernetes.io/config.mirror]";
-        return problem(ProblemKind::Invalid, Some(field), message);
-    }
-    // They record which client wrote which field of the API server's object.
-    for pod in &mut pods {
-        pod.metadata.managed_fields = None;
+    let (mut pods, mut bad) = (Vec::new(), Vec::new());
+    for (at, item) in list.items.unwrap_or_default().into_iter().enumerate() {
+        match pod(item.get()) {
+            Ok(pod) if is_mirror_pod(&pod) => {
+                let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
+                let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
+                let field = "metadata.annotations[kubernetes.io/config.mirror]";
+                return unusable(ProblemKind::Invalid, Some(field), message);
+            }
+            Ok(pod) => pods.push(pod),
+            Err(error) => {
+                let (Some(id), problem) = *error else {
+                    // It may be any of the pods.
+                    let message = "a pod without a UID and a name".to_owned();
+                    return unusable(ProblemKind::Syntax, Some(&format!("items[{at}]")), message);
+                };
+                bad.push((id, problem));
+            }
+        }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    (pods, Vec::new())
+    bad.sort_by(|(_, a), (_, b)| (a.origin(), a.field()).cmp(&(b.origin(), b.field())));
+    let problems = undecodable::limited(bad.iter().map(|(_, problem)| problem));
+    Decoded { pods: Some(pods), problems, unusable: bad.into_iter().map(|(id, _)| id).collect() }
+}
+
+/// One pod of a list. If it cannot be used, its problem, and its identity if that can be read.
+fn pod(json: &str) -> Result<Pod, Box<(Option<PodId>, Problem)>> {
+    let wrong = match serde_json::from_str::<Pod>(json) {
+        Ok(pod) if pod.uid().is_empty() => ("metadata.uid".to_owned(), "is missing".to_owned()),
+        Ok(pod) if pod.name().is_empty() => ("metadata.name".to_owned(), "is missing".to_owned()),
+        Ok(mut pod) => {
+            // They record which client wrote which field of the API server's object.
+            pod.metadata.managed_fields = None;
+            return Ok(pod);
+        }
+        Err(_) => match undecodable::check::<Pod>(json) {
+            Err(wrong) => wrong,
+            Ok(()) => (".".to_owned(), "cannot be decoded".to_owned()),
+        },
+    };
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    let part = |key| value["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let id = PodId { uid: part("uid"), namespace: part("namespace"), name: part("name") };
+    let problem = undecodable::problem(&id.namespace, &id.name, &wrong.0, &wrong.1);
+    let is_known = !id.uid.is_empty() || !id.name.is_empty();
+    Err(Box::new((is_known.then_some(id), problem)))
 }

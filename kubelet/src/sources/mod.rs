@@ -67,6 +67,7 @@ mod problem;
 mod redact;
 pub mod static_pods;
 mod status;
+mod undecodable;
 mod update;
 
 pub use merge::{Merge, Merged};

@@ -13,13 +13,11 @@ use hyper::body::{Body as HttpBody, Bytes, Frame};
 use kube::ResourceExt;
 use kube::client::Body;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use serde_json::{Deserializer, Value, json};
+use serde_json::{Value, json};
 use tower::BoxError;
 
-use crate::sources::{Problem, ProblemKind};
-use crate::text::{shorten, without_found};
+use crate::sources::{Problem, undecodable};
 
 /// The annotations of a stub. No object of the API server has them: a key must not begin with `?`.
 const FIELD: &str = "?field";
@@ -28,24 +26,11 @@ const MESSAGE: &str = "?message";
 /// Why an object cannot be decoded: the field and a message.
 pub(super) type Check = fn(&str) -> Result<(), (String, String)>;
 
-/// Whether the object can be decoded as a `K`.
-pub(super) fn check<K: DeserializeOwned>(json: &str) -> Result<(), (String, String)> {
-    let decoded = serde_path_to_error::deserialize::<_, K>(&mut Deserializer::from_str(json));
-    let Err(error) = decoded else { return Ok(()) };
-    let field = shorten(&error.path().to_string());
-    let text = without_found(&error.into_inner().to_string());
-    // Drop the pod, which the field replaces, and the position, which is relative to the object.
-    let text = text.rsplit_once("cannot be decoded: ").map_or(&*text, |(_, text)| text);
-    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
-    Err((field, format!("cannot be decoded: {text}")))
-}
-
 /// The problem of a pod, if it is a stub.
 pub(super) fn problem<K: ResourceExt>(pod: &K) -> Option<Problem> {
     let message = pod.annotations().get(MESSAGE)?;
-    let field = pod.annotations().get(FIELD).filter(|field| *field != ".");
-    let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-    Some(Problem::new(ProblemKind::Syntax, shorten(&name), None, field.cloned(), message))
+    let field = pod.annotations().get(FIELD).map_or(".", String::as_str);
+    Some(undecodable::problem(&pod.namespace().unwrap_or_default(), &pod.name_any(), field, message))
 }
 
 /// The same list with stubs. `None` if there is nothing to replace.
@@ -153,6 +138,7 @@ mod tests {
 
     use super::super::wire::WirePod;
     use super::*;
+    use crate::sources::undecodable::check;
 
     const CANARY: &str = "hunter2";
     const CHECK: Check = check::<WirePod<false>>;

@@ -19,12 +19,13 @@ use super::compare::Comparer;
 use super::follow::Follow;
 use super::metadata::PodMetadata;
 use super::pace::{Line, Patience, paced};
-use super::sift;
 use super::waits::Waits;
 use super::wire::WirePod;
 use crate::backoff::Backoff;
 use crate::sources::status::StatusWriter;
-use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
+use crate::sources::{
+    NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env, undecodable,
+};
 
 /// The first and the longest wait after failures. Each wait is randomly shortened by up to a third, so the longest
 /// takes 5 to 7.5 s. client-go's reflector also starts with 0.8 s, but waits up to 30 s.
@@ -309,7 +310,7 @@ impl ApiServer {
         };
         // Inside the first poll: it spawns a task, which needs a runtime.
         let following = async move {
-            let line = Arc::new(Line::new(Arc::clone(&status), sift::check::<K>));
+            let line = Arc::new(Line::new(Arc::clone(&status), undecodable::check::<K>));
             let client = paced(client, backoff, patience, Arc::clone(&line));
             let api = match namespace {
                 Some(namespace) => Api::<K>::namespaced(client, &namespace),

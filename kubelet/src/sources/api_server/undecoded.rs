@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use pod_index::PodUid;
 
-use crate::sources::{Problem, ProblemKind};
-
-/// Limit of problems that are listed one by one: a server that is a version ahead may have thousands.
-const MOST_PROBLEMS: usize = 16;
+use crate::sources::{Problem, undecodable};
 
 #[derive(Default)]
 pub(super) struct Undecoded(BTreeMap<PodUid, Pod>);
@@ -42,14 +39,8 @@ impl Undecoded {
         self.0.values().filter(|pod| !pod.is_held).count()
     }
 
-    /// The problem of each pod. If there are more than sixteen, the first ones and a summary.
+    /// The problem of each pod, within limits.
     pub(super) fn problems(&self) -> Vec<Problem> {
-        let mut problems: Vec<_> =
-            self.0.values().take(MOST_PROBLEMS).map(|pod| pod.problem.clone()).collect();
-        if let more @ 1.. = self.0.len().saturating_sub(MOST_PROBLEMS) {
-            let message = format!("and {more} more pods cannot be decoded");
-            problems.push(Problem::new(ProblemKind::Syntax, "pods", None, None, message));
-        }
-        problems
+        undecodable::limited(self.0.values().map(|pod| &pod.problem))
     }
 }

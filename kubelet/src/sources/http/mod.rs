@@ -23,5 +23,5 @@ mod redirect;
 mod source;
 
 pub use config::HttpConfig;
-pub(super) use poll::Asking;
+pub(super) use poll::{Asking, Decoded, PodId};
 pub use source::HttpSource;

@@ -1,5 +1,6 @@
 //! Requests a URL periodically and reports changed pods. Independent of the format in which pods are served.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use futures_util::stream::{BoxStream, StreamExt, unfold};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
 use tokio::sync::watch;
 
 use super::HttpConfig;
@@ -16,8 +18,43 @@ use super::fetch::Fetcher;
 use crate::sources::status::{SourceStatus, StatusWriter};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
 
-/// The pods of a body, and its problems.
-type Decode = dyn Fn(&[u8]) -> (Vec<Pod>, Vec<Problem>) + Send + Sync;
+/// The content of a body.
+#[derive(Default)]
+pub(in crate::sources) struct Decoded {
+    /// `None` if the body is unusable as a whole.
+    pub(in crate::sources) pods: Option<Vec<Pod>>,
+    pub(in crate::sources) problems: Vec<Problem>,
+    /// The pods that are in the body and cannot be used. What was emitted of them stays.
+    pub(in crate::sources) unusable: Vec<PodId>,
+}
+
+/// Names a pod by its UID, or by namespace and name if that is unknown.
+pub(in crate::sources) struct PodId {
+    pub(in crate::sources) uid: String,
+    pub(in crate::sources) namespace: String,
+    pub(in crate::sources) name: String,
+}
+
+impl PodId {
+    fn is_of(&self, pod: &Pod) -> bool {
+        if self.uid.is_empty() {
+            (pod.namespace(), pod.name()) == (&self.namespace, &self.name)
+        } else {
+            pod.uid() == self.uid
+        }
+    }
+}
+
+type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
+
+/// What a look has found.
+#[derive(Clone, Default)]
+struct Look {
+    /// `None` if the look gives no information, or the same as the last one.
+    pods: Option<Vec<Arc<Pod>>>,
+    problems: Vec<Problem>,
+    failed: bool,
+}
 
 /// The state between two updates.
 pub(in crate::sources) struct Asking {
@@ -30,8 +67,8 @@ pub(in crate::sources) struct Asking {
     status: StatusWriter,
     asked: bool,
     hasher: RandomState,
-    /// A hash of the last decoded body, and its problems.
-    last: Option<(u64, Vec<Problem>)>,
+    /// A hash of the last decoded body, and what was found in it, without the pods.
+    last: Option<(u64, Look)>,
     said: Option<Vec<Arc<Pod>>>,
 }
 
@@ -42,7 +79,7 @@ impl Asking {
         source: Source,
         config: HttpConfig,
         token: Option<PathBuf>,
-        decode: impl Fn(&[u8]) -> (Vec<Pod>, Vec<Problem>) + Send + Sync + 'static,
+        decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
     ) -> Result<Self, Problem> {
         let fetcher = Fetcher::new(&config)?;
         let status = StatusWriter::new(source, &*config.url);
@@ -81,23 +118,20 @@ impl Asking {
                 tokio::time::sleep(self.config.period).await;
             }
             self.asked = true;
-            let (pods, problems) = match self.fetch().await {
-                Err(message) => (None, vec![self.problem(ProblemKind::Request, &message)]),
+            let Look { pods, problems, failed } = match self.fetch().await {
+                Err(message) => self.failed(ProblemKind::Request, &message),
                 Ok(body) if body.is_empty() => {
-                    let problem = self.problem(ProblemKind::Request, "answered with nothing");
                     // As in the kubelet, a URL that never reported a pod has none. A kubelet always answers
                     // with a list.
                     let is_first = self.source == Source::Http && self.said.is_none();
-                    (is_first.then(Vec::new), vec![problem])
+                    let look = self.failed(ProblemKind::Request, "answered with nothing");
+                    Look { pods: is_first.then(Vec::new), ..look }
                 }
                 Ok(body) => match &self.last {
-                    Some((last, problems)) if *last == self.hasher.hash_one(&body) => {
-                        (None, problems.clone())
-                    }
+                    Some((last, look)) if *last == self.hasher.hash_one(&body) => look.clone(),
                     _ => self.decode(body).await?,
                 },
             };
-            let failed = !problems.is_empty();
             self.status.checked(problems, failed);
             let Some(pods) = pods else { continue };
             if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
@@ -109,27 +143,31 @@ impl Asking {
         }
     }
 
-    /// The pods of a body, if all are valid; `None` if the runtime shuts down.
-    async fn decode(&mut self, body: Bytes) -> Option<(Option<Vec<Arc<Pod>>>, Vec<Problem>)> {
+    /// What a body holds; `None` if the runtime shuts down.
+    async fn decode(&mut self, body: Bytes) -> Option<Look> {
         let content = self.hasher.hash_one(&body);
         let decode = Arc::clone(&self.decode);
         // Decoding ten megabytes takes a while.
         let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
-        let (mut pods, problems) = match decoded {
+        let Decoded { pods, problems, unusable } = match decoded {
             Ok(decoded) => decoded,
             Err(error) if error.is_cancelled() => return None,
             Err(error) => {
-                let message = format!("the decoding failed: {error}");
-                return Some((None, vec![self.problem(ProblemKind::Syntax, &message)]));
+                return Some(self.failed(ProblemKind::Syntax, &format!("the decoding failed: {error}")));
             }
         };
-        self.last = Some((content, problems.clone()));
-        if !problems.is_empty() {
-            return Some((None, problems));
-        }
+        let look = Look { pods: None, failed: pods.is_none(), problems };
+        self.last = Some((content, look.clone()));
+        let Some(mut pods) = pods else { return Some(look) };
         pods.iter_mut().for_each(self.config.transform);
         let before = self.said.as_deref().unwrap_or_default();
-        Some((Some(pod::as_first_seen(pods, before)), Vec::new()))
+        let mut pods = pod::as_first_seen(pods, before);
+        let uids: HashSet<_> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
+        let held = |pod: &&Arc<Pod>| {
+            !uids.contains(pod.uid()) && unusable.iter().any(|unusable| unusable.is_of(pod))
+        };
+        pods.extend(before.iter().filter(held).cloned());
+        Some(Look { pods: Some(pods), ..look })
     }
 
     async fn fetch(&self) -> Result<Bytes, String> {
@@ -145,7 +183,9 @@ impl Asking {
         self.fetcher.fetch(&config).await
     }
 
-    fn problem(&self, kind: ProblemKind, message: &str) -> Problem {
-        Problem::new(kind, &*self.config.url, None, None, message)
+    /// A look that gives no information.
+    fn failed(&self, kind: ProblemKind, message: &str) -> Look {
+        let problem = Problem::new(kind, &*self.config.url, None, None, message);
+        Look { pods: None, problems: vec![problem], failed: true }
     }
 }

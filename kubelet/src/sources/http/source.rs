@@ -9,7 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
-use super::{Asking, HttpConfig};
+use super::{Asking, Decoded, HttpConfig};
 use crate::sources::manifest::{self, Origin};
 use crate::sources::status::SourceStatus;
 use crate::sources::{NodeName, Problem, Source, SourceUpdate};
@@ -54,7 +54,9 @@ impl HttpSource {
         let url = config.url.clone();
         let decode = move |bytes: &[u8]| {
             let decoded = manifest::decode(bytes, Origin::Url(&url), &node);
-            (decoded.pods, decoded.problems)
+            // One bad pod makes the body unusable, as in the kubelet.
+            let pods = decoded.problems.is_empty().then_some(decoded.pods);
+            Decoded { pods, problems: decoded.problems, unusable: Vec::new() }
         };
         let (updates, status) = Asking::new(Source::Http, config, None, decode)?.updates();
         Ok(Self { updates, status })
