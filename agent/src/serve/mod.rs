@@ -125,7 +125,7 @@ pub(super) async fn serve(
 ) {
     let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let connections = app.connections.clone();
-    let pods = app.pods.clone();
+    let (pods, whois) = (app.pods.clone(), app.whois.clone());
     let (access, requests) = (app.access.clone(), app.requests.clone());
     let router = routes::router(app);
     let counted = |router: Router| router.layer(from_fn_with_state(requests.clone(), measured));
@@ -137,8 +137,12 @@ pub(super) async fn serve(
     };
     let on_port = if is_private { host::checked(on_port) } else { on_port };
     let socket = socket.map(|socket| (socket, on_socket));
-    // Watches do not end by themselves.
-    accept(listener, on_port, socket, tls, connections, stop, || pods.close()).await;
+    // Watches do not end by themselves, and look-ups may wait for minutes.
+    let stopping = || {
+        pods.close();
+        whois.close();
+    };
+    accept(listener, on_port, socket, tls, connections, stop, stopping).await;
 }
 
 /// Serves `/livez` and `/readyz` without access control, until `stop` becomes true.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Reader, Snapshot};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 pub(crate) use self::answer::Kind;
 use self::find::{Key, Sought, Unknown};
@@ -39,6 +39,8 @@ pub(crate) struct Whois {
     lookups: Lookups,
     /// Permits for the bodies of requests.
     bodies: Arc<Semaphore>,
+    /// The agent is shutting down.
+    is_closed: Arc<watch::Sender<bool>>,
 }
 
 impl Whois {
@@ -50,7 +52,18 @@ impl Whois {
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
         let bodies = Arc::new(Semaphore::new(limits::BODIES));
-        Self { reader, readiness, processes: Arc::new(processes), lookups, bodies }
+        let is_closed = Arc::new(watch::Sender::new(false));
+        Self { reader, readiness, processes: Arc::new(processes), lookups, bodies, is_closed }
+    }
+
+    /// Ends all waiting look-ups: they answer with what is known, so that they do not delay a shutdown.
+    pub(crate) fn close(&self) {
+        self.is_closed.send_replace(true);
+    }
+
+    /// Waits until the agent shuts down.
+    async fn closed(&self) {
+        let _ = self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
 
     /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID finds nothing: this path does not translate

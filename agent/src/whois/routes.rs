@@ -158,7 +158,11 @@ impl Whois {
         }
         let mut changes = self.reader.changes();
         while !waiting.is_empty() {
-            let Ok(Some(step)) = timeout_at(deadline, changes.next()).await else { break };
+            let step = tokio::select! {
+                step = timeout_at(deadline, changes.next()) => step,
+                () = self.closed() => break,
+            };
+            let Ok(Some(step)) = step else { break };
             waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after()) {
                 Ok(found) => {
                     self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
@@ -216,8 +220,13 @@ impl Whois {
             Err(unknown) => {
                 self.lookups.count(unknown.kind(), unknown.outcome());
                 let mut error = unknown.words();
-                if matches!(unknown, Unknown::NoPod(_)) && !self.readiness.is_ready() {
-                    error.to_mut().push_str("; not every source has been read");
+                if matches!(unknown, Unknown::NoPod(_)) {
+                    if !self.readiness.is_ready() {
+                        error.to_mut().push_str("; not every source has been read");
+                    }
+                    if *self.is_closed.borrow() {
+                        error.to_mut().push_str("; the agent is shutting down");
+                    }
                 }
                 Answer { query: query.into(), kind: unknown.kind(), error: Some(error), ..Answer::default() }
             }

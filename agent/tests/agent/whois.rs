@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
 use crate::metrics::value;
-use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout};
+use crate::support::{Agent, Directory, PATIENCE, binary, get, stderr, stdout};
 
 const WEB: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
@@ -461,6 +461,25 @@ async fn hostile_queries_each_get_an_error_and_affect_no_other() {
         write!(stream, "GET /whois?q=never&wait=300s HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
     }
     assert_eq!(setup.get(&[WEB])[0]["found"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_lookup_ends_when_the_shutdown_begins() {
+    let mut setup = Setup::new().await;
+    let found = r#"pod_index_lookups_total{kind="uid",outcome="found"}"#;
+    let before = value(&setup.agent.get("/metrics").body, found);
+    let address = setup.agent.address;
+    let waiting = thread::spawn(move || get(address, &format!("/whois?q={WEB}&q=never&wait=300s")));
+    setup.agent.until("/metrics", |answer| value(&answer.body, found) > before);
+    setup.agent.signal("TERM");
+    let answer = waiting.join().unwrap();
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    let answers = lines(&answer.body);
+    assert_eq!(answers[0]["found"], true);
+    assert_eq!(answers[1]["error"], "no pod has this UID; the agent is shutting down");
+    assert_eq!(setup.agent.wait(), Some(0));
+    let log = setup.agent.whole_log();
+    assert!(!log.iter().any(|line| line.contains("closing connections that did not end")), "{log:?}");
 }
 
 #[test]
