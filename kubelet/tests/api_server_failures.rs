@@ -1,0 +1,364 @@
+//! The API server source against a server with every kind of failure.
+//! After each step the index is compared with the server's pods, field by field. No change may be emitted twice,
+//! and no pod may be missing for a moment.
+#![cfg(feature = "api-server")]
+
+use pod_index_test_support::api_server;
+#[path = "support/followed.rs"]
+mod followed;
+#[path = "support/node_followed.rs"]
+mod node_followed;
+
+use std::time::{Duration, Instant};
+
+use api_server::{ApiServer, DEADLINE, Fault, Verb};
+use followed::{Followed, STAYS, Said, truth};
+use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, source};
+use pod_index_kubelet::sources::ProblemKind;
+use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_test_support::proxy::{Forwards, Proxy};
+use serde_json::json;
+
+#[tokio::test]
+async fn history_that_is_gone_is_listed_anew_and_only_what_changed_is_said() {
+    let (server, mut followed) = followed().await;
+    server.put("pods", &pod("goes", "n1"));
+    server.put("pods", &pod("reborn", "n1"));
+    followed.equals(&server, of_n1).await;
+    let before = followed.said().len();
+
+    server.hold();
+    server.put("pods", &changed("stays-0", 2));
+    server.put("pods", &pod("new", "n1"));
+    server.remove("pods", "a", "goes");
+    server.remove("pods", "a", "reborn");
+    server.put("pods", &pod("reborn", "n1"));
+    server.expire_watches();
+    server.release();
+    followed.equals(&server, of_n1).await;
+    assert_eq!(followed.said()[before..], [Said::Upsert(3), Said::Remove(2)]);
+    assert_eq!(followed.status.borrow().relists, 1);
+
+    server.seen(Verb::Watch, 2).await;
+    server.watched_by(1).await;
+    let before = followed.said().len();
+    server.expire_watches();
+    server.seen(Verb::Watch, 3).await;
+    assert_eq!(followed.said().len(), before, "nothing changed, so nothing is said");
+    assert_eq!(followed.status.borrow().relists, 2);
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn history_that_is_gone_by_http_status_is_listed_anew() {
+    let (server, mut followed) = followed().await;
+    server.gone_as_status();
+    server.refuse();
+    server.watched_by(0).await;
+    server.put("pods", &changed("stays-1", 2));
+    server.compact();
+    server.accept().await;
+    followed.equals(&server, of_n1).await;
+    assert_eq!(server.requests(Verb::List), 2);
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_list_whose_pages_expire_begins_again() {
+    let server = ApiServer::start().await;
+    server.put_all("pods", (0..5).map(|number| pod(&format!("p{number}"), "n1")));
+    server.fail(Verb::List, Fault::None);
+    server.fail(Verb::List, Fault::Status(410));
+    let mut followed = Followed::whole(source(&server).page_size(2).pods());
+    followed.equals(&server, |_| true).await;
+    assert_eq!(followed.said(), [Said::Set(5)], "half a list is never said");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_in_an_event_loses_nothing() {
+    let (server, mut followed) = followed().await;
+    for after in [0, 1, 2, 0] {
+        server.fail(Verb::Watch, Fault::CutInEvent(after));
+        let watches = server.requests(Verb::Watch);
+        server.hold();
+        server.close_watches();
+        server.seen(Verb::Watch, watches + 1).await;
+        server.put("pods", &changed("stays-0", 10 + after as u64));
+        server.put("pods", &pod("brief", "n1"));
+        server.remove("pods", "a", "brief");
+        server.put("pods", &changed("stays-2", 20 + after as u64));
+        server.release();
+        followed.equals(&server, of_n1).await;
+        server.seen(Verb::Watch, watches + 2).await;
+        server.watched_by(1).await;
+    }
+    assert_eq!(server.requests(Verb::List), 1, "a broken watch continues where it was");
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_and_comes_back_is_caught_up_with() {
+    let (server, mut followed) = followed().await;
+    server.refuse();
+    server.watched_by(0).await;
+    let held = truth(&server, of_n1);
+    server.put("pods", &changed("stays-0", 2));
+    server.put("pods", &pod("new", "n1"));
+    followed.until_status("a problem", |status| !status.problems.is_empty()).await;
+    assert_eq!(followed.reader.load().pods().len(), held.len(), "what was said last stands");
+    assert_eq!(followed.status.borrow().problems[0].kind(), ProblemKind::Request);
+    server.accept().await;
+    followed.equals(&server, of_n1).await;
+    assert_eq!(server.requests(Verb::List), 1);
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_at_the_start_is_waited_for() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("one", "n1"));
+    server.refuse();
+    let mut followed = Followed::whole(source(&server).pods());
+    followed.until_status("a problem", |status| status.failed_checks > 1).await;
+    assert!(!followed.status.borrow().seen);
+    server.accept().await;
+    followed.equals(&server, |_| true).await;
+}
+
+#[tokio::test]
+async fn connections_that_are_cut_at_any_time_are_opened_again() {
+    let (server, mut followed) = followed().await;
+    for version in 1..6 {
+        server.cut_connections();
+        server.put("pods", &changed("stays-1", version));
+        followed.equals(&server, of_n1).await;
+    }
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn events_out_of_order_are_detected_and_the_pods_are_listed_again() {
+    let (server, mut followed) = followed().await;
+    let mut lists = server.requests(Verb::List);
+    let disorders: [&dyn Fn(); 3] = [
+        // The older version comes last.
+        &|| {
+            server.put("pods", &changed("stays-0", 1));
+            server.put("pods", &changed("stays-0", 2));
+        },
+        // A removed pod returns.
+        &|| {
+            server.put("pods", &pod("brief", "n1"));
+            server.remove("pods", "a", "brief");
+        },
+        // It was removed and added again: the removal comes last.
+        &|| {
+            server.put("pods", &pod("moves", "n1"));
+            server.put("pods", &pod("moves", "n2"));
+            server.put("pods", &pod("moves", "n1"));
+        },
+    ];
+    for disorder in disorders {
+        server.hold();
+        disorder();
+        server.release_reversed();
+        lists += 1;
+        server.seen(Verb::List, lists).await;
+        followed.equals(&server, of_n1).await;
+        server.watched_by(1).await;
+    }
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn versions_may_jump() {
+    let (server, mut followed) = followed().await;
+    for by in [1, 1000, 5_000_000_000, u64::from(u32::MAX)] {
+        server.jump(by);
+        server.put("pods", &changed("stays-0", by));
+        followed.equals(&server, of_n1).await;
+        server.close_watches();
+    }
+    follows_on(&server, &mut followed).await;
+    assert_eq!(server.requests(Verb::List), 1);
+}
+
+#[tokio::test]
+async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
+    let server = ApiServer::start().await;
+    server.bookmark_every(5 * QUICK);
+    server.put("pods", &pod("stays-0", "n1"));
+    let proxy = Proxy::before(server.port()).await;
+    let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
+    let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
+    let silence = Duration::from_secs(2);
+    let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(silence);
+    let mut followed = follow_with(&server, source).await;
+    let lists = server.requests(Verb::List);
+    tokio::time::sleep(silence + 5 * QUICK).await;
+    assert_eq!(server.requests(Verb::List), lists, "a bookmark is a word");
+    assert!(followed.status.borrow().silence().unwrap() < silence);
+    proxy.silence(Forwards::NOTHING);
+    server.put("pods", &changed("stays-0", 1));
+    followed
+        .until_status("a problem", |status| {
+            status.problems.iter().any(|problem| problem.message().contains("silent for 2 s"))
+        })
+        .await;
+    followed.equals(&server, of_n1).await;
+    assert!(server.requests(Verb::List) > lists, "it was listed again");
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_bookmark_avoids_a_list_after_a_compaction() {
+    let (server, mut followed) = followed().await;
+    for version in 0..5 {
+        server.put("pods", &changed(&format!("p{version}"), version));
+    }
+    followed.equals(&server, of_n1).await;
+    // Only a bookmark advances the version of this watch.
+    server.put("pods", &pod("elsewhere-too", "n2"));
+    server.send_bookmarks();
+    server.compact();
+    server.close_watches();
+    server.seen(Verb::Watch, 2).await;
+    follows_on(&server, &mut followed).await;
+    assert_eq!(server.requests(Verb::List), 1);
+}
+
+#[tokio::test]
+async fn retry_after_is_obeyed() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("one", "n1"));
+    server.fail(Verb::List, Fault::TooManyRequests(1));
+    server.fail(Verb::Watch, Fault::TooManyRequests(1));
+    let start = Instant::now();
+    let mut followed = Followed::whole(source(&server).pods());
+    server.seen(Verb::Watch, 2).await;
+    assert!(start.elapsed() >= Duration::from_secs(2));
+    assert_eq!((server.requests(Verb::List), server.requests(Verb::Watch)), (2, 2));
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn failures_of_every_kind_wait_and_are_got_over() {
+    let (server, mut followed) = followed().await;
+    for fault in [
+        Fault::Status(500),
+        Fault::Status(403),
+        Fault::Status(410),
+        Fault::Drop,
+        Fault::Garbage,
+        Fault::ErrorEvent(500),
+        Fault::ErrorEvent(410),
+        Fault::End(0),
+        Fault::CutInEvent(0),
+    ] {
+        for verb in [Verb::Watch, Verb::List] {
+            server.fail_always(verb, fault.clone());
+        }
+        let count = server.requests(Verb::Watch) + server.requests(Verb::List);
+        let watches = server.requests(Verb::Watch);
+        server.hold();
+        server.close_watches();
+        server.seen(Verb::Watch, watches + 1).await;
+        server.put("pods", &changed("stays-0", count));
+        server.release();
+        let more =
+            |server: &ApiServer| server.requests(Verb::Watch) + server.requests(Verb::List) >= count + 4;
+        server.until("more requests", more).await;
+        server.heal();
+        follows_on(&server, &mut followed).await;
+        server.watched_by(1).await;
+    }
+}
+
+#[tokio::test]
+async fn failures_wait_longer_each_time() {
+    let server = ApiServer::start().await;
+    server.fail_always(Verb::List, Fault::Status(500));
+    let start = Instant::now();
+    let _followed = Followed::whole(source(&server).backoff(8 * QUICK, 32 * QUICK).pods());
+    server.seen(Verb::List, 5).await;
+    // Four waits, each at least half of 8, 16, 32, 32.
+    assert!(start.elapsed() >= 44 * QUICK);
+}
+
+#[tokio::test]
+async fn a_server_that_closes_each_watch_at_once_is_not_hammered() {
+    let server = ApiServer::start().await;
+    server.fail_always(Verb::Watch, Fault::End(0));
+    let start = Instant::now();
+    let _followed = Followed::whole(source(&server).backoff(8 * QUICK, 32 * QUICK).pods());
+    server.seen(Verb::Watch, 5).await;
+    assert!(start.elapsed() >= 44 * QUICK);
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_asked_again() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("one", "n1"));
+    let silence = Fault::Delay(2 * DEADLINE);
+    server.fail(Verb::List, silence.clone());
+    server.fail(Verb::Watch, silence);
+    let mut followed = Followed::whole(source(&server).patience(10 * QUICK).pods());
+    followed.equals(&server, |_| true).await;
+    server.seen(Verb::Watch, 2).await;
+    let checks = followed.status.borrow().failed_checks;
+    assert!(checks >= 2, "both silences are problems: {checks}");
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_read_is_reported_and_the_others_stay() {
+    let (server, mut followed) = followed().await;
+    let mut bad = pod("bad", "n1");
+    bad["spec"]["containers"] = json!("none");
+    server.put("pods", &bad);
+    followed.until_status("a problem", |status| !status.problems.is_empty()).await;
+    assert_eq!(followed.reader.load().pods().len(), 3);
+    server.remove("pods", "a", "bad");
+    follows_on(&server, &mut followed).await;
+}
+
+/// A generator of numbers that look random: the same ones for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides
+    }
+}
+
+#[tokio::test]
+async fn after_any_mixture_of_changes_and_faults_the_index_holds_the_truth() {
+    for seed in 0..12 {
+        let mut dice = Dice(seed);
+        let (server, mut followed) = followed().await;
+        for step in 0..60 {
+            let name = format!("p{}", dice.roll(8));
+            match dice.roll(20) {
+                0..6 => drop(server.put("pods", &changed(&name, step))),
+                6 => drop(server.put("pods", &pod(&name, "n2"))),
+                7..9 => drop(server.remove("pods", "a", &name)),
+                9 => drop(server.put("pods", &changed(&format!("{STAYS}-{}", dice.roll(3)), step))),
+                10 => server.expire_watches(),
+                11 => server.compact(),
+                12 => server.cut_connections(),
+                13 => server.close_watches(),
+                14 => server.fail(Verb::Watch, Fault::CutInEvent(dice.roll(3))),
+                15 => server
+                    .fail(Verb::Watch, [Fault::Status(410), Fault::ErrorEvent(500)][dice.roll(2)].clone()),
+                16 => server.fail(Verb::List, [Fault::Status(500), Fault::Drop][dice.roll(2)].clone()),
+                17 => server.jump(dice.roll(1000) as u64),
+                18 if step % 2 == 0 => server.hold(),
+                18 => server.release_reversed(),
+                _ => tokio::time::sleep(Duration::from_millis(dice.roll(10) as u64)).await,
+            }
+        }
+        server.heal();
+        server.release();
+        follows_on(&server, &mut followed).await;
+    }
+}

@@ -1,0 +1,118 @@
+//! The API server source and a server whose state went back: it was restored from a backup, or its cache is old.
+//! After each step the index is compared with the server's pods, field by field. No change may be emitted twice,
+//! and no pod may be missing for a moment.
+#![cfg(feature = "api-server")]
+
+use pod_index_test_support::api_server;
+#[path = "support/followed.rs"]
+mod followed;
+#[path = "support/node_followed.rs"]
+mod node_followed;
+
+use api_server::{ApiServer, Store, Verb};
+use followed::{Followed, Said};
+use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, source};
+use pod_index_kubelet::sources::api_server::ApiServer as Source;
+
+/// A source that compares soon.
+fn comparing(server: &ApiServer) -> Source {
+    source(server).compare_after(4 * QUICK)
+}
+
+/// A server with three lasting pods, its backup, and an index that follows later changes and compares soon.
+async fn followed_since_a_backup() -> (ApiServer, Store, Followed) {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let backup = server.backup();
+    server.put("pods", &changed("stays-0", 1));
+    server.put("pods", &changed("stays-1", 1));
+    for number in 0..10 {
+        server.put("pods", &pod(&format!("forgotten-{number}"), "n1"));
+    }
+    let followed = follow_with(&server, comparing(&server)).await;
+    (server, backup, followed)
+}
+
+#[tokio::test]
+async fn a_server_restored_from_a_backup_is_detected_although_its_watch_is_silent() {
+    let (server, backup, mut followed) = followed_since_a_backup().await;
+    server.restore(&backup);
+    // The same version of the same pod as before, with other content, and changes that the watch does not
+    // report.
+    server.put("pods", &changed("stays-0", 99));
+    for number in 0..5 {
+        server.put("pods", &pod(&format!("new-{number}"), "n1"));
+    }
+    followed.equals(&server, of_n1).await;
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_restored_server_that_overtook_the_lost_versions_is_listed_again() {
+    let (server, backup, mut followed) = followed_since_a_backup().await;
+    server.refuse();
+    server.watched_by(0).await;
+    server.restore(&backup);
+    server.put("pods", &changed("stays-0", 99));
+    for number in 0..10 {
+        server.put("pods", &pod(&format!("new-{number}"), "n1"));
+    }
+    server.jump(1_000_000);
+    server.put("pods", &pod("latest", "n1"));
+    server.accept().await;
+    followed.equals(&server, of_n1).await;
+    let said_so = |said: &&Said| matches!(said, Said::Set(_));
+    assert_eq!(followed.said().iter().filter(said_so).count(), 2, "from scratch: {:?}", followed.said());
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_restored_server_with_the_same_pods_is_watched_from_its_own_version() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let backup = server.backup();
+    server.jump(1_000);
+    server.put("pods", &pod("elsewhere", "n2"));
+    let mut followed = follow_with(&server, comparing(&server)).await;
+    server.restore(&backup);
+    server.until("a comparison", |server| server.comparisons() == 1).await;
+    server.put("pods", &pod("new", "n1"));
+    followed.equals(&server, of_n1).await;
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn after_a_cut_the_pods_are_compared_and_an_unchanged_server_is_not_listed_again() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let mut followed = follow_with(&server, comparing(&server)).await;
+    let lists = server.requests(Verb::List);
+    for round in 1..=3 {
+        server.cut_connections();
+        server.put("pods", &changed("stays-0", round));
+        server.put("pods", &pod(&format!("p{round}"), "n1"));
+        server.remove("pods", "a", &format!("p{}", round - 1));
+        server.until("a comparison", |server| server.comparisons() >= round).await;
+        followed.equals(&server, of_n1).await;
+    }
+    // A watch that ends on time is no reason to compare.
+    assert_eq!(server.requests(Verb::List) - lists, server.comparisons(), "{:?}", followed.said());
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_stale_cache_causes_a_relist_and_removes_no_pod() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let mut followed = follow_with(&server, comparing(&server)).await;
+    server.fall_behind();
+    server.put("pods", &changed("stays-0", 1));
+    followed.equals(&server, of_n1).await;
+    let whole = |server: &ApiServer| server.requests(Verb::List) - server.comparisons();
+    let lists = whole(&server);
+    server.cut_connections();
+    server.until("a list", |server| whole(server) > lists).await;
+    followed.equals(&server, of_n1).await;
+    server.catch_up();
+    follows_on(&server, &mut followed).await;
+}

@@ -1,0 +1,67 @@
+//! A server with pods of two nodes, and an index that follows one of them.
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::sources::NodeName;
+use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use serde_json::{Value, json};
+
+use crate::api_server::{ApiServer, DEADLINE};
+use crate::followed::{Followed, STAYS};
+
+pub const QUICK: Duration = Duration::from_millis(20);
+
+pub fn pod(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": "a", "name": name, "labels": { "app": name } },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
+    })
+}
+
+/// A later version of a pod.
+pub fn changed(name: &str, version: u64) -> Value {
+    let mut pod = pod(name, "n1");
+    pod["spec"]["containers"][0]["image"] = json!(format!("i:{version}"));
+    pod
+}
+
+/// A source that does not compare during a test: most tests count lists.
+pub fn source(server: &ApiServer) -> Source {
+    Source::new(server.client()).backoff(QUICK, 4 * QUICK).compare_after(10 * DEADLINE)
+}
+
+pub fn of_n1(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("n1")
+}
+
+/// A server with three lasting pods and one of another node, and an index that follows it and has them.
+pub async fn followed() -> (ApiServer, Followed) {
+    let server = ApiServer::start().await;
+    for number in 0..3 {
+        server.put("pods", &pod(&format!("{STAYS}-{number}"), "n1"));
+    }
+    server.put("pods", &pod("elsewhere", "n2"));
+    let followed = follow(&server).await;
+    (server, followed)
+}
+
+pub async fn follow(server: &ApiServer) -> Followed {
+    follow_with(server, source(server)).await
+}
+
+pub async fn follow_with(server: &ApiServer, source: Source) -> Followed {
+    let mut followed = Followed::whole(source.node(&NodeName::new("n1")).pods());
+    followed.equals(server, of_n1).await;
+    server.watched_by(1).await;
+    followed
+}
+
+/// Checks that the source works: a change made now arrives.
+pub async fn follows_on(server: &ApiServer, followed: &mut Followed) {
+    server.put("pods", &changed("last", 1));
+    followed.equals(server, of_n1).await;
+    followed.until_status("problem solved", |status| status.problems.is_empty()).await;
+}
