@@ -215,6 +215,14 @@ pub(super) struct RunArgs {
     #[arg(long, env = "POD_INDEX_PROC", value_name = "PATH")]
     pub(super) proc: Option<PathBuf>,
 
+    /// How long a removed pod is found by whois, for events that arrive late; 0 turns this off [default: 60s].
+    #[arg(long, env = "POD_INDEX_KEEP_REMOVED", value_name = "DURATION")]
+    pub(super) keep_removed: Option<GoDuration>,
+
+    /// Maximum number of removed pods to keep [default: 10000].
+    #[arg(long, env = "POD_INDEX_KEEP_REMOVED_MAX", value_name = "PODS")]
+    pub(super) keep_removed_max: Option<usize>,
+
     /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
     /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
     #[arg(long, env = "POD_INDEX_REDACT_ENV")]

@@ -71,7 +71,9 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     });
     let socket = socket.transpose()?;
 
-    let (writer, reader) = pod_index::with_options(Options::new().container_ids(true).ips(true));
+    let (max_age, max_pods) = settings.keep_removed;
+    let options = Options::new().container_ids(true).ips(true).keep_removed(max_age, max_pods);
+    let (writer, reader) = pod_index::with_options(options);
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader, &readiness);
     if settings.kubelet_metrics {

@@ -109,6 +109,7 @@ impl Work {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
+            let forgetting = self.writer.next_deadline().map_or_else(never, at);
             select! {
                 recv(reports) -> report => match report {
                     Ok(report) => self.publish(iter::once(report).chain(reports.try_iter()).take(WAITING)),
@@ -122,6 +123,7 @@ impl Work {
                     self.publish(iter::empty());
                 }
                 recv(expiry) -> _ => self.publish(iter::empty()),
+                recv(forgetting) -> _ => { self.writer.expire(Instant::now()); }
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
             self.counts.retired(self.writer.retired_snapshots());
@@ -131,6 +133,8 @@ impl Work {
     /// Publishes the reports and expired entries together.
     fn publish(&mut self, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
+        // The time of the removals that follow.
+        self.writer.expire(started);
         let mut batch = Vec::new();
         let mut sources = Vec::new();
         let mut sound = Vec::new();

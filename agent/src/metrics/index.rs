@@ -75,6 +75,12 @@ impl Collector for Index {
             "ignored_keys",
             "Container IDs and IP addresses of pods that are invalid, or beyond the limit of a pod.",
             number(snapshot.ignored_key_count()),
+        )?;
+        gauge(
+            &mut encoder,
+            "removed_pods",
+            "Removed pods and mirror pods that are kept, so that late events find them.",
+            number(snapshot.removed().len()),
         )
     }
 }

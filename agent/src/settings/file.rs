@@ -39,6 +39,8 @@ pub(super) struct ConfigFile {
     pub(super) all_nodes: bool,
     pub(super) keep_managed_fields: bool,
     pub(super) proc: Option<PathBuf>,
+    pub(super) keep_removed: Option<GoDuration>,
+    pub(super) keep_removed_max: Option<usize>,
     pub(super) redact_env: bool,
     pub(super) namespace: Option<String>,
     pub(super) pod_selector: Option<String>,

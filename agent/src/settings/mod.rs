@@ -43,6 +43,10 @@ const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccou
 /// Default folder of the host's processes.
 const PROC: &str = "/proc";
 
+/// By default, removed pods are kept this long, and so many of them.
+const KEEP_REMOVED: Duration = Duration::from_secs(60);
+const KEEP_REMOVED_MAX: usize = 10_000;
+
 /// Default address.
 pub(super) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Default port: near those of other node components, but unused by them.
@@ -64,6 +68,8 @@ pub(super) struct Settings {
     pub(super) mirrors: Management,
     /// Where the host's processes are.
     pub(super) proc: PathBuf,
+    /// How long to keep removed pods, and how many.
+    pub(super) keep_removed: (Duration, usize),
     /// Whether to omit literal values of environment variables.
     pub(super) redact_env: bool,
     /// Where to keep pods on disk, and which.
@@ -265,6 +271,10 @@ impl Settings {
         }
         summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
         let proc = args.proc.or(config.proc).filter(|path| !path.as_os_str().is_empty());
+        let keep_removed = (
+            args.keep_removed.or(config.keep_removed).map_or(KEEP_REMOVED, |GoDuration(age)| age),
+            args.keep_removed_max.or(config.keep_removed_max).unwrap_or(KEEP_REMOVED_MAX),
+        );
         let redact_env = args.redact_env || config.redact_env;
         if redact_env {
             summary.push(["environment".to_owned(), "values are redacted".to_owned()]);
@@ -291,6 +301,7 @@ impl Settings {
             api,
             mirrors,
             proc: proc.unwrap_or_else(|| PROC.into()),
+            keep_removed,
             redact_env,
             // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
@@ -359,6 +370,7 @@ impl Settings {
             ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls_files() != new.tls_files()),
             ("manageMirrorPods", self.mirrors != new.mirrors),
             ("proc", self.proc != new.proc),
+            ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
             ("redactEnv", self.redact_env != new.redact_env),
             // Mirror pods and references keep the client that they started with.
             (

@@ -28,6 +28,9 @@ pub(super) struct Answer<'a> {
     /// The key that found the pod. For a cgroup, for example, the pod's UID or the container's ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) found_by: Option<Key>,
+    /// When the pod was removed, in RFC 3339. `None` if it still exists.
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(super) namespace: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
@@ -192,6 +195,8 @@ pub(super) enum Key {
     ContainerId,
     Ip,
     Name,
+    /// The name, although the query has a container ID too, which no pod has.
+    NameOnly,
 }
 
 impl Key {
@@ -203,6 +208,7 @@ impl Key {
             Self::ContainerId => "container ID",
             Self::Ip => "IP",
             Self::Name => "name",
+            Self::NameOnly => "name only",
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Identity, ParseIdentityError};
-use pod_index::{FoundBy, Resolved, Snapshot, UidRef, is_mirror_pod};
+use pod_index::{FoundBy, PodMeta, Resolved, Snapshot, UidRef, is_mirror_pod};
 use pod_index_kubelet::process::{PodCgroup, ResolveError};
 
 pub(super) use super::answer::Key;
@@ -37,6 +39,8 @@ pub(super) struct Found<'a> {
     mirror: Option<&'a Arc<Pod>>,
     container: Option<&'a str>,
     pub(super) by: Key,
+    /// When the pod was removed. `None` if it still exists.
+    pub(super) removed_at: Option<Instant>,
 }
 
 /// Why no pod was found.
@@ -123,8 +127,11 @@ impl<'a> Sought<'a> {
         // A manifest may set any UID, even one that looks like another kind of identity. A process ID was resolved to
         // its cgroup, so it is certainly not a UID.
         let found = match self.what {
-            What::Process(_) => found,
-            What::Identity(_) => found.or_else(|| by_uid(snapshot, self.text?.into())),
+            What::Identity(_) if !is_living(found.as_ref()) => {
+                let by_uid = self.text.and_then(|text| by_uid(snapshot, text.into()));
+                if is_living(by_uid.as_ref()) { by_uid } else { found.or(by_uid) }
+            }
+            _ => found,
         };
         found.ok_or_else(|| Unknown::NoPod(self.kind()))
     }
@@ -135,11 +142,17 @@ fn by_uid<'s>(snapshot: &'s Snapshot<Pod>, uid: UidRef<'s>) -> Option<Found<'s>>
     found.map(|found| Found::new(snapshot, found))
 }
 
-/// Finds the pod by its UID, which is known before any status names the container; otherwise by the container's ID.
+fn is_living(found: Option<&Found<'_>>) -> bool {
+    found.is_some_and(|found| found.removed_at.is_none())
+}
+
+/// Finds the pod by its UID, which is known before any status names the container; otherwise by the container's ID. A
+/// living pod comes before a removed one.
 fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<Found<'s>> {
     let by_id = cgroup.container_id.and_then(|id| Identity::ContainerId(id).resolve(snapshot));
     let by_id = by_id.map(|found| Found::new(snapshot, found));
-    let Some(found) = cgroup.pod_uid.as_ref().and_then(|uid| by_uid(snapshot, uid.into())) else {
+    let by_uid = cgroup.pod_uid.as_ref().and_then(|uid| by_uid(snapshot, uid.into()));
+    let Some(found) = by_uid.filter(|by_uid| is_living(Some(by_uid)) || !is_living(by_id.as_ref())) else {
         return by_id;
     };
     let is_same = |by_id: &Found<'_>| {
@@ -148,21 +161,42 @@ fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<F
     Some(Found { container: by_id.filter(is_same).and_then(|by_id| by_id.container), ..found })
 }
 
+/// The time of a removal, in whole seconds.
+pub(super) fn time_of(removed_at: Instant) -> Timestamp {
+    let age = SignedDuration::try_from(removed_at.elapsed()).unwrap_or_default();
+    let time = Timestamp::now().saturating_sub(age).unwrap_or(Timestamp::UNIX_EPOCH);
+    time.round(Unit::Second).unwrap_or(time)
+}
+
 impl<'a> Found<'a> {
     fn new(snapshot: &'a Snapshot<Pod>, found: Resolved<'a, Pod>) -> Self {
-        let Resolved { pod, container, by, .. } = found;
+        let Resolved { pod, container, by, removed_at, .. } = found;
         let by = match by {
             FoundBy::MirrorUid => Key::MirrorUid,
             FoundBy::ContainerId => Key::ContainerId,
             FoundBy::Ip => Key::Ip,
-            FoundBy::Name | FoundBy::NameOnly => Key::Name,
+            FoundBy::Name => Key::Name,
+            FoundBy::NameOnly => Key::NameOnly,
             _ => Key::Uid,
         };
         if is_mirror_pod(&**pod) {
-            Self { pod: None, mirror: Some(pod), container, by }
-        } else {
-            Self { pod: Some(pod), mirror: snapshot.mirror_pod_by_pod(pod), container, by }
+            return Self { pod: None, mirror: Some(pod), container, by, removed_at };
         }
+        // The mirror pod of a removed pod's name may be that of another pod.
+        let mirror = match removed_at {
+            None => snapshot.mirror_pod_by_pod(pod),
+            Some(_) => snapshot
+                .uid_translations()
+                .mirror_pod_uid(PodMeta::uid(&**pod))
+                .and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
+        };
+        Self { pod: Some(pod), mirror, container, by, removed_at }
+    }
+
+    /// Whether no pod that comes later can be a better answer. A name or an IP of a removed pod may already belong to
+    /// another pod.
+    pub(super) fn is_final(&self) -> bool {
+        self.removed_at.is_none() || !matches!(self.by, Key::Ip | Key::Name | Key::NameOnly)
     }
 
     /// The answer to `query`.
@@ -176,6 +210,7 @@ impl<'a> Found<'a> {
         let controller = owners.find(|owner| owner.controller == Some(true));
         Answer {
             found_by: Some(self.by),
+            removed: self.removed_at.map(|at| time_of(at).to_string().into()),
             namespace: text(&pod.metadata.namespace),
             name: text(&pod.metadata.name),
             pod_uid: self.pod.and_then(uid),

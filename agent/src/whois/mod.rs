@@ -18,6 +18,7 @@ mod processes;
 mod routes;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Reader, Snapshot};
@@ -29,6 +30,16 @@ pub(crate) use self::lookups::{Lookups, Outcome};
 pub(crate) use self::processes::Processes;
 pub(crate) use self::routes::router;
 use super::readiness::Readiness;
+
+/// The annotation of a removed pod: when it was removed, in RFC 3339.
+const REMOVED_ANNOTATION: &str = "pod-index/removed";
+
+fn marked(pod: &Pod, removed_at: Instant) -> Arc<Pod> {
+    let mut pod = pod.clone();
+    let time = find::time_of(removed_at).to_string();
+    pod.metadata.annotations.get_or_insert_default().insert(REMOVED_ANNOTATION.to_owned(), time);
+    Arc::new(pod)
+}
 
 /// Finds pods by any identity. Clones share the counts and the processes.
 #[derive(Clone, Debug)]
@@ -68,6 +79,8 @@ impl Whois {
 
     /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID finds nothing: this path does not translate
     /// UIDs.
+    ///
+    /// A removed pod has [`REMOVED_ANNOTATION`].
     pub(crate) fn pod(&self, snapshot: &Snapshot<Pod>, key: &str) -> Option<Arc<Pod>> {
         let direct = snapshot.pod_by_uid(key).map(|pod| (Kind::Uid, pod));
         let direct = direct.or_else(|| Some((Kind::Name, snapshot.pod_by_full_name(key)?)));
@@ -78,8 +91,10 @@ impl Whois {
         let sought = self.seek(key);
         let found = sought.as_ref().map_err(Unknown::clone).and_then(|sought| {
             let found = sought.find(snapshot)?;
-            let pod = found.pod.filter(|_| found.by != Key::MirrorUid);
-            Ok((sought.kind(), Arc::clone(pod.ok_or(Unknown::NoPod(sought.kind()))?)))
+            let pod =
+                found.pod.filter(|_| found.by != Key::MirrorUid).ok_or(Unknown::NoPod(sought.kind()))?;
+            let pod = found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at));
+            Ok((sought.kind(), pod))
         });
         match found {
             Ok((kind, pod)) => {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::answer::{Answer, Key, Kind, Labels, NOT_FOUND};
+use super::answer::{Answer, Key, Labels, NOT_FOUND};
 use crate::cli::Output;
 use crate::exit::Failure;
 use crate::format;
@@ -89,7 +89,7 @@ fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
     }
     [
         end_of(&answer.query),
-        found_by(answer.kind, answer.found_by),
+        found_by(answer),
         text(&answer.namespace),
         text(&answer.name),
         text(&answer.container),
@@ -114,13 +114,18 @@ fn end_of(query: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key that found the pod, after the query's kind if that is different.
-fn found_by(kind: Option<Kind>, by: Option<Key>) -> Cow<'static, str> {
-    match (kind, by) {
-        (Some(kind), Some(by)) if kind.words() != by.words() && by != Key::MirrorUid => {
-            format!("{}: {}", kind.words(), by.words()).into()
+/// The key that found the pod, after the query's kind if that is different; then when the pod was removed, if it was.
+fn found_by(answer: &Answer<'_>) -> Cow<'static, str> {
+    let by = answer.found_by.map(Key::words).unwrap_or_default();
+    let found_by = match (answer.kind, answer.found_by) {
+        (Some(kind), Some(key)) if kind.words() != by && key != Key::MirrorUid => {
+            format!("{}: {by}", kind.words()).into()
         }
-        _ => by.map(Key::words).unwrap_or_default().into(),
+        _ => by.into(),
+    };
+    match &answer.removed {
+        Some(time) => format!("{found_by}, removed {time}").into(),
+        None => found_by,
     }
 }
 

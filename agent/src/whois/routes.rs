@@ -164,11 +164,11 @@ impl Whois {
             };
             let Ok(Some(step)) = step else { break };
             waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after()) {
-                Ok(found) => {
+                Ok(found) if found.is_final() => {
                     self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
                     false
                 }
-                Err(_) => true,
+                _ => true,
             });
         }
         let snapshot = self.reader.load();

@@ -37,7 +37,7 @@ fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
         );
         generations.push(line["generation"].as_u64().unwrap());
         // Only published changes are logged.
-        let code = agent.get("/pods/u-1").code;
+        let code = agent.get("/pods/default/web-node-1").code;
         assert_eq!(code, if event == "removed" { 404 } else { 200 });
     }
     assert_eq!(generations, [1, 2, 3]);

@@ -53,14 +53,14 @@ fn a_reload_updates_the_sources() {
     // Without the directory.
     configure(&format!("staticPodURL: {url}\n"));
     agent.signal("HUP");
-    agent.until("/pods/u-both", |answer| answer.code == 404);
+    agent.until("/pods/default/both-node-1", |answer| answer.code == 404);
     assert_eq!(names(&agent), ["served-node-1"]);
     assert!(!agent.get("/sources").body.contains("\"file\""));
 
     // Back to the first configuration: changes are followed as before.
     configure(&format!("staticPodPath: {one_path}\n"));
     agent.signal("HUP");
-    agent.until("/pods/u-both", |answer| answer.code == 200);
+    agent.until("/pods/default/both-node-1", |answer| answer.code == 200);
     agent.until("/pods", |answer| !answer.body.contains("served"));
     one.write("new.yaml", &manifest("new"));
     agent.until("/pods/default/new-node-1", |answer| answer.code == 200);

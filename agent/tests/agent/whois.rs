@@ -6,6 +6,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, pod};
@@ -71,13 +72,17 @@ pub struct Setup {
 
 impl Setup {
     pub async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    async fn with(args: &[&str]) -> Self {
         let (server, directory, proc) = (ApiServer::start().await, Directory::new(), Directory::new());
         server.put("pods", &web());
         server.put("pods", &mirror());
         let kubeconfig = kubeconfig(&directory, &server);
         let at = proc.0.to_str().unwrap();
-        let agent =
-            Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--proc", at]);
+        let given = ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--proc", at];
+        let agent = Agent::start(&[&given, args].concat());
         agent.until("/readyz", |answer| answer.code == 200);
         Self { agent, server, proc, _directory: directory }
     }
@@ -158,7 +163,7 @@ fn forms() -> Vec<(String, &'static str, &'static str, Option<&'static str>)> {
         (format!("/../cri-containerd-{}.scope", id('a')), "cgroup", "containerId", Some("nginx")),
         (link(&id('a')), "logLink", "containerId", Some("nginx")),
         // No status names this container.
-        (link(&id('e')), "logLink", "name", Some("nginx")),
+        (link(&id('e')), "logLink", "nameOnly", Some("nginx")),
         ("4711".to_owned(), "pid", "uid", Some("nginx")),
         ("4712".to_owned(), "pid", "containerId", Some("nginx")),
     ]
@@ -200,6 +205,91 @@ async fn each_form_of_identity_finds_the_pod() {
         let key: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
         let found: Value = setup.agent.get(&format!("/pods/{}", key.replace('+', "%20"))).json();
         assert_eq!(found["metadata"]["uid"], WEB, "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_removed() {
+    let setup = Setup::with(&["--keep-removed", "1h"]).await;
+    setup.process("4711", &format!("0::{}\n", cgroup(WEB, &id('a'))));
+    setup.process("4712", &format!("0::/../cri-containerd-{}.scope\n", id('b')));
+    let forms = forms();
+    let queries: Vec<_> = forms.iter().map(|(query, ..)| &**query).collect();
+    let before = setup.get(&queries);
+    let start = Timestamp::now();
+    setup.server.remove("pods", "shop", "web-0").expect("a known pod");
+    setup.agent.until("/pods/shop/web-0", |answer| answer.code == 404);
+
+    let answers = setup.get(&queries);
+    for (answer, before) in answers.iter().zip(before) {
+        let mut answer = answer.clone();
+        let removed = answer.as_object_mut().unwrap().remove("removed").expect("it was removed");
+        let removed: Timestamp = removed.as_str().unwrap().parse().expect("RFC 3339");
+        let since = removed.duration_since(start).as_secs();
+        assert!(
+            (-1..=i64::try_from(PATIENCE.as_secs()).unwrap()).contains(&since),
+            "{since} s after the removal"
+        );
+        assert_eq!(answer, before, "all else is as before");
+    }
+    let output = setup.agent.ask(&["whois", WEB]);
+    let table = stdout(&output);
+    assert!(output.status.success() && table.contains("UID, removed 20"), "{table}");
+
+    // One pod is marked. Nothing else shows it.
+    let pod: Value = setup.agent.get(&format!("/pods/{WEB}")).json();
+    let time = pod["metadata"]["annotations"]["pod-index/removed"].as_str().expect("the annotation");
+    assert!(time.parse::<Timestamp>().is_ok(), "{time}");
+    for list in ["/pods", "/api/v1/pods", "/api/v1/namespaces/shop/pods"] {
+        assert!(!setup.agent.get(list).body.contains("web-0"), "{list}");
+    }
+    assert_eq!(setup.agent.get("/api/v1/namespaces/shop/pods/web-0").code, 404);
+    let metrics = setup.agent.get("/metrics").body;
+    assert_eq!(value(&metrics, "pod_index_removed_pods"), 1);
+    assert_eq!(value(&metrics, r#"pod_index_keys{kind="container_id"}"#), 0);
+
+    // Another pod takes the name. Late events of the removed one do not lead to it.
+    let mut next = pod_of("u-2");
+    next["status"]["podIPs"] = json!([{ "ip": "10.0.0.7" }]);
+    setup.server.put("pods", &next);
+    setup.agent.until("/pods/shop/web-0", |answer| answer.code == 200);
+    let link = |digit| format!("/var/log/containers/web-0_shop_nginx-{}.log", id(digit));
+    let uids = |queries: &[&str]| -> Vec<_> {
+        setup
+            .get(queries)
+            .iter()
+            .map(|answer| (answer["podUID"].clone(), answer["removed"].is_string()))
+            .collect()
+    };
+    let (old, new) = ((json!(WEB), true), (json!("u-2"), false));
+    assert_eq!(
+        uids(&[WEB, &id('a'), &link('a'), "4711", "shop/web-0", "10.0.0.7", &link('e')]),
+        [&old, &old, &old, &old, &new, &new, &new].map(Clone::clone)
+    );
+}
+
+/// A pod with the name of `web`, and without a status.
+fn pod_of(uid: &str) -> Value {
+    let mut pod = web();
+    pod["metadata"]["uid"] = json!(uid);
+    pod["status"] = json!({ "phase": "Pending" });
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_pod_is_unknown_when_its_time_is_over() {
+    for args in [&["--keep-removed", "300ms"][..], &["--keep-removed", "0"], &["--keep-removed-max", "0"]] {
+        let setup = Setup::with(args).await;
+        setup.server.remove("pods", "shop", "web-0").expect("a known pod");
+        // Nothing is written after the removal.
+        for query in [WEB, &id('a'), "10.0.0.7", "shop/web-0"] {
+            setup
+                .agent
+                .until(&format!("/whois?q={query}"), |answer| answer.body.contains(r#""found":false"#));
+        }
+        assert_eq!(setup.agent.get(&format!("/pods/{WEB}")).code, 404);
+        let metrics = setup.agent.get("/metrics").body;
+        assert_eq!(value(&metrics, "pod_index_removed_pods"), 0, "{args:?}");
     }
 }
 
