@@ -6,11 +6,14 @@
 //! `cargo bench -p pod-index-benches --features instructions --bench instructions`
 
 use std::hint::black_box;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
-use pod_index::{CachedReader, Operation, PodMeta, PodUid, Reader, Writer};
+use pod_index::identity::ContainerId;
+use pod_index::{CachedReader, Operation, Options, PodMeta, PodUid, Reader, Writer};
+use support::keys::{Keyed, filled, keyed};
 use support::workload::{Pod, Workload};
 
 /// Pods in the index.
@@ -93,6 +96,39 @@ fn whole(pods: usize) -> Setup<Arc<Pod>> {
 
 fn strangers() -> Setup<Arc<Pod>> {
     setup(|workload| workload.strangers(TIMES))
+}
+
+/// An index of pods with keys, and a thousand keys.
+struct KeyedSetup<K> {
+    writer: Writer<Keyed>,
+    cached: CachedReader<Keyed>,
+    keys: Vec<K>,
+}
+
+fn with_keys<K>(ip: bool, containers: usize, key: impl FnMut(&Arc<Keyed>) -> K) -> KeyedSetup<K> {
+    let mut workload = Workload::new(PODS);
+    let pods = keyed(&workload, ip, containers);
+    let (writer, mut cached) = filled(&pods, Options::all());
+    cached.refresh();
+    let keys = workload.shuffled(&pods).iter().take(TIMES).map(key).collect();
+    KeyedSetup { writer, cached, keys }
+}
+
+fn ips() -> KeyedSetup<IpAddr> {
+    with_keys(true, 1, |pod| pod.ip().expect("it has one"))
+}
+
+fn container_texts() -> KeyedSetup<Box<str>> {
+    with_keys(true, 1, |pod| pod.container().expect("it has one").into())
+}
+
+fn container_ids() -> KeyedSetup<ContainerId> {
+    with_keys(true, 1, |pod| pod.container().expect("it has one").parse().expect("64 digits"))
+}
+
+/// Pods with an address and two containers.
+fn keyed_updates() -> KeyedSetup<Arc<Keyed>> {
+    with_keys(true, 2, |pod| pod.renewed())
 }
 
 #[library_benchmark(setup = uids, config = held_at(140_663))]
@@ -204,19 +240,55 @@ fn update_in_batches(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(23_608_850))]
+#[library_benchmark(setup = whole, config = held_at(22_405_456))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(11_144_151))]
+#[library_benchmark(setup = strangers, config = held_at(10_764_698))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
         let _ = black_box(on.writer.add_pod(Arc::clone(pod)));
         black_box(on.writer.remove_pod(pod));
+    }
+    on
+}
+
+#[library_benchmark(setup = ips, config = held_at(1))]
+#[bench::cached()]
+fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
+    for ip in &on.keys {
+        black_box(on.cached.pod_by_ip(black_box(*ip)));
+    }
+    on
+}
+
+#[library_benchmark(setup = container_ids, config = held_at(1))]
+#[bench::cached()]
+fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
+    for id in &on.keys {
+        black_box(on.cached.pod_by_container_id(black_box(id)));
+    }
+    on
+}
+
+#[library_benchmark(setup = container_texts, config = held_at(1))]
+#[bench::cached()]
+fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
+    for id in &on.keys {
+        black_box(on.cached.pod_by_container_id(black_box(&**id)));
+    }
+    on
+}
+
+#[library_benchmark(setup = keyed_updates, config = held_at(1))]
+#[bench::three_keys()]
+fn update_with_keys(mut on: KeyedSetup<Arc<Keyed>>) -> KeyedSetup<Arc<Keyed>> {
+    for pod in &on.keys {
+        let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
     }
     on
 }
@@ -238,6 +310,10 @@ library_benchmark_group!(
         update_in_batches,
         set_pods,
         add_and_remove,
+        ip_hit,
+        container_id_hit,
+        container_text_hit,
+        update_with_keys,
     ]
 );
 

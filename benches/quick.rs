@@ -8,6 +8,7 @@ use support::bare::Bare;
 use support::cases;
 use support::designs::Design;
 use support::figures;
+use support::keys;
 use support::memory::Counting;
 use support::sizes;
 use support::workload::Workload;
@@ -38,5 +39,11 @@ fn main() {
             });
             println!();
         }
+        println!("pods with further keys; ns, and the ratio to the lookup by UID or to the update without keys\n");
+        let lookups = keys::reads(&mut workload, time / 2);
+        figures::print(&lookups, |figure| (keys::BY_UID.to_owned(), figure.who.clone()));
+        let updates = keys::updates(&mut workload, time);
+        figures::print(&updates, |figure| (keys::NO_KEYS.to_owned(), figure.who.clone()));
+        figures::print(&keys::bytes(&workload), |figure| (figure.what.clone(), figure.who.clone()));
     }
 }

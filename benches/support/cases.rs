@@ -39,6 +39,7 @@ pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
     let mut reads = Reads { rounds: Rounds::default(), workload };
     designs::each(&mut reads);
     reads.parsed_bare();
+    reads.contiguous();
     let Reads { mut rounds, workload } = reads;
     index_reads(&mut rounds, workload);
     rounds.measure(n, time)
@@ -75,6 +76,27 @@ impl Reads<'_> {
             black_box(table.get_parsed(*black_box(key)));
         });
         self.rounds.case("UID, hit", "bare table, parsed UID", operations, run);
+    }
+}
+
+/// The lookup by UID, of texts that lie one after the other in memory.
+const CONTIGUOUS: &str = "UID, hit, contiguous texts";
+
+impl Reads<'_> {
+    fn contiguous(&mut self) {
+        let table = Bare::of(self.workload.pods.iter().cloned());
+        let (text, places) = self.workload.contiguous_hits(RUN, |pod| pod.uid());
+        let (writer, mut reader) = Cached::new(self.workload.all().collect());
+        let (in_table, in_index) = (text.clone(), text);
+        let (operations, run) = repeat(places.clone(), move |place| {
+            black_box(table.get(black_box(&in_table[place.clone()])));
+        });
+        self.rounds.case(CONTIGUOUS, Bare::NAME, operations, run);
+        let (operations, run) = repeat(places, move |place| {
+            let _ = &writer;
+            black_box(reader.pod_by_uid(black_box(&in_index[place.clone()])));
+        });
+        self.rounds.case(CONTIGUOUS, Cached::NAME, operations, run);
     }
 }
 

@@ -5,6 +5,7 @@ pub mod bare;
 pub mod cases;
 pub mod designs;
 pub mod figures;
+pub mod keys;
 pub mod memory;
 #[cfg(feature = "criterion")]
 pub mod profiler;

@@ -4,6 +4,7 @@
 //! as its UID, and has a mirror with a UUID. Keys are separate strings, created in shuffled order after the
 //! pods, so that no lookup finds its key where the index keeps its own.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
@@ -125,6 +126,31 @@ impl Workload {
         order.into_iter().map(|at| key(&pods[at])).collect()
     }
 
+    /// The items in another order each time.
+    #[must_use]
+    pub fn shuffled<T: Clone>(&mut self, items: &[T]) -> Vec<T> {
+        let mut items = items.to_vec();
+        self.rng.shuffle(&mut items);
+        items
+    }
+
+    /// The texts of up to `limit` keys of pods one after the other, in an order independent of the pods', and the
+    /// place of each. The processor reads ahead in them, so that lookups overlap.
+    #[must_use]
+    pub fn contiguous_hits(
+        &mut self,
+        limit: usize,
+        mut key: impl FnMut(&Pod) -> &str,
+    ) -> (String, Vec<Range<usize>>) {
+        let mut text = String::new();
+        let places = self.hits(limit, |pod| {
+            let start = text.len();
+            text.push_str(key(pod));
+            start..text.len()
+        });
+        (text, places)
+    }
+
     /// `count` UIDs in the API server's spelling that no pod has.
     #[must_use]
     pub fn misses(&mut self, count: usize) -> Vec<Box<str>> {
@@ -144,10 +170,10 @@ impl Workload {
 }
 
 /// `SplitMix64`: the same numbers in every run, on every machine.
-struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(0x0070_6f64_2d69_6478)
     }
 
@@ -169,7 +195,7 @@ impl Rng {
         }
     }
 
-    fn hex(&mut self) -> Box<str> {
+    pub(crate) fn hex(&mut self) -> Box<str> {
         format!("{:016x}{:016x}", self.next(), self.next()).into()
     }
 

@@ -212,6 +212,12 @@ impl Claims {
         name(&mut PodKeys { kept, claims: self });
     }
 
+    /// Whether the pod named a key, even one that is ignored.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        !self.items.is_empty() || self.ignored > 0
+    }
+
     fn store(&mut self, text: &[u8]) -> Range<u32> {
         let at = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let begin = at(self.bytes.len());

@@ -20,8 +20,7 @@ use crate::versions::Draft;
 impl<P: PodMeta> Draft<'_, P> {
     /// Claims the keys of an added pod.
     pub(super) fn claim_keys(&mut self, pod: &Arc<P>) {
-        self.with_claims(|draft, [_, new]| {
-            new.collect(draft.by_key.kept, |keys| pod.keys(keys));
+        self.with_claims(None, Some(&**pod), |draft, [_, new]| {
             new.sort();
             draft.count_ignored(0, new.ignored);
             for named in new.iter() {
@@ -32,8 +31,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Releases the keys of a removed pod.
     pub(super) fn give_up_keys(&mut self, pod: &Arc<P>) {
-        self.with_claims(|draft, [old, _]| {
-            old.collect(draft.by_key.kept, |keys| pod.keys(keys));
+        self.with_claims(Some(&**pod), None, |draft, [old, _]| {
             old.sort();
             draft.count_ignored(old.ignored, 0);
             for named in old.iter() {
@@ -44,9 +42,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Replaces the old pod by the new one, which has the same UID. A key that both name stays, with the new pod.
     pub(super) fn exchange_keys(&mut self, old_pod: &Arc<P>, new_pod: &Arc<P>) {
-        self.with_claims(|draft, [old, new]| {
-            old.collect(draft.by_key.kept, |keys| old_pod.keys(keys));
-            new.collect(draft.by_key.kept, |keys| new_pod.keys(keys));
+        self.with_claims(Some(&**old_pod), Some(&**new_pod), |draft, [old, new]| {
             if old == new {
                 for named in new.iter() {
                     draft.hand_over(named, old_pod, new_pod, false);
@@ -102,15 +98,38 @@ impl<P: PodMeta> Draft<'_, P> {
         self.keys_mut().trim();
     }
 
+    /// Calls `work` with the claims of the old and of the new pod, unless there are none: most pods of some
+    /// embedders have no keys.
     #[inline]
-    pub(super) fn with_claims(&mut self, work: impl FnOnce(&mut Self, &mut [Claims; 2])) {
-        if !self.by_key.kept.any() {
+    pub(super) fn with_claims(
+        &mut self,
+        old: Option<&P>,
+        new: Option<&P>,
+        work: impl FnOnce(&mut Self, &mut [Claims; 2]),
+    ) {
+        let kept = self.by_key.kept;
+        if !kept.any() {
             return;
         }
         let mut scratch = self.scratch().take().unwrap_or_default();
-        work(self, &mut scratch);
-        scratch.iter_mut().for_each(Claims::trim);
+        let mut any = false;
+        for (claims, pod) in scratch.iter_mut().zip([old, new]) {
+            if let Some(pod) = pod {
+                claims.collect(kept, |keys| pod.keys(keys));
+                any |= claims.any();
+            }
+        }
+        if any {
+            self.with_any_claims(&mut scratch, work);
+        }
         *self.scratch() = Some(scratch);
+    }
+
+    /// Not inlined, to keep the path of a pod without keys short.
+    #[inline(never)]
+    fn with_any_claims(&mut self, scratch: &mut [Claims; 2], work: impl FnOnce(&mut Self, &mut [Claims; 2])) {
+        work(self, scratch);
+        scratch.iter_mut().for_each(Claims::trim);
     }
 
     fn count_ignored(&mut self, old: usize, new: usize) {

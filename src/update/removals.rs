@@ -174,8 +174,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Calls `work` with each key that the pod names.
     fn each_key(&mut self, pod: &P, mut work: impl FnMut(&mut Self, NamedKey<'_>)) {
-        self.with_claims(|draft, [claims, _]: &mut [Claims; 2]| {
-            claims.collect(draft.by_key.kept, |keys| pod.keys(keys));
+        self.with_claims(Some(pod), None, |draft, [claims, _]: &mut [Claims; 2]| {
             claims.sort();
             for named in claims.iter() {
                 work(draft, named);
