@@ -126,9 +126,8 @@ fn container_ids() -> KeyedSetup<ContainerId> {
     with_keys(true, 1, |pod| pod.container().expect("it has one").parse().expect("64 digits"))
 }
 
-/// Pods with an address and two containers.
-fn keyed_updates() -> KeyedSetup<Arc<Keyed>> {
-    with_keys(true, 2, |pod| pod.renewed())
+fn keyed_updates(containers: usize) -> KeyedSetup<Arc<Keyed>> {
+    with_keys(true, containers, |pod| pod.renewed())
 }
 
 #[library_benchmark(setup = uids, config = held_at(140_663))]
@@ -285,7 +284,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 }
 
 #[library_benchmark(setup = keyed_updates, config = held_at(1))]
-#[bench::three_keys()]
+#[bench::an_ip(0)]
+#[bench::an_ip_and_two_containers(2)]
 fn update_with_keys(mut on: KeyedSetup<Arc<Keyed>>) -> KeyedSetup<Arc<Keyed>> {
     for pod in &on.keys {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

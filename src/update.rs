@@ -60,7 +60,7 @@ impl<P: PodMeta> Draft<'_, P> {
             match kind {
                 PodKind::Pod => {
                     self.replace_pod(key, place, &old, pod);
-                    self.exchange_keys(&old, pod);
+                    self.exchange_keys(&key, &old, pod);
                 }
                 PodKind::Mirror => self.replace_mirror(key, pod),
             }
@@ -170,7 +170,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 if flags & STATIC != 0 {
                     self.static_pods_mut().insert(key.tag, key.words, Arc::clone(pod), 0);
                 }
-                self.claim_keys(pod);
+                self.claim_keys(&key, pod);
             }
             PodKind::Mirror => {
                 let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
@@ -207,7 +207,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 if let Some((place, _)) = self.static_pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
                     self.static_pods_mut().remove(place);
                 }
-                self.give_up_keys(&pod);
+                self.give_up_keys(&key, &pod);
             }
             PodKind::Mirror => self.mirrors_mut().remove(place),
         }

@@ -20,7 +20,7 @@ use crate::map::{DeadList, Labelled, Memory, Ordered, TableMut, Text, Words};
 use crate::options::Options;
 use crate::pod::Claims;
 use crate::snapshot::{
-    ByKey, Contender, Departed, History, Mirror, PodKind, RemovedBook, RemovedSet, Snapshot,
+    ByKey, Contender, Departed, History, Holder, Mirror, PodKind, RemovedBook, RemovedSet, Snapshot,
 };
 use crate::sync::{self, Published};
 
@@ -352,19 +352,19 @@ impl<P> Draft<'_, P> {
         unsafe { TableMut::new(&mut self.next.mirrors, &mut self.versions.memory, &self.next.hashing) }
     }
 
-    pub(crate) fn container_ids_mut(&mut self) -> TableMut<'_, Labelled, Arc<P>> {
+    pub(crate) fn container_ids_mut(&mut self) -> TableMut<'_, Labelled, Holder<P>> {
         // SAFETY: as above.
         unsafe {
             TableMut::new(&mut self.next.by_key.container_ids, &mut self.versions.memory, &self.next.hashing)
         }
     }
 
-    pub(crate) fn ips_mut(&mut self) -> TableMut<'_, Words, Arc<P>> {
+    pub(crate) fn ips_mut(&mut self) -> TableMut<'_, Words, Holder<P>> {
         // SAFETY: as above.
         unsafe { TableMut::new(&mut self.next.by_key.ips, &mut self.versions.memory, &self.next.hashing) }
     }
 
-    pub(crate) fn keys_mut(&mut self) -> TableMut<'_, Text, Arc<P>> {
+    pub(crate) fn keys_mut(&mut self) -> TableMut<'_, Text, Holder<P>> {
         // SAFETY: as above.
         unsafe { TableMut::new(&mut self.next.by_key.keys, &mut self.versions.memory, &self.next.hashing) }
     }

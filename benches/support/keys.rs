@@ -141,15 +141,16 @@ pub fn updates(workload: &mut Workload, time: Duration) -> Vec<Figure> {
     let mut rounds = Rounds::default();
     for (what, ip, containers) in [
         (NO_KEYS, false, 0),
-        ("update, an IP", true, 0),
         ("update, a container ID", false, 1),
+        ("update, an IP", true, 0),
         ("update, an IP and two containers", true, 2),
     ] {
         let pods = keyed(workload, ip, containers);
         let (writer, reader) = filled(&pods, Options::all());
         let writer = Rc::new(RefCell::new(writer));
         // Two objects for each pod, so that every update stores a new one.
-        let versions = [(); 2].map(|()| workload.shuffled(&pods).iter().map(|pod| pod.renewed()).collect::<Vec<_>>());
+        let versions =
+            [(); 2].map(|()| workload.shuffled(&pods).iter().map(|pod| pod.renewed()).collect::<Vec<_>>());
         let (count, mut at) = (WRITES.min(pods.len()), 0);
         rounds.case(what, Cached::NAME, count, move || {
             let (_, mut writer) = (&reader, writer.borrow_mut());

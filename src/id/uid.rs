@@ -95,6 +95,12 @@ pub struct UidRef<'a> {
 }
 
 impl<'a> UidRef<'a> {
+    /// The packed form, or the string.
+    #[inline]
+    pub(crate) fn new(usual: Option<Packed>, other: &'a str) -> Self {
+        Self { usual, other }
+    }
+
     /// Whether this is the empty UID, which no pod may have.
     #[must_use]
     pub fn is_empty(&self) -> bool {

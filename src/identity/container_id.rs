@@ -33,7 +33,9 @@ const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
 /// ```
 ///
 /// Kubelet: `ContainerID` (`pkg/kubelet/container/runtime.go`), of which this is the ID without the runtime's name.
+// Aligned like the words that lookups compare: the bytes of an unaligned `Option` would be copied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(align(8))]
 pub struct ContainerId([u8; DIGITS / 2]);
 
 impl ContainerId {
@@ -43,21 +45,22 @@ impl ContainerId {
         &self.0
     }
 
+    // Lookups by text inline the parser, so that the ID stays in registers.
     /// Any spelling: only the digits, `runtime://digits` as in statuses, or the name of a systemd scope.
+    #[inline]
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.len() <= DIGITS {
             return Self::bare(text);
         }
         let (prefix, digits) = text.split_at_checked(text.len() - DIGITS)?;
         if let Some(runtime) = prefix.strip_suffix("://") {
-            let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            let is_runtime = !runtime.is_empty() && runtime.bytes().all(is_name);
-            return if is_runtime { Self::bare(digits) } else { None };
+            return if is_runtime(runtime) { Self::bare(digits) } else { None };
         }
         Self::scope(text)
     }
 
     /// Only the digits.
+    #[inline]
     pub(super) fn bare(digits: &str) -> Option<Self> {
         let digits: &[u8; DIGITS] = digits.as_bytes().try_into().ok()?;
         // No branch before the end, and pairs of digits as 16-bit numbers, so that the compiler vectorizes both loops.
@@ -96,7 +99,20 @@ impl ContainerId {
     }
 }
 
+/// Whether this can be the name of a container runtime.
+#[inline]
+fn is_runtime(name: &str) -> bool {
+    #[cold]
+    fn is_other_name(name: &str) -> bool {
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !name.is_empty() && name.bytes().all(is_name)
+    }
+    // The usual names at once, any other one byte by byte.
+    matches!(name, "containerd" | "cri-o" | "docker") || is_other_name(name)
+}
+
 /// The value of a lower-case hex digit. The second value is not 0 for any other character.
+#[inline]
 fn value(digit: u8) -> (u8, u8) {
     let decimal = digit.wrapping_sub(b'0');
     let letter = digit.wrapping_sub(b'a');
@@ -108,6 +124,7 @@ fn value(digit: u8) -> (u8, u8) {
 impl FromStr for ContainerId {
     type Err = ParseIdentityError;
 
+    #[inline]
     fn from_str(text: &str) -> Result<Self, ParseIdentityError> {
         Self::parse(text).ok_or(ParseIdentityError::ContainerId)
     }
@@ -116,6 +133,7 @@ impl FromStr for ContainerId {
 impl TryFrom<&str> for ContainerId {
     type Error = ParseIdentityError;
 
+    #[inline]
     fn try_from(text: &str) -> Result<Self, ParseIdentityError> {
         text.parse()
     }
@@ -124,12 +142,14 @@ impl TryFrom<&str> for ContainerId {
 impl TryFrom<&String> for ContainerId {
     type Error = ParseIdentityError;
 
+    #[inline]
     fn try_from(text: &String) -> Result<Self, ParseIdentityError> {
         text.parse()
     }
 }
 
 impl From<&Self> for ContainerId {
+    #[inline]
     fn from(id: &Self) -> Self {
         *id
     }

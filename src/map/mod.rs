@@ -43,12 +43,17 @@ pub(crate) trait Key {
     fn into_record(self) -> Option<Record>;
 }
 
-/// The value of a key: a pod and related data.
+/// The value of a key.
 pub(crate) trait Value {
+    /// The pods of the index.
     type Pod;
-    fn pod(&self) -> &Arc<Self::Pod>;
     /// What the value owns.
-    fn into_parts(self) -> (Arc<Self::Pod>, Option<Arc<str>>);
+    fn into_parts(self) -> (Option<Arc<Self::Pod>>, Option<Arc<str>>);
+}
+
+/// A value that has a pod.
+pub(crate) trait PodValue: Value {
+    fn pod(&self) -> &Arc<Self::Pod>;
     /// Whether the other value is the same.
     fn same(&self, other: &Self) -> bool;
 }
@@ -103,12 +108,15 @@ impl<P> Value for Arc<P> {
     type Pod = P;
 
     #[inline]
+    fn into_parts(self) -> (Option<Self>, Option<Arc<str>>) {
+        (Some(self), None)
+    }
+}
+
+impl<P> PodValue for Arc<P> {
+    #[inline]
     fn pod(&self) -> &Self {
         self
-    }
-
-    fn into_parts(self) -> (Self, Option<Arc<str>>) {
-        (self, None)
     }
 
     fn same(&self, other: &Self) -> bool {

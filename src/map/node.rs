@@ -770,12 +770,19 @@ impl<P> Memory<P> {
         self.retire_parts(value.into_parts(), born);
     }
 
+    #[inline]
     fn retire_parts(&mut self, (pod, text): Parts<P>, born: u64) {
         if born == self.generation {
-            self.unpublished.push(pod);
-        } else {
+            if let Some(pod) = pod {
+                self.unpublished.push(pod);
+            }
+            return;
+        }
+        if let Some(pod) = pod {
             self.dead.pods.push((born, ManuallyDrop::new(pod)));
-            self.dead.texts.extend(text.map(|text| (born, ManuallyDrop::new(text))));
+        }
+        if let Some(text) = text {
+            self.dead.texts.push((born, ManuallyDrop::new(text)));
         }
     }
 
@@ -999,7 +1006,9 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
         let slot = unsafe { page.read(index) };
         let ((pod, text), record) = ManuallyDrop::into_inner(slot.entry).into_parts();
         let born = slot.stamp >> FLAG_BITS;
-        sweep.pod(born, pod);
+        if let Some(pod) = pod {
+            sweep.pod(born, pod);
+        }
         if let Some(text) = text {
             sweep.text(born, text);
         }
@@ -1016,7 +1025,7 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
 }
 
 /// The parts of a value that have to be freed.
-type Parts<P> = (Arc<P>, Option<Arc<str>>);
+type Parts<P> = (Option<Arc<P>>, Option<Arc<str>>);
 
 /// An entry with any types of key and value.
 pub(super) trait Holds<P> {

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::slice;
 
 use super::node::{Array, ArrayMut, DeadList, MAX_LEN, Memory, Page, PageLink, Slot};
-use super::{Entry, Hashing, Key, Value};
+use super::{Entry, Hashing, Key, PodValue, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
 
@@ -191,7 +191,10 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     /// Whether both versions have the same values under the same keys.
-    pub(crate) fn same(&self, old: &Self, equal: impl Fn(&K, &K) -> bool, hashing: &Hashing) -> bool {
+    pub(crate) fn same(&self, old: &Self, equal: impl Fn(&K, &K) -> bool, hashing: &Hashing) -> bool
+    where
+        V: PodValue,
+    {
         let differs = |side: Side<&Entry<K, V>>| {
             let Side::New(entry) = side else { return ControlFlow::Continue(()) };
             let is = |other: &Entry<K, V>| equal(&other.key, &entry.key) && other.value.same(&entry.value);

@@ -1,7 +1,8 @@
 //! Pods by container ID, by IP and by custom keys.
 //!
-//! If several pods name a key, the one with the strongest claim is its *holder* and is in the table. The
-//! others are *contenders*. They are in one ordered set for all kinds, sorted by key and then by strength. For
+//! If several pods name a key, the one with the strongest claim is its *holder*. The table has the holder's UID,
+//! not its pod: a lookup probes a second table, but an update of the pod changes no table of keys. The others
+//! are *contenders*. They are in one ordered set for all kinds, sorted by key and then by strength. For
 //! container IDs and IPs, the set is nearly always empty.
 
 use std::fmt;
@@ -9,7 +10,7 @@ use std::iter::FusedIterator;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Snapshot;
+use super::{Holder, Snapshot};
 use crate::id::PodUid;
 use crate::identity::ContainerId;
 use crate::map::{Entry, Hashing, Labelled, Ordered, Place, Table, Text, Words, any_tag};
@@ -20,9 +21,9 @@ use crate::pod::{KeyKind, KeyRef, PodMeta, Strength, ip_number};
 pub(crate) struct ByKey<P> {
     /// The kinds to keep. The tables of the other kinds are empty.
     pub(crate) kept: Kinds,
-    pub(crate) container_ids: Table<Labelled, Arc<P>>,
-    pub(crate) ips: Table<Words, Arc<P>>,
-    pub(crate) keys: Table<Text, Arc<P>>,
+    pub(crate) container_ids: Table<Labelled, Holder<P>>,
+    pub(crate) ips: Table<Words, Holder<P>>,
+    pub(crate) keys: Table<Text, Holder<P>>,
     pub(crate) contenders: Ordered<Contender>,
 }
 
@@ -74,7 +75,7 @@ pub struct KeyCounts {
 
 enum Next<'a, P> {
     /// The holder of a key.
-    Holder(&'a Entry<Text, Arc<P>>),
+    Holder(&'a Entry<Text, Holder<P>>),
     /// The next pod after the holder of this key, or after this contender.
     Behind(KeyRef<'a>, Option<&'a Contender>),
     End,
@@ -92,21 +93,21 @@ impl<P> ByKey<P> {
     }
 
     /// The holder of a key, and its place.
-    pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &Arc<P>)> {
+    pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &PodUid)> {
         match key {
             KeyRef::ContainerId(id) => {
                 let (words, hash) = container_key(id, hashing);
                 let found = self.container_ids.locate(hash, any_tag(hash), |entry| entry.key.words == words);
-                found.map(|(place, entry)| (place, &entry.value))
+                found.map(|(place, entry)| (place, &entry.value.uid))
             }
             KeyRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
                 let found = self.ips.locate(hash, any_tag(hash), |entry| entry.key == words);
-                found.map(|(place, entry)| (place, &entry.value))
+                found.map(|(place, entry)| (place, &entry.value.uid))
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, hashing);
-                self.keys.locate_text(hash, kind, key).map(|(place, entry)| (place, &entry.value))
+                self.keys.locate_text(hash, kind, key).map(|(place, entry)| (place, &entry.value.uid))
             }
         }
     }
@@ -188,7 +189,7 @@ impl<P: PodMeta> Snapshot<P> {
     pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<ContainerMatch<'_, P>> {
         let (words, hash) = container_key(id.try_into().ok()?, &self.hashing);
         let entry = self.by_key.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)?;
-        Some(ContainerMatch { pod: &entry.value, container: entry.key.label.as_str() })
+        Some(ContainerMatch { pod: self.pod_by_uid(&entry.value.uid)?, container: entry.key.label.as_str() })
     }
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.
@@ -219,7 +220,8 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn pod_by_ip(&self, ip: IpAddr) -> Option<&Arc<P>> {
         let (words, hash) = ip_key(ip_number(ip), &self.hashing);
-        Some(&self.by_key.ips.find(hash, any_tag(hash), |entry| entry.key == words)?.value)
+        let entry = self.by_key.ips.find(hash, any_tag(hash), |entry| entry.key == words)?;
+        self.pod_by_uid(&entry.value.uid)
     }
 
     /// The pods that name this custom key, strongest claim first; see [`PodMeta::keys`].
@@ -271,12 +273,14 @@ impl<'a, P: PodMeta> Iterator for PodsByKey<'a, P> {
                     let (kind, key) = entry.key.record.bytes();
                     let kind = KeyKind(u16::from_ne_bytes(kind.try_into().ok()?));
                     self.next = Next::Behind(KeyRef::Own(kind, key), None);
-                    return Some(&entry.value);
+                    if let Some(pod) = self.snapshot.pod_by_uid(&entry.value.uid) {
+                        return Some(pod);
+                    }
                 }
                 Next::Behind(key, last) => {
                     let contender = self.snapshot.by_key.contender(key, last)?;
                     self.next = Next::Behind(key, Some(contender));
-                    // A pod whose keys changed may have left a contender.
+                    // A pod whose keys changed may have left its claim.
                     if let Some(pod) = self.snapshot.pod_by_uid(&contender.uid) {
                         return Some(pod);
                     }

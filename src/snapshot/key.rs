@@ -1,10 +1,11 @@
 //! The keys and values of a snapshot's tables.
 
+use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
-use crate::map::{Entry, Hashing, Table, Text, Value, Words, tag};
+use crate::map::{Entry, Hashing, PodValue, Table, Text, Value, Words, tag};
 use crate::pod::PodMeta;
 
 /// Pods by UID.
@@ -37,6 +38,12 @@ pub(crate) const STATIC: u8 = 1;
 /// A flag of a pod in the table by UID: it has ephemeral containers.
 pub(crate) const EPHEMERAL: u8 = 2;
 
+/// The pod that holds a key, by UID: an update of the pod does not change the entry.
+pub(crate) struct Holder<P> {
+    pub(crate) uid: PodUid,
+    pods: PhantomData<P>,
+}
+
 /// A mirror pod, and its UID's translation.
 pub(crate) struct Mirror<P> {
     pub(crate) pod: Arc<P>,
@@ -62,16 +69,32 @@ impl Translation {
     }
 }
 
+impl<P> Holder<P> {
+    pub(crate) fn new(uid: PodUid) -> Self {
+        Self { uid, pods: PhantomData }
+    }
+}
+
+impl<P> Value for Holder<P> {
+    type Pod = P;
+
+    fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
+        (None, self.uid.into_text())
+    }
+}
+
 impl<P> Value for Mirror<P> {
     type Pod = P;
 
+    fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
+        (Some(self.pod), if let Translation::Pod(uid) = self.target { uid.into_text() } else { None })
+    }
+}
+
+impl<P> PodValue for Mirror<P> {
     #[inline]
     fn pod(&self) -> &Arc<P> {
         &self.pod
-    }
-
-    fn into_parts(self) -> (Arc<P>, Option<Arc<str>>) {
-        (self.pod, if let Translation::Pod(uid) = self.target { uid.into_text() } else { None })
     }
 
     fn same(&self, other: &Self) -> bool {
@@ -119,14 +142,21 @@ impl<'u> UidKey<'u> {
         Self { words: Words(words.0, words.1), tag: tag(hash, OTHER.0, OTHER.1), hash, text }
     }
 
+    /// The UID.
+    pub(crate) fn uid(&self) -> UidRef<'u> {
+        let form = if self.tag < HEX.0 { Form::Uuid } else { Form::Hex };
+        let packed = Packed { words: (self.words.0, self.words.1), form };
+        UidRef::new((self.tag < OTHER.0).then_some(packed), self.text)
+    }
+
     /// Whether an entry with this key's tag has this UID.
     #[inline]
-    pub(crate) fn is<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
+    pub(crate) fn is<V: PodValue<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
         entry.key == self.words && (self.tag < OTHER.0 || self.is_text(entry))
     }
 
     #[cold]
-    fn is_text<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
+    fn is_text<V: PodValue<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
         PodMeta::uid(&**entry.value.pod()) == self.text
     }
 }

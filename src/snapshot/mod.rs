@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) use by_key::{ByKey, Contender, OwnedKey, container_key, ip_key, own_key};
 pub use by_key::{ContainerMatch, KeyCounts, PodsByKey};
 pub use changes::Change;
-pub(crate) use key::{EPHEMERAL, Mirror, PodKind, STATIC, Translation, UidKey};
+pub(crate) use key::{EPHEMERAL, Holder, Mirror, PodKind, STATIC, Translation, UidKey};
 use key::{MirrorTable, NameTable, UidTable};
 pub(crate) use removed::{Departed, Departure, LateKey, LateKeyRef, RemovedBook, RemovedKey, RemovedSet};
 pub use removed::{Removed, RemovedIter, RemovedPods};
@@ -32,7 +32,7 @@ pub use views::{
 };
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Entry, Hashing, OrdMap, OrdSet, Table, Text, Value, Words};
+use crate::map::{Entry, Hashing, OrdMap, OrdSet, PodValue, Table, Text, Words};
 use crate::options::Options;
 use crate::pod::{PodMeta, is_mirror_pod};
 
@@ -432,7 +432,7 @@ impl<P: PodMeta> Snapshot<P> {
 impl<P: PodMeta> Snapshot<P> {
     #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
     #[inline(always)]
-    pub(crate) fn by_uid<'a, V: Value<Pod = P>>(
+    pub(crate) fn by_uid<'a, V: PodValue<Pod = P>>(
         &self,
         table: &'a Table<Words, V>,
         uid: UidRef<'_>,
@@ -444,7 +444,7 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// For UIDs of unusual spellings; separate, to keep the usual path fast.
     #[cold]
-    fn by_text_uid<'a, V: Value<Pod = P>>(
+    fn by_text_uid<'a, V: PodValue<Pod = P>>(
         &self,
         table: &'a Table<Words, V>,
         uid: UidRef<'_>,

@@ -15,7 +15,7 @@ use super::by_key::{OwnedKey, container_key, ip_key, own_key};
 use super::{PodKind, Snapshot};
 use crate::id::{self, FullName, PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::map::{Hashing, Ordered, Table, Value, Words};
+use crate::map::{Hashing, Ordered, PodValue, Table, Value, Words};
 use crate::options::KeepRemoved;
 use crate::pod::{KeyKind, KeyRef, PodMeta, ip_number};
 
@@ -268,12 +268,14 @@ equal_by_order!(RemovedKey, Departure);
 impl<P> Value for Departed<P> {
     type Pod = P;
 
+    fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
+        (Some(self.pod), self.target.and_then(PodUid::into_text))
+    }
+}
+
+impl<P> PodValue for Departed<P> {
     fn pod(&self) -> &Arc<P> {
         &self.pod
-    }
-
-    fn into_parts(self) -> (Arc<P>, Option<Arc<str>>) {
-        (self.pod, self.target.and_then(PodUid::into_text))
     }
 
     fn same(&self, other: &Self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Mirror, PodKind, Snapshot};
 use crate::id::{FullName, MirrorPodUid, PodUid, UidRef};
-use crate::map::{self, Text, Value, Words};
+use crate::map::{self, PodValue, Text, Words};
 use crate::pod::PodMeta;
 
 /// Declares a view that is only a borrowed snapshot.

@@ -14,50 +14,51 @@ use crate::id::PodUid;
 use crate::map::{Labelled, Ordered, Place, Text, any_tag};
 use crate::options::Kinds;
 use crate::pod::{Claims, KeyRef, NamedKey, PodMeta, Strength};
-use crate::snapshot::{Contender, OwnedKey, container_key, ip_key, own_key};
+use crate::snapshot::{Contender, Holder, OwnedKey, UidKey, container_key, ip_key, own_key};
 use crate::versions::Draft;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// Claims the keys of an added pod.
-    pub(super) fn claim_keys(&mut self, pod: &Arc<P>) {
+    pub(super) fn claim_keys(&mut self, key: &UidKey<'_>, pod: &Arc<P>) {
         self.with_claims(None, Some(&**pod), |draft, [_, new]| {
+            let uid = key.uid().into();
             new.sort();
             draft.count_ignored(0, new.ignored);
             for named in new.iter() {
-                draft.claim(named, new.strength, pod);
+                draft.claim(named, new.strength, &uid);
             }
         });
     }
 
     /// Releases the keys of a removed pod.
-    pub(super) fn give_up_keys(&mut self, pod: &Arc<P>) {
+    pub(super) fn give_up_keys(&mut self, key: &UidKey<'_>, pod: &Arc<P>) {
         self.with_claims(Some(&**pod), None, |draft, [old, _]| {
+            let uid = key.uid().into();
             old.sort();
             draft.count_ignored(old.ignored, 0);
             for named in old.iter() {
-                draft.give_up(named.key, old.strength, pod);
+                draft.give_up(named.key, old.strength, &uid);
             }
         });
     }
 
-    /// Replaces the old pod by the new one, which has the same UID. A key that both name stays, with the new pod.
-    pub(super) fn exchange_keys(&mut self, old_pod: &Arc<P>, new_pod: &Arc<P>) {
+    /// Replaces the old pod by the new one, which has the same UID. The entry of a key that both name has this UID, so it
+    /// does not change.
+    pub(super) fn exchange_keys(&mut self, key: &UidKey<'_>, old_pod: &Arc<P>, new_pod: &Arc<P>) {
         self.with_claims(Some(&**old_pod), Some(&**new_pod), |draft, [old, new]| {
             if old == new {
-                for named in new.iter() {
-                    draft.hand_over(named, old_pod, new_pod, false);
-                }
                 return;
             }
+            let uid = key.uid().into();
             draft.count_ignored(old.ignored, new.ignored);
             old.sort();
             new.sort();
             if old.strength != new.strength {
                 for named in old.iter() {
-                    draft.give_up(named.key, old.strength, old_pod);
+                    draft.give_up(named.key, old.strength, &uid);
                 }
                 for named in new.iter() {
-                    draft.claim(named, new.strength, new_pod);
+                    draft.claim(named, new.strength, &uid);
                 }
                 return;
             }
@@ -70,9 +71,9 @@ impl<P: PodMeta> Draft<'_, P> {
                     (None, _) => Ordering::Greater,
                 };
                 match (of_old.next_if(|_| order.is_le()), of_new.next_if(|_| order.is_ge())) {
-                    (Some(_), Some(named)) => draft.hand_over(named, old_pod, new_pod, true),
-                    (Some(named), None) => draft.give_up(named.key, old.strength, old_pod),
-                    (None, Some(named)) => draft.claim(named, new.strength, new_pod),
+                    (Some(_), Some(named)) => draft.rename(named, &uid),
+                    (Some(named), None) => draft.give_up(named.key, old.strength, &uid),
+                    (None, Some(named)) => draft.claim(named, new.strength, &uid),
                     (None, None) => break,
                 }
             }
@@ -112,12 +113,14 @@ impl<P: PodMeta> Draft<'_, P> {
             return;
         }
         let mut scratch = self.scratch().take().unwrap_or_default();
-        let mut any = false;
-        for (claims, pod) in scratch.iter_mut().zip([old, new]) {
-            if let Some(pod) = pod {
-                claims.collect(kept, |keys| pod.keys(keys));
-                any |= claims.any();
-            }
+        let ([of_old, of_new], mut any) = (&mut *scratch, false);
+        if let Some(pod) = old {
+            of_old.collect(kept, |keys| pod.keys(keys));
+            any = of_old.any();
+        }
+        if let Some(pod) = new {
+            of_new.collect(kept, |keys| pod.keys(keys));
+            any |= of_new.any();
         }
         if any {
             self.with_any_claims(&mut scratch, work);
@@ -139,29 +142,31 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Adds a key that `pod` newly names.
-    fn claim(&mut self, named: NamedKey<'_>, strength: Strength, pod: &Arc<P>) {
+    /// Adds a key that the pod with this UID newly names.
+    fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid) {
         let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing) else {
-            return self.file(named, pod);
+            return self.file(named, uid);
         };
-        let holder = Arc::clone(holder);
-        let other = strength_of(&*holder);
-        if (strength, pod.uid()) < (other, holder.uid()) {
-            self.refile(named, place, pod);
-            self.contend(named.key, other, &*holder);
-        } else {
-            self.contend(named.key, strength, &**pod);
+        let holder = holder.clone();
+        match self.pod_by_uid(&holder).filter(|_| holder != *uid).map(|pod| strength_of(&**pod)) {
+            Some(other) if (strength, uid) < (other, &holder) => {
+                self.refile(named, place, uid);
+                self.contend(named.key, other, holder);
+            }
+            Some(_) => self.contend(named.key, strength, uid.clone()),
+            // Left by a pod whose keys changed.
+            None => self.refile(named, place, uid),
         }
     }
 
-    /// Removes a key that `pod` no longer names.
-    fn give_up(&mut self, key: KeyRef<'_>, strength: Strength, pod: &Arc<P>) {
+    /// Removes a key that the pod with this UID no longer names.
+    fn give_up(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid) {
         let place = match self.by_key.locate(key, &self.hashing) {
-            Some((place, holder)) if Arc::ptr_eq(holder, pod) => place,
+            Some((place, holder)) if holder == uid => place,
             _ => {
                 let next = self.by_key.contender(key, None);
                 if let Some(key) = next.map(|next| next.key.clone()) {
-                    self.withdraw(&Contender { key, strength, uid: pod.uid().into() });
+                    self.withdraw(&Contender { key, strength, uid: uid.clone() });
                 }
                 return;
             }
@@ -170,37 +175,36 @@ impl<P: PodMeta> Draft<'_, P> {
         while let Some(contender) = self.by_key.contender(key, None).cloned() {
             self.withdraw(&contender);
             if let Some(heir) = self.pod_by_uid(&contender.uid).cloned() {
-                return self.inherit(key, place, &heir);
+                return self.inherit(key, place, &contender.uid, &heir);
             }
         }
         self.unfile(key, place);
     }
 
     /// Stores a key under the contender that takes over.
-    fn inherit(&mut self, key: KeyRef<'_>, place: Place, heir: &Arc<P>) {
+    fn inherit(&mut self, key: KeyRef<'_>, place: Place, uid: &PodUid, heir: &Arc<P>) {
         let mut claims = Claims::new();
         if let KeyRef::ContainerId(_) = key {
             // The heir may give the container another name.
             claims.collect(Kinds { container_ids: true, ..Kinds::default() }, |keys| heir.keys(keys));
         }
         let named = claims.iter().find(|named| named.key == key);
-        self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, heir);
+        self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, uid);
     }
 
-    /// Both `old` and `new` name this key. Contenders are stored by UID, so only the holder of a key changes.
-    fn hand_over(&mut self, named: NamedKey<'_>, old: &Arc<P>, new: &Arc<P>, may_be_renamed: bool) {
-        if let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing)
-            && Arc::ptr_eq(holder, old)
+    /// The pod with this UID names a key as before, but may have another name for the container.
+    fn rename(&mut self, named: NamedKey<'_>, uid: &PodUid) {
+        if let KeyRef::ContainerId(_) = named.key
+            && let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing)
+            && holder == uid
+            && !self.is_named(named, place)
         {
-            if may_be_renamed {
-                self.refile(named, place, new);
-            } else {
-                self.repoint(named.key, place, new);
-            }
+            self.unfile(named.key, place);
+            self.file(named, uid);
         }
     }
 
-    fn contend(&mut self, key: KeyRef<'_>, strength: Strength, pod: &P) {
+    fn contend(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
         let key = match key {
             KeyRef::ContainerId(id) => OwnedKey::ContainerId(id),
             KeyRef::Ip(ip) => OwnedKey::Ip(ip),
@@ -209,7 +213,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 None => OwnedKey::Own(kind, bytes.into()),
             },
         };
-        let contender = Contender { key, strength, uid: PodUid::from(pod.uid()) };
+        let contender = Contender { key, strength, uid };
         let priority = self.hashing.of(&contender);
         self.contenders_mut().insert(contender, priority);
     }
@@ -219,48 +223,45 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// Stores a key without a holder.
-    fn file(&mut self, named: NamedKey<'_>, pod: &Arc<P>) {
-        let pod = Arc::clone(pod);
+    fn file(&mut self, named: NamedKey<'_>, uid: &PodUid) {
+        let holder = Holder::new(uid.clone());
         match named.key {
             KeyRef::ContainerId(id) => {
                 let (words, hash) = container_key(id, &self.hashing);
                 let label = self.memory().label(named.container);
-                self.container_ids_mut().insert(any_tag(hash), Labelled { words, label }, pod, 0);
+                self.container_ids_mut().insert(any_tag(hash), Labelled { words, label }, holder, 0);
             }
             KeyRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, &self.hashing);
-                self.ips_mut().insert(any_tag(hash), words, pod, 0);
+                self.ips_mut().insert(any_tag(hash), words, holder, 0);
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, &self.hashing);
                 let record = self.memory().record(None, kind, key);
-                self.keys_mut().insert(any_tag(hash), Text { hash, record }, pod, 0);
+                self.keys_mut().insert(any_tag(hash), Text { hash, record }, holder, 0);
             }
         }
     }
 
     /// Stores a key under another pod, which may have another name for the container.
-    fn refile(&mut self, named: NamedKey<'_>, place: Place, pod: &Arc<P>) {
-        if let KeyRef::ContainerId(_) = named.key
-            && self
-                .by_key
-                .container_ids
-                .at(place)
-                .is_none_or(|entry| entry.key.label.as_str() != named.container)
-        {
+    fn refile(&mut self, named: NamedKey<'_>, place: Place, uid: &PodUid) {
+        if !self.is_named(named, place) {
             self.unfile(named.key, place);
-            return self.file(named, pod);
+            return self.file(named, uid);
         }
-        self.repoint(named.key, place, pod);
+        let holder = Holder::new(uid.clone());
+        match named.key {
+            KeyRef::ContainerId(_) => self.container_ids_mut().replace(place, holder, 0),
+            KeyRef::Ip(_) => self.ips_mut().replace(place, holder, 0),
+            KeyRef::Own(..) => self.keys_mut().replace(place, holder, 0),
+        }
     }
 
-    fn repoint(&mut self, key: KeyRef<'_>, place: Place, pod: &Arc<P>) {
-        let pod = Arc::clone(pod);
-        match key {
-            KeyRef::ContainerId(_) => self.container_ids_mut().replace(place, pod, 0),
-            KeyRef::Ip(_) => self.ips_mut().replace(place, pod, 0),
-            KeyRef::Own(..) => self.keys_mut().replace(place, pod, 0),
-        }
+    /// Whether the entry of a key has the container's name, if the key is a container ID.
+    fn is_named(&self, named: NamedKey<'_>, place: Place) -> bool {
+        let KeyRef::ContainerId(_) = named.key else { return true };
+        let entry = self.by_key.container_ids.at(place);
+        entry.is_some_and(|entry| entry.key.label.as_str() == named.container)
     }
 
     fn unfile(&mut self, key: KeyRef<'_>, place: Place) {
