@@ -1,7 +1,8 @@
 //! The memory of a [`Table`](super::Table): nodes shared by many versions, without reference counts.
 //!
-//! **All unsafe code that reads, writes or frees nodes and records is in this file**; `versions` contains the
-//! rest, the promise about which versions exist. Reference counts would make a safe persistent table
+//! **All unsafe code that reads, writes or frees nodes is in this module**: this file has the layout of nodes, `memory`
+//! the lists of what dies and its end, `sweep` the end of whole trees. `versions` contains the rest, the promise about which
+//! versions exist. Reference counts would make a safe persistent table
 //! expensive: copying a page of `Arc`s writes to everything they point to. Here a node is copied by one
 //! `memcpy`, and freed once no live version can reach it. The scheme is that of ZFS's dead lists, related to
 //! interval-based reclamation: see `docs::internals`.
@@ -28,21 +29,21 @@
 //! shared one, as long as it uses the [`Memory`] of its own index, which
 //! [`TableMut::new`](super::TableMut::new) promises.
 
-use std::any::Any;
+mod memory;
+mod sweep;
+
 use std::marker::PhantomData;
-use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::mem::{self, ManuallyDrop};
 use std::num::NonZero;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::Arc;
 
 use wide::u8x16;
 
-use super::labels::Labels;
-use super::pool::{Line, NodePool};
-use super::record::{Label, Record};
-use super::{Entry, Key, Value};
+use super::pool::Line;
+use super::{Entry, Value};
+use memory::FLAG_BITS;
+pub(crate) use memory::{DeadList, Memory};
 
 /// The low bits of a link are free, because nodes are aligned to lines.
 const TAG: usize = size_of::<Line>() - 1;
@@ -114,9 +115,6 @@ pub(super) struct Slot<E> {
     entry: ManuallyDrop<E>,
 }
 
-/// Number of low bits of a stamp that hold flags. The others hold the value's birth.
-const FLAG_BITS: u32 = 8;
-
 /// The statics of an empty table. A draft copies them like any node; they are never freed.
 #[repr(C, align(64))]
 struct EmptyArray {
@@ -156,6 +154,13 @@ unsafe impl<T: Send + Sync> Sync for Array<T> {}
 unsafe impl<E: Send + Sync> Send for PageLink<E> {}
 // SAFETY: as above.
 unsafe impl<E: Send + Sync> Sync for PageLink<E> {}
+
+/// Marks a node as dead, unless it is a static.
+fn retire<P>(memory: &mut Memory<P>, at: NonNull<Line>, lines: usize, born: u64) {
+    if !is_static(at) {
+        memory.retire_node(at, lines, born);
+    }
+}
 
 #[inline]
 fn untagged(at: NonNull<Line>) -> NonNull<Line> {
@@ -280,7 +285,7 @@ impl<T> Array<T> {
         let copy = memory.allocate(lines);
         // SAFETY: the array is there, by the rules; the copy is new and as large.
         unsafe { ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines) };
-        memory.retire_node(untagged(self.at), lines, self.born());
+        retire(memory, untagged(self.at), lines, self.born());
         let tag = tag(self.at);
         self.at = copy.map_addr(|address| address | tag);
         // SAFETY: the copy is the draft's.
@@ -297,7 +302,7 @@ impl<T> Array<T> {
     pub(super) fn take<P>(self, memory: &mut Memory<P>) -> Vec<T> {
         // SAFETY: the links are read once; afterwards only versions that have the node read them from it.
         let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
-        memory.retire_node(untagged(self.at), array_lines(self.bits()), self.born());
+        retire(memory, untagged(self.at), array_lines(self.bits()), self.born());
         children
     }
 
@@ -379,7 +384,7 @@ impl<E> PageLink<E> {
             unsafe {
                 ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
             }
-            memory.retire_node(untagged(self.at), lines, born);
+            retire(memory, untagged(self.at), lines, born);
             self.at = copy.map_addr(|address| address | (lines - 1));
             // SAFETY: the copy belongs to the draft.
             unsafe { (*self.page().foot().as_ptr()).born = memory.generation };
@@ -407,7 +412,7 @@ impl<E> PageLink<E> {
                 ptr::copy_nonoverlapping(page.stamps().as_ptr(), Page::<E>::stamps(copy).as_ptr(), len);
                 copy.foot().write(PageFoot { born: memory.generation, next: None });
             }
-            memory.retire_node(page.at, page.lines, born);
+            retire(memory, page.at, page.lines, born);
             self.at = copy.at.map_addr(|address| address | (lines - 1));
         }
         // It was born in this draft, so nothing else can reach it, and its link is borrowed.
@@ -423,7 +428,7 @@ impl<E> PageLink<E> {
             // SAFETY: the copies in `slots` continue in the draft; those in the page belong to earlier
             // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
-            memory.retire_node(page.at, page.lines, foot.born);
+            retire(memory, page.at, page.lines, foot.born);
             next = foot.next;
         }
     }
@@ -600,490 +605,6 @@ impl<E> PageMut<'_, E> {
     }
 }
 
-/// The writer's memory for nodes, and what its draft has dropped.
-pub(crate) struct Memory<P> {
-    /// The generation of the draft.
-    generation: u64,
-    pool: NodePool,
-    /// What the draft's base version has and the draft does not.
-    dead: DeadList<P>,
-    /// Pods that were both added and removed in the draft.
-    unpublished: Vec<Arc<P>>,
-    /// Older records of which the draft took another count.
-    shared: Vec<Record>,
-    labels: Labels,
-    /// Empty lists for reuse.
-    spare: Vec<DeadList<P>>,
-}
-
-/// Maximum number of empty lists kept.
-const SPARE_LISTS: usize = 4;
-
-/// What a version has and the next one does not. Dropping the list leaks its content.
-pub(crate) struct DeadList<P> {
-    nodes: Vec<DeadNode>,
-    pods: Vec<(u64, ManuallyDrop<Arc<P>>)>,
-    texts: Vec<(u64, ManuallyDrop<Arc<str>>)>,
-    records: Vec<Record>,
-    /// Nodes with everything below them.
-    trees: Vec<DeadTree<P>>,
-}
-
-struct DeadNode {
-    at: NonNull<Line>,
-    lines: usize,
-    born: u64,
-}
-
-struct DeadTree<P> {
-    link: NonNull<Line>,
-    /// Takes the tree apart, for its type of entries.
-    sweep: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
-}
-
-/// Takes trees apart: frees what was born in generation `first` or later, and moves the rest to another list.
-struct Sweep<'a, P> {
-    first: u64,
-    pool: &'a mut NodePool,
-    older: &'a mut DeadList<P>,
-    freed: &'a mut Vec<Arc<P>>,
-}
-
-// SAFETY: the list owns its content, including the entries of nodes.
-unsafe impl<P: Send + Sync> Send for DeadList<P> {}
-// SAFETY: a shared list gives no access to its content.
-unsafe impl<P: Send + Sync> Sync for DeadList<P> {}
-
-impl<P> Default for DeadList<P> {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            pods: Vec::new(),
-            texts: Vec::new(),
-            records: Vec::new(),
-            trees: Vec::new(),
-        }
-    }
-}
-
-impl<P> Default for Memory<P> {
-    fn default() -> Self {
-        Self {
-            generation: 0,
-            pool: NodePool::default(),
-            dead: DeadList::default(),
-            unpublished: Vec::new(),
-            shared: Vec::new(),
-            labels: Labels::default(),
-            spare: Vec::new(),
-        }
-    }
-}
-
-impl<P> Memory<P> {
-    /// Returns the memory of freed nodes to the allocator.
-    pub(crate) fn trim(&mut self) {
-        self.pool = NodePool::default();
-    }
-
-    /// Starts a draft.
-    pub(crate) fn begin(&mut self, generation: u64) {
-        self.generation = generation;
-    }
-
-    /// Ends a published draft. Returns what died in it. Call [`drop_unpublished`](Self::drop_unpublished)
-    /// afterwards.
-    pub(crate) fn end(&mut self) -> DeadList<P> {
-        self.shared.clear();
-        mem::replace(&mut self.dead, self.spare.pop().unwrap_or_default())
-    }
-
-    /// Drops the pods that were both added and removed in the draft. Their `Drop` is foreign code and may
-    /// panic, so the new version must be published first.
-    pub(crate) fn drop_unpublished(&mut self) {
-        drop_all(&mut self.unpublished);
-    }
-
-    /// Ends a draft that is not published and whose tables were passed to [`abandon`](Self::abandon). The
-    /// published version still has what the draft dropped.
-    pub(crate) fn cancel(&mut self) {
-        self.dead.forget();
-        self.shared.drain(..).for_each(Record::release);
-        self.drop_unpublished();
-    }
-
-    /// Frees what was born in the draft, which is not published.
-    #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
-    pub(super) fn abandon<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
-        let mut older = DeadList::default();
-        // The published version still has everything older, so that list is dropped without effect.
-        let Self { generation, pool, unpublished, .. } = self;
-        let mut sweep = Sweep { first: *generation, pool, older: &mut older, freed: unpublished };
-        // SAFETY: only the draft can reach what was born in it, and it gave its root away.
-        unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
-    }
-
-    /// Marks the tree as dead.
-    #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
-    pub(super) fn retire_tree<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
-        let Self { generation, pool, dead, unpublished, .. } = self;
-        let mut sweep = Sweep { first: *generation, pool, older: dead, freed: unpublished };
-        // SAFETY: as above; the rest goes to the dead list.
-        unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
-    }
-
-    /// A new entry of the draft.
-    pub(super) fn slot<E>(&self, tag: NonZero<u8>, flags: u8, entry: E) -> Slot<E> {
-        Slot { tag, stamp: self.stamp(flags), entry: ManuallyDrop::new(entry) }
-    }
-
-    fn stamp(&self, flags: u8) -> u64 {
-        self.generation << FLAG_BITS | u64::from(flags)
-    }
-
-    /// Marks the entry as dead.
-    pub(super) fn retire<E: Holds<P>>(&mut self, slot: Slot<E>) {
-        let (parts, record) = ManuallyDrop::into_inner(slot.entry).into_parts();
-        self.retire_parts(parts, slot.stamp >> FLAG_BITS);
-        if let Some(record) = record {
-            if record.born() == self.generation {
-                record.release();
-            } else {
-                self.dead.records.push(record);
-            }
-        }
-    }
-
-    /// The entry with another value. The old value dies.
-    pub(super) fn replaced<K, V: Value<Pod = P>>(
-        &mut self,
-        slot: Slot<Entry<K, V>>,
-        value: V,
-        flags: u8,
-    ) -> Slot<Entry<K, V>> {
-        let Entry { key, value: old } = ManuallyDrop::into_inner(slot.entry);
-        self.retire_value(old, slot.stamp >> FLAG_BITS);
-        self.slot(slot.tag, flags, Entry { key, value })
-    }
-
-    fn retire_value<V: Value<Pod = P>>(&mut self, value: V, born: u64) {
-        self.retire_parts(value.into_parts(), born);
-    }
-
-    #[inline]
-    fn retire_parts(&mut self, (pod, text): Parts<P>, born: u64) {
-        if born == self.generation {
-            if let Some(pod) = pod {
-                self.unpublished.push(pod);
-            }
-            return;
-        }
-        if let Some(pod) = pod {
-            self.dead.pods.push((born, ManuallyDrop::new(pod)));
-        }
-        if let Some(text) = text {
-            self.dead.texts.push((born, ManuallyDrop::new(text)));
-        }
-    }
-
-    /// A record of these strings: another count of `shared`, or a new record.
-    pub(crate) fn record(
-        &mut self,
-        shared: Option<Record>,
-        first: impl AsRef<[u8]>,
-        second: impl AsRef<[u8]>,
-    ) -> Record {
-        let Some(record) = shared else {
-            return Record::new(self.generation, first.as_ref(), second.as_ref());
-        };
-        if record.born() != self.generation {
-            self.shared.push(record.copy());
-        }
-        record
-    }
-
-    /// A record of a short text that many entries repeat.
-    pub(crate) fn label(&mut self, text: &str) -> Label {
-        if let Some(known) = self.labels.get(text) {
-            if known.record().born() != self.generation {
-                self.shared.push(known.record().copy());
-            }
-            return known;
-        }
-        let label = Label::new(self.generation, text);
-        self.labels.keep(&label);
-        label
-    }
-
-    /// Releases the cached labels. Only one thread at a time may change counts of records, so call this
-    /// before readers may free memory.
-    pub(crate) fn forget_labels(&mut self) {
-        self.labels.clear();
-    }
-
-    fn allocate(&mut self, lines: usize) -> NonNull<Line> {
-        NonNull::from(Box::leak(self.pool.take(lines))).cast()
-    }
-
-    fn retire_node(&mut self, at: NonNull<Line>, lines: usize, born: u64) {
-        if is_static(at) {
-            return;
-        }
-        if born == self.generation {
-            // SAFETY: only the draft has ever used it, and no longer links to it.
-            unsafe { free(at, lines, &mut self.pool) };
-        } else {
-            self.dead.nodes.push(DeadNode { at, lines, born });
-        }
-    }
-
-    /// The version of the dead list `dead` was dropped: frees what no version has any more. The rest moves to
-    /// the dead list of the next older remaining version, `older`, given with its generation.
-    ///
-    /// # Panics
-    /// If a pod's `Drop` panics. Everything else is freed before.
-    ///
-    /// # Safety
-    /// The version must have been dropped, and no version between the two may remain.
-    pub(crate) unsafe fn reclaim(&mut self, mut dead: DeadList<P>, older: Option<(u64, &mut DeadList<P>)>) {
-        let mut freed = Vec::new();
-        // SAFETY: the caller guarantees it.
-        unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
-        if self.spare.len() < SPARE_LISTS {
-            self.spare.push(dead);
-        }
-        drop_all(&mut freed);
-    }
-}
-
-impl<P> DeadList<P> {
-    /// Appends another version's list.
-    pub(crate) fn append(&mut self, mut other: Self) {
-        self.nodes.append(&mut other.nodes);
-        self.pods.append(&mut other.pods);
-        self.texts.append(&mut other.texts);
-        self.records.append(&mut other.records);
-        self.trees.append(&mut other.trees);
-    }
-
-    /// Adds everything that a table has.
-    ///
-    /// # Safety
-    /// The table must belong to the last version and be added only once.
-    pub(super) unsafe fn add_tree<E: Holds<P>>(&mut self, root: &Array<Array<PageLink<E>>>) {
-        self.trees.push(DeadTree { link: root.at, sweep: sweep_root::<E, P> });
-    }
-
-    /// Number of dead nodes.
-    #[cfg(test)]
-    pub(super) fn nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
-    fn forget(&mut self) {
-        self.nodes.clear();
-        self.pods.clear();
-        self.texts.clear();
-        self.records.clear();
-        self.trees.clear();
-    }
-
-    /// Frees everything.
-    ///
-    /// # Safety
-    /// No version may be left.
-    pub(crate) unsafe fn free(mut self) {
-        let mut freed = Vec::new();
-        // SAFETY: the caller guarantees it.
-        unsafe { self.reclaim_into(None, &mut NodePool::default(), &mut freed) };
-        drop_all(&mut freed);
-    }
-
-    /// See [`Memory::reclaim`]. Pods without a version are moved to `freed`.
-    ///
-    /// # Safety
-    /// Those of [`Memory::reclaim`].
-    unsafe fn reclaim_into(
-        &mut self,
-        older: Option<(u64, &mut Self)>,
-        pool: &mut NodePool,
-        freed: &mut Vec<Arc<P>>,
-    ) {
-        let mut nobodys = Self::default();
-        // The first generation that the older version does not have.
-        let (first, older) = older.map_or((0, &mut nobodys), |(generation, older)| (generation + 1, older));
-        for node in self.nodes.drain(..) {
-            if node.born < first {
-                older.nodes.push(node);
-            } else {
-                // SAFETY: rule 3.
-                unsafe { free(node.at, node.lines, pool) };
-            }
-        }
-        let mut sweep = Sweep { first, pool, older, freed };
-        for tree in self.trees.drain(..) {
-            // SAFETY: rule 3, for each node.
-            unsafe { (tree.sweep)(tree.link, &mut sweep) };
-        }
-        self.pods.drain(..).for_each(|(born, pod)| sweep.pod(born, ManuallyDrop::into_inner(pod)));
-        self.texts.drain(..).for_each(|(born, text)| sweep.text(born, ManuallyDrop::into_inner(text)));
-        self.records.drain(..).for_each(|record| sweep.record(record));
-    }
-}
-
-impl<P> Sweep<'_, P> {
-    fn pod(&mut self, born: u64, pod: Arc<P>) {
-        if born < self.first {
-            self.older.pods.push((born, ManuallyDrop::new(pod)));
-        } else {
-            self.freed.push(pod);
-        }
-    }
-
-    fn text(&mut self, born: u64, text: Arc<str>) {
-        if born < self.first {
-            self.older.texts.push((born, ManuallyDrop::new(text)));
-        }
-    }
-
-    fn record(&mut self, record: Record) {
-        if record.born() < self.first {
-            self.older.records.push(record);
-        } else {
-            record.release();
-        }
-    }
-}
-
-/// # Safety
-/// The link must lead to the root of a table of such entries, and only versions that have what was born
-/// before the sweep's `first` may follow a link in it; likewise for the two functions below.
-unsafe fn sweep_root<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    // SAFETY: the caller guarantees it.
-    unsafe { sweep_array::<Array<PageLink<E>>, P>(link, sweep, sweep_root::<E, P>, sweep_chunk::<E, P>) }
-}
-
-unsafe fn sweep_chunk<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    // SAFETY: the caller guarantees it.
-    unsafe { sweep_array::<PageLink<E>, P>(link, sweep, sweep_chunk::<E, P>, sweep_page::<E, P>) }
-}
-
-unsafe fn sweep_array<T, P>(
-    link: NonNull<Line>,
-    sweep: &mut Sweep<'_, P>,
-    this: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
-    below: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
-) {
-    let array = Array::<T> { at: link, children: PhantomData };
-    if is_static(link) {
-        return;
-    }
-    if array.born() < sweep.first {
-        // Rule 4.
-        sweep.older.trees.push(DeadTree { link, sweep: this });
-        return;
-    }
-    for child in array.children() {
-        // SAFETY: a child is a link, which is only a tagged pointer; the caller guarantees the rest.
-        unsafe { below(ptr::from_ref(child).cast::<NonNull<Line>>().read(), sweep) };
-    }
-    // SAFETY: the caller guarantees it.
-    unsafe { free(untagged(link), array_lines(array.bits()), sweep.pool) };
-}
-
-unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    if is_static(link) {
-        return;
-    }
-    let page = Page::<E>::at(link);
-    let PageFoot { born, next } = page.read_foot();
-    if born < sweep.first {
-        sweep.older.trees.push(DeadTree { link, sweep: sweep_page::<E, P> });
-        return;
-    }
-    for index in 0..page.len() {
-        // SAFETY: the page is freed and not read again: rule 5.
-        let slot = unsafe { page.read(index) };
-        let ((pod, text), record) = ManuallyDrop::into_inner(slot.entry).into_parts();
-        let born = slot.stamp >> FLAG_BITS;
-        if let Some(pod) = pod {
-            sweep.pod(born, pod);
-        }
-        if let Some(text) = text {
-            sweep.text(born, text);
-        }
-        if let Some(record) = record {
-            sweep.record(record);
-        }
-    }
-    if let Some(next) = next {
-        // SAFETY: the caller guarantees it.
-        unsafe { sweep_page::<E, P>(next, sweep) };
-    }
-    // SAFETY: the caller guarantees it.
-    unsafe { free(page.at, page.lines, sweep.pool) };
-}
-
-/// The parts of a value that have to be freed.
-type Parts<P> = (Option<Arc<P>>, Option<Arc<str>>);
-
-/// An entry with any types of key and value.
-pub(super) trait Holds<P> {
-    fn into_parts(self) -> (Parts<P>, Option<Record>);
-}
-
-impl<K: Key, V: Value> Holds<V::Pod> for Entry<K, V> {
-    fn into_parts(self) -> (Parts<V::Pod>, Option<Record>) {
-        (self.value.into_parts(), self.key.into_record())
-    }
-}
-
-/// Frees the memory of a node, but not what it holds or links to.
-///
-/// # Safety
-/// The node must have this size, and no link to it may be followed any more.
-unsafe fn free(at: NonNull<Line>, lines: usize, pool: &mut NodePool) {
-    let memory = ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<MaybeUninit<Line>>(), lines);
-    // SAFETY: `allocate` leaked a box of this size.
-    let memory = unsafe { Box::from_raw(memory) };
-    #[cfg(any(loom, shuttle))]
-    let memory = poisoned(memory);
-    pool.put(memory);
-}
-
-/// Overwrites a freed node and keeps it for a while, so that the models detect a read of it without reading
-/// freed memory. Returns an older one of the same size.
-#[cfg(any(loom, shuttle))]
-fn poisoned(mut memory: super::pool::NodeMemory) -> super::pool::NodeMemory {
-    use std::collections::VecDeque;
-    use std::sync::{Mutex, PoisonError};
-
-    static FREED: Mutex<VecDeque<super::pool::NodeMemory>> = Mutex::new(VecDeque::new());
-    const KEPT: usize = 4096;
-    memory.fill(MaybeUninit::new(Line::POISON));
-    let other = Box::new_uninit_slice(memory.len());
-    let mut freed = FREED.lock().unwrap_or_else(PoisonError::into_inner);
-    freed.push_back(memory);
-    if freed.len() > KEPT {
-        freed.pop_front();
-    }
-    other
-}
-
 /// The birth of a freed node under the models.
 #[cfg(any(loom, shuttle))]
 const POISON: u64 = u64::MAX;
-
-/// Drops every pod, even if some panic. The first panic continues after all are dropped.
-fn drop_all<P>(pods: &mut Vec<Arc<P>>) {
-    let mut panic: Option<Box<dyn Any + Send>> = None;
-    for pod in pods.drain(..) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
-            panic.get_or_insert(payload);
-        }
-    }
-    // During another panic, a second one would abort the process.
-    if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
-        resume_unwind(panic);
-    }
-}
