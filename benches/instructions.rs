@@ -256,7 +256,7 @@ fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = ips, config = held_at(1))]
+#[library_benchmark(setup = ips, config = held_at(142_560))]
 #[bench::cached()]
 fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -265,7 +265,7 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(1))]
+#[library_benchmark(setup = container_ids, config = held_at(166_690))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
@@ -274,7 +274,7 @@ fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> 
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(1))]
+#[library_benchmark(setup = container_texts, config = held_at(292_797))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {
@@ -283,9 +283,10 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = keyed_updates, config = held_at(1))]
-#[bench::an_ip(0)]
-#[bench::an_ip_and_two_containers(2)]
+// As `update`, of pods whose keys stay the same.
+#[library_benchmark(setup = keyed_updates)]
+#[bench::an_ip(args = (0), config = held_at(5_723_981))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(6_683_142))]
 fn update_with_keys(mut on: KeyedSetup<Arc<Keyed>>) -> KeyedSetup<Arc<Keyed>> {
     for pod in &on.keys {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

@@ -144,6 +144,22 @@ fn a_pod_whose_keys_change_takes_no_other_pods_key_with_it() {
     }
 }
 
+#[test]
+fn a_key_left_by_a_pod_whose_keys_changed_finds_nothing_until_a_pod_names_it() {
+    for next in [U1, U2] {
+        let (mut writer, reader) = pod_index::new::<Wanderer>();
+        let pod = Arc::new(Wanderer { uid: U1, moved: AtomicBool::new(false) });
+        writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+        pod.moved.store(true, Ordering::Relaxed);
+        writer.remove_pod_by_uid(U1).expect("a known pod");
+        assert_eq!(reader.pods_by_key(KeyKind(1), b"a").len(), 0);
+        writer.add_pod(Wanderer { uid: next, moved: AtomicBool::new(false) }).expect("a good pod");
+        let found = reader.pods_by_key(KeyKind(1), b"a");
+        assert_eq!(found.iter().map(|pod| pod.uid).collect::<Vec<_>>(), [next]);
+        assert_eq!(reader.load().key_counts().contended, 0);
+    }
+}
+
 thread_local! {
     /// Number of calls that a [`Trap`] answers before it panics.
     static ANSWERS: Cell<usize> = const { Cell::new(usize::MAX) };

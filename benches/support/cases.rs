@@ -1,6 +1,6 @@
 //! Single-threaded measurements: lookups, whole-set reads, writes, bytes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -257,19 +257,22 @@ impl Visit for Writes<'_> {
         let (writer, reader) = D::new(self.workload.all().collect());
         let writer = Rc::new(RefCell::new(writer));
         let count = WRITES.min(self.workload.pods.len());
-        // Every case goes through all pods, first in one version, then in the other.
-        let turns = |count: usize| {
-            let (versions, mut at) = (Rc::clone(&self.versions), 0);
+        // All cases of one writer go through all pods, first in one version, then in the other. Each continues where the
+        // last one stopped, because storing the object that is already stored is no update.
+        let place = Rc::new(Cell::new(0));
+        let turns = |count: usize, place: Rc<Cell<usize>>| {
+            let versions = Rc::clone(&self.versions);
             move |write: &mut dyn FnMut(&[Arc<Pod>])| {
+                let at = place.get();
                 let version = &versions[at / versions[0].len() % 2];
                 let start = at % version.len();
                 let end = (start + count).min(version.len());
                 write(&version[start..end]);
-                at += end - start;
+                place.set(at + end - start);
             }
         };
 
-        let (mut turn, shared) = (turns(count), Rc::clone(&writer));
+        let (turn, shared) = (turns(count, Rc::clone(&place)), Rc::clone(&writer));
         self.rounds.case("update", D::NAME, count, move || {
             let _ = &reader;
             turn(&mut |pods| pods.iter().for_each(|pod| shared.borrow_mut().update(pod)));
@@ -283,13 +286,13 @@ impl Visit for Writes<'_> {
             }
         });
         for size in [64, 1_000] {
-            let (mut turn, shared) = (turns(count), Rc::clone(&writer));
+            let (turn, shared) = (turns(count, Rc::clone(&place)), Rc::clone(&writer));
             self.rounds.case(format!("update, in a batch of {size}"), D::NAME, count, move || {
                 turn(&mut |pods| pods.chunks(size).for_each(|batch| shared.borrow_mut().batch(batch)));
             });
         }
         let n = self.workload.pods.len();
-        let (mut turn, mirrors) = (turns(n), self.workload.mirrors.clone());
+        let (turn, mirrors) = (turns(n, Rc::default()), self.workload.mirrors.clone());
         let (mut fresh, reader) = D::new(Vec::new());
         self.rounds.case("SetPods, a pod", D::NAME, n, move || {
             let _ = &reader;
