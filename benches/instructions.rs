@@ -239,14 +239,14 @@ fn update_in_batches(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(22_405_456))]
+#[library_benchmark(setup = whole, config = held_at(22_965_780))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(10_764_698))]
+#[library_benchmark(setup = strangers, config = held_at(10_910_443))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     for pod in &on.keys {
@@ -265,7 +265,7 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(166_690))]
+#[library_benchmark(setup = container_ids, config = held_at(161_760))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
@@ -285,8 +285,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(5_723_981))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(6_683_142))]
+#[bench::an_ip(args = (0), config = held_at(5_770_697))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(6_811_154))]
 fn update_with_keys(mut on: KeyedSetup<Arc<Keyed>>) -> KeyedSetup<Arc<Keyed>> {
     for pod in &on.keys {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

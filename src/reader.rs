@@ -332,7 +332,8 @@ impl<P: PodMeta> CachedReader<P> {
     }
 
     /// [`Snapshot::translate_pod_uid`] on the current snapshot.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call would pass the UID and the result through memory")]
+    #[inline(always)]
     pub fn translate_pod_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.load().translate_pod_uid(uid)
     }
