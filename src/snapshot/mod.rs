@@ -297,7 +297,8 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// Kubelet: `TranslatePodUID` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "TranslatePodUID")]
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call would pass the UID and the result through memory")]
+    #[inline(always)]
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         let uid = uid.into();
