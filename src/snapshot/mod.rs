@@ -7,8 +7,8 @@
 //! | mirror UID → static UID | stored with each mirror |
 //!
 //! A third table by UID repeats the static pods, for reads that need only those. Three more tables are by
-//! additional keys; see `by_key`. Removed pods are kept apart from all of these; see `removed`. A snapshot is read-only data: `update` creates one from another. This
-//! module does not depend on threads.
+//! additional keys; see `by_key`. Removed pods are kept apart from all of these; see `removed`. A snapshot is
+//! read-only data: `update` creates one from another. This module does not depend on threads.
 
 mod by_key;
 mod changes;

@@ -198,11 +198,11 @@ impl RemovedBook {
 
     /// The entry of this key for the removal with this number.
     pub(crate) fn stored(&self, key: LateKeyRef<'_>, number: u64, hashing: &Hashing) -> Option<&RemovedKey> {
-        let mut stored = self.last(key.hash(hashing), key);
-        while let Some(other) = stored.filter(|stored| stored.number.0 != number) {
-            stored = self.before(other);
-        }
-        stored
+        let hash = key.hash(hashing);
+        let order =
+            |stored: &RemovedKey| stored.order((hash, key)).then_with(|| stored.number.cmp(&Reverse(number)));
+        let first = self.by_key.first_not(|stored| order(stored).is_lt())?;
+        order(first).is_eq().then_some(first)
     }
 }
 
