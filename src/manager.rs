@@ -143,6 +143,7 @@ impl<P: PodMeta> PodManager<P> {
     }
 
     /// See [`Writer::expire`].
+    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
     pub fn expire(&self, now: Instant) -> usize {
         self.write(|writer| writer.expire(now))
     }

@@ -178,12 +178,12 @@ fn removed_by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) 
 fn by_cgroup<'s, P: PodMeta>(
     snapshot: &'s Snapshot<P>,
     cgroup: Cgroup<'_>,
-    by_uid: impl Fn(&'s Snapshot<P>, UidRef<'_>) -> Option<Resolved<'s, P>>,
-    by_container_id: impl Fn(&'s Snapshot<P>, ContainerId) -> Option<Resolved<'s, P>>,
+    find_uid: impl Fn(&'s Snapshot<P>, UidRef<'_>) -> Option<Resolved<'s, P>>,
+    find_container_id: impl Fn(&'s Snapshot<P>, ContainerId) -> Option<Resolved<'s, P>>,
 ) -> Option<Resolved<'s, P>> {
-    let by_id = cgroup.container_id.and_then(|id| by_container_id(snapshot, id));
+    let by_id = cgroup.container_id.and_then(|id| find_container_id(snapshot, id));
     let uid = cgroup.pod_uid.map(CgroupUid::to_pod_uid);
-    let Some(found) = uid.and_then(|uid| by_uid(snapshot, uid.as_uid_ref())) else { return by_id };
+    let Some(found) = uid.and_then(|uid| find_uid(snapshot, uid.as_uid_ref())) else { return by_id };
     // Use the container's name only if it is this pod's: another pod may claim the ID.
     let container = by_id.filter(|by_id| Arc::ptr_eq(by_id.pod, found.pod)).and_then(|by_id| by_id.container);
     Some(Resolved { container, ..found })

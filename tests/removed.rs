@@ -96,9 +96,13 @@ proptest! {
         let [mut single, mut batched] = runs;
         for run in [&mut single, &mut batched] {
             run.step(&Step::Expire(1));
-            before.iter().for_each(|step| run.step(step));
+            for step in &before {
+                run.step(step);
+            }
         }
-        batch.iter().for_each(|step| single.step(step));
+        for step in &batch {
+            single.step(step);
+        }
         batched.step(&Step::Batch(batch));
         prop_assert_eq!(single.compare_removed(&single.reader.load()), batched.compare_removed(&batched.reader.load()));
     }
@@ -125,7 +129,7 @@ fn resolve(reader: &Reader<TestPod>, text: &str) -> Option<(String, bool, FoundB
     Some((found.pod.uid.clone(), found.removed_at.is_some(), found.by))
 }
 
-/// A StatefulSet replaces its pod by another one of the same name: late events of the first lead to the first.
+/// A `StatefulSet` replaces its pod by another one of the same name: late events of the first lead to the first.
 #[test]
 fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
     let (mut writer, reader) = index(60, 10);

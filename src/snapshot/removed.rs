@@ -364,7 +364,7 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
         self.by_uid(PodKind::Mirror, uid.into())
     }
 
-    fn by_uid(&self, kind: PodKind, uid: UidRef<'_>) -> Option<Removed<'a, P>> {
+    fn by_uid(self, kind: PodKind, uid: UidRef<'_>) -> Option<Removed<'a, P>> {
         Some(self.snapshot.departed(uid).filter(|departed| departed.kind == kind)?.removed())
     }
 
@@ -388,7 +388,7 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
         self.mirror_pod_by_name(namespace, name)
     }
 
-    pub(crate) fn mirror_pod_by_name(&self, namespace: &str, name: &str) -> Option<Removed<'a, P>> {
+    pub(crate) fn mirror_pod_by_name(self, namespace: &str, name: &str) -> Option<Removed<'a, P>> {
         self.snapshot.departed_by_key(LateKeyRef::Name(PodKind::Mirror, namespace, name))
     }
 

@@ -54,7 +54,9 @@ impl Removals {
             let of_pod = (pod.keys.finished, Reverse(pod.keys.created.unwrap_or(i64::MIN)));
             Reverse((is_mirror_pod(&**pod), (!is_mirror_pod(&**pod)).then_some(of_pod), pod.uid.clone()))
         });
-        gone.iter().for_each(|(pod, target)| self.keep(pod, target.clone()));
+        for (pod, target) in gone {
+            self.keep(&pod, target);
+        }
     }
 
     pub fn returned(&mut self, uid: &str) {
@@ -102,7 +104,7 @@ impl RemovedAnswers {
     pub fn of(snapshot: &Snapshot<TestPod>, universe: &Universe) -> Self {
         let removed = snapshot.removed();
         assert_eq!(removed.iter().count(), removed.len());
-        assert_eq!(removed.is_empty(), removed.len() == 0);
+        assert_eq!(removed.is_empty(), removed.iter().next().is_none());
         let by_full_name = |full_name: &str| {
             if let Some((name, namespace)) = full_name.split_once('_') {
                 let again = removed.pod_by_name(namespace, name).map(went);

@@ -151,8 +151,8 @@ fn is_living(found: Option<&Found<'_>>) -> bool {
 fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<Found<'s>> {
     let by_id = cgroup.container_id.and_then(|id| Identity::ContainerId(id).resolve(snapshot));
     let by_id = by_id.map(|found| Found::new(snapshot, found));
-    let by_uid = cgroup.pod_uid.as_ref().and_then(|uid| by_uid(snapshot, uid.into()));
-    let Some(found) = by_uid.filter(|by_uid| is_living(Some(by_uid)) || !is_living(by_id.as_ref())) else {
+    let found = cgroup.pod_uid.as_ref().and_then(|uid| by_uid(snapshot, uid.into()));
+    let Some(found) = found.filter(|found| is_living(Some(found)) || !is_living(by_id.as_ref())) else {
         return by_id;
     };
     let is_same = |by_id: &Found<'_>| {
