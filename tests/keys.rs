@@ -109,6 +109,30 @@ fn a_lookup_finds_the_object_that_was_stored_last() {
 }
 
 #[test]
+fn an_update_that_only_renames_the_container_is_found_under_the_new_name() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    // Of one length, so that only the letters differ.
+    for name in ["app", "web", "job"] {
+        let keys = TestKeys { containers: vec![(name.to_owned(), id('a'))], ..TestKeys::default() };
+        writer.update_pod(TestPod::plain("u", "u").with_keys(keys)).expect("a good pod");
+        assert_eq!(reader.load().pod_by_container_id(&id('a')).expect("by ID").container, name);
+    }
+}
+
+#[test]
+fn a_pod_whose_keys_are_all_ignored_counts_while_it_is_stored() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let ignored = || TestKeys { ips: vec!["not-an-ip".to_owned()], ..TestKeys::default() };
+    writer.add_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
+    assert_eq!(reader.load().ignored_key_count(), 1);
+    writer.update_pod(TestPod::plain("u", "u")).expect("a good pod");
+    assert_eq!(reader.load().ignored_key_count(), 0);
+    writer.update_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
+    writer.remove_pod_by_uid("u").expect("a known pod");
+    assert_eq!(reader.load().ignored_key_count(), 0);
+}
+
+#[test]
 fn a_mirror_pod_has_no_keys_and_a_uid_that_becomes_one_gives_them_up() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let _ = writer.set_pods([claims("u", 200, false), claims("other", 100, false)]);
