@@ -1,5 +1,6 @@
 //! Completion scripts and manual pages, generated from the definition of the command line.
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -24,11 +25,51 @@ fn completions(shell: CompletedShell) -> String {
         CompletedShell::Zsh => Shell::Zsh,
         CompletedShell::Fish => Shell::Fish,
     };
-    let mut command = Cli::command();
+    let command = Cli::command();
+    // clap takes only static names. This process ends soon.
+    let leak = |command: &Command| -> &'static str { command.get_name().to_owned().leak() };
+    let commands: Vec<_> = command.get_subcommands().map(leak).collect();
+    let known = PossibleValuesParser::new(&commands);
+    let mut command =
+        command.mut_subcommand("man", |man| man.mut_arg("command", |argument| argument.value_parser(known)));
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, name, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    clap_complete::generate(shell, &mut command, &name, &mut script);
+    let script = String::from_utf8_lossy(&script);
+    match shell {
+        // clap_complete takes the hyphen of the program's name for the start of a command's name.
+        Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
+        Shell::Fish => fish(&script, &command, &commands),
+        _ => script.into_owned(),
+    }
+}
+
+/// The script, with what clap_complete lacks: the state after a flag whose value is being completed, and the values of
+/// arguments.
+fn fish(script: &str, command: &Command, commands: &[&str]) -> String {
+    let name = command.get_name().replace('-', "_");
+    let retry = format!(
+        "    or argparse -s (__fish_{name}_global_optspecs) -- $cmd[1..-2] 2>/dev/null\n    or return\n"
+    );
+    let mut script = script.replacen("    or return\n", &retry, 1);
+    let mut complete = |of: &str, values: &[&str]| {
+        let values = values.join(" ");
+        script += &format!(
+            "complete -c {} -n \"__fish_{name}_using_subcommand {of}\" -f -a \"{values}\"\n",
+            command.get_name()
+        );
+    };
+    complete("help", commands);
+    for command in command.get_subcommands() {
+        for argument in command.get_positionals() {
+            let values = argument.get_possible_values();
+            let values: Vec<_> = values.iter().map(PossibleValue::get_name).collect();
+            if !values.is_empty() {
+                complete(command.get_name(), &values);
+            }
+        }
+    }
+    script
 }
 
 fn page(name: Option<&str>) -> Result<String, Failure> {
@@ -54,6 +95,9 @@ fn built() -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::Stdio;
+
     use clap::ValueEnum;
 
     use super::*;
@@ -78,6 +122,57 @@ mod tests {
                     };
                     assert!(script.contains(&spelled), "{shell:?}: {} {spelled}", command.get_name());
                 }
+            }
+        }
+    }
+
+    /// What the shell offers for this line. `None` if the shell is not installed.
+    fn offered(shell: CompletedShell, line: &str) -> Option<Vec<String>> {
+        let (program, args, code) = match shell {
+            CompletedShell::Bash => (
+                "bash",
+                ["--norc", "-c"],
+                "source /dev/stdin; IFS=' ' read -ra COMP_WORDS <<<\"$0\"; [[ $0 != *' ' ]] || COMP_WORDS+=('')
+                 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+                 _pod__index pod-index \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"
+                 printf '%s\\n' \"${COMPREPLY[@]}\"",
+            ),
+            CompletedShell::Fish => ("fish", ["--no-config", "-c"], "source; complete -C $argv[1]"),
+            // zsh completes only in a terminal.
+            CompletedShell::Zsh => return None,
+        };
+        let mut command = std::process::Command::new(program);
+        command.args(args).args([code, line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().ok()?;
+        child.stdin.take().unwrap().write_all(completions(shell).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let mut words: Vec<_> =
+            lines.lines().filter_map(|line| Some(line.split('\t').next()?.to_owned())).collect();
+        words.sort_unstable();
+        Some(words)
+    }
+
+    #[test]
+    fn shells_offer_commands_flags_and_values() {
+        for shell in [CompletedShell::Bash, CompletedShell::Fish] {
+            if offered(shell, "pod-index ").is_none() {
+                pod_index_test_support::skipped("completion", format!("{shell:?} is not installed"));
+                continue;
+            }
+            for (line, expected) in [
+                ("pod-index wh", &["whois"][..]),
+                ("pod-index whois --so", &["--socket"]),
+                ("pod-index doctor --kubelet-h", &["--kubelet-healthz"]),
+                ("pod-index --log-format ", &["json", "text"]),
+                ("pod-index get -o ", &["json", "table", "yaml"]),
+                ("pod-index completions z", &["zsh"]),
+                ("pod-index man wh", &["whois"]),
+                ("pod-index help wh", &["whois"]),
+            ] {
+                let offered: Vec<_> =
+                    offered(shell, line).unwrap().into_iter().filter(|word| !word.is_empty()).collect();
+                assert_eq!(offered, expected, "{shell:?}: {line:?}");
             }
         }
     }
