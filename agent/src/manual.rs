@@ -1,5 +1,7 @@
 //! Completion scripts and manual pages, generated from the definition of the command line.
 
+use std::fmt::Write;
+
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -44,8 +46,8 @@ fn completions(shell: CompletedShell) -> String {
     }
 }
 
-/// The script, with what clap_complete lacks: the state after a flag whose value is being completed, and the values of
-/// arguments.
+/// The script, with what `clap_complete` lacks: the state after a flag whose value is being completed, and the values
+/// of arguments.
 fn fish(script: &str, command: &Command, commands: &[&str]) -> String {
     let name = command.get_name().replace('-', "_");
     let retry = format!(
@@ -54,9 +56,11 @@ fn fish(script: &str, command: &Command, commands: &[&str]) -> String {
     let mut script = script.replacen("    or return\n", &retry, 1);
     let mut complete = |of: &str, values: &[&str]| {
         let values = values.join(" ");
-        script += &format!(
-            "complete -c {} -n \"__fish_{name}_using_subcommand {of}\" -f -a \"{values}\"\n",
-            command.get_name()
+        let program = command.get_name();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            script,
+            "complete -c {program} -n \"__fish_{name}_using_subcommand {of}\" -f -a \"{values}\""
         );
     };
     complete("help", commands);
@@ -95,7 +99,7 @@ fn built() -> Command {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::Write as _;
     use std::process::Stdio;
 
     use clap::ValueEnum;
