@@ -68,6 +68,8 @@ async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Fail
         api_server(settings, api, client).await?;
     }
     let sound = |status: SourceStatus, source| match status.problems.first() {
+        // It has the other pods.
+        Some(problem) if status.seen => Err(Failure::No(Some(problem.to_string()))),
         Some(problem) => Err(without_pods(problem, source)),
         None => Ok(()),
     };

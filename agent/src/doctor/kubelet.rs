@@ -125,6 +125,14 @@ async fn pods(settings: &Settings) -> Option<Finding> {
             let status = status?;
             Some(match status.problems.first() {
                 None => Finding::ok(CHECK, format!("{}: {} pods", status.origin, status.pods)),
+                Some(problem) if status.seen => Finding::warning(
+                    CHECK,
+                    format!(
+                        "{}: {} pods, and one that cannot be used: {problem}",
+                        status.origin, status.pods
+                    ),
+                    "if the kubelet is newer than pod-index, install a newer pod-index",
+                ),
                 Some(problem) => failure(&problem.to_string()),
             })
         }

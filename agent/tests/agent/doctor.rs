@@ -346,6 +346,37 @@ async fn a_kubelet_and_an_agent_that_manages_mirror_pods_conflict() {
 }
 
 #[test]
+fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
+    let of_kubelet = |name: &str, image: Value| {
+        json!({
+            "metadata": { "namespace": "shop", "name": name, "uid": format!("uid-{name}") },
+            "spec": { "containers": [{ "name": "c", "image": image }] },
+        })
+    };
+    let pods = [of_kubelet("bad", json!(["hunter2"])), of_kubelet("good", json!("i"))];
+    let list = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods }).to_string();
+    let url = format!("http://{}", serve(move |_| list.clone()));
+    let args = ["--kubelet", &url, "--node-name", "node-1"];
+    let problem = "shop/bad: spec.containers[0].image: cannot be decoded: expected a string";
+
+    let (findings, _) = report(&args);
+    let [finding] = of(&findings, "kubelet's pods")[..] else { panic!("{findings:#?}") };
+    let message = finding["message"].as_str().unwrap();
+    assert_eq!(finding["result"], "warning", "{message}");
+    assert!(message.ends_with(&format!("1 pods, and one that cannot be used: {problem}")), "{message}");
+
+    let output = run(&[&args[..], &["--check-online"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), format!("pod-index: {problem}\n"));
+
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let body = agent.get("/pods").body;
+    assert!(body.contains("uid-good") && !body.contains("uid-bad"), "{body}");
+    assert!(agent.get("/sources").body.contains("expected a string"));
+}
+
+#[test]
 fn invalid_or_unused_settings_are_reported() {
     let (findings, code) = report(&[]);
     assert_eq!(code, Some(2));
