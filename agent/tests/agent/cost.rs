@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::api::kubeconfig;
 use crate::api_server::ApiServer;
 use crate::metrics::value;
-use crate::support::{Agent, Directory, PATIENCE};
+use crate::support::{Agent, Directory, PATIENCE, binary};
 
 /// How long the agent's CPU time is measured. With this many changes, the history of the pod API is full.
 const MEASURED: Duration = Duration::from_secs(45);
@@ -140,9 +140,11 @@ async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
         let directory = Directory::new();
         let kubeconfig = kubeconfig(&directory, &server);
         let start = |flags: &[&str]| {
-            let agent = Agent::start(
-                &[&["--kubeconfig", &*kubeconfig, "--hostname-override", "node-1"][..], flags].concat(),
-            );
+            let args = [&["--kubeconfig", &*kubeconfig, "--hostname-override", "node-1"][..], flags].concat();
+            let mut command = binary(&args);
+            // As in the systemd unit.
+            command.env("MALLOC_ARENA_MAX", "2");
+            let agent = Agent::spawn(command);
             agent.until_within(10 * PATIENCE, "/readyz", |answer| answer.code == 200);
             assert_eq!(value(&agent.get("/metrics").body, r#"pod_index_source_pods{source="api"}"#), pods);
             agent

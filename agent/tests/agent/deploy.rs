@@ -57,6 +57,20 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
     assert_eq!(serde_json::to_value(&container.security_context).unwrap(), restricted);
 }
 
+/// The agent warns at 90 % of the limit, so the measured memory must stay below that.
+#[test]
+fn the_daemonsets_memory_limit_is_above_what_was_measured_with_a_thousand_pods() {
+    let pod = pod(daemonset(&[""; 0]));
+    let resources = pod.containers[0].resources.as_ref().unwrap();
+    let limit = resources.limits.as_ref().unwrap()["memory"].0.strip_suffix("Mi").unwrap();
+    let guide = include_str!("../../../docs/operators.md");
+    assert!(guide.contains(&format!("The DaemonSet's limit of {limit} MiB")), "{limit} MiB");
+    let row = guide.lines().find(|line| line.starts_with("| 1,000 | ")).unwrap();
+    let most = row.split(" | ").nth(2).unwrap().strip_suffix(" MB").unwrap();
+    let (limit, most) = (limit.parse::<f64>().unwrap(), most.parse::<f64>().unwrap());
+    assert!(most * 1e6 < limit * 1048576.0 * 0.9, "{row}");
+}
+
 #[test]
 fn all_files_name_the_same_user_and_builder() {
     let text = |path: &str| std::fs::read_to_string(deploy(path)).unwrap();
