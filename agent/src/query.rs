@@ -28,7 +28,13 @@ pub(super) fn ask(
                 Some((namespace, name)) => format!("/pods/{}/{}", escaped(namespace), escaped(name)),
                 None => format!("/pods/{}", escaped(pod)),
             };
-            format::answer(output, &fetch::<Pod>(&server, &path)?, |pod| table::pods([pod]))
+            let found = fetch::<Pod>(&server, &path)?;
+            format::answer(output, &found, |pod| table::pods([pod]))?;
+            let annotations = found.metadata.annotations.as_ref();
+            if let Some(time) = annotations.and_then(|all| all.get(whois::REMOVED_ANNOTATION)) {
+                eprintln!("pod-index: the pod was removed at {}", table::harmless(time));
+            }
+            Ok(())
         }
         Query::Translate { uid } => {
             let answer = fetch::<Translation>(&server, &format!("/translate/{}", escaped(uid)))?;

@@ -32,7 +32,7 @@ pub(crate) use self::routes::router;
 use super::readiness::Readiness;
 
 /// The annotation of a removed pod: when it was removed, in RFC 3339.
-const REMOVED_ANNOTATION: &str = "pod-index/removed";
+pub(crate) const REMOVED_ANNOTATION: &str = "pod-index/removed";
 
 fn marked(pod: &Pod, removed_at: Instant) -> Arc<Pod> {
     let mut pod = pod.clone();

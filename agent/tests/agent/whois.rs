@@ -236,6 +236,13 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
     let table = stdout(&output);
     assert!(output.status.success() && table.contains("UID, removed 20"), "{table}");
 
+    let output = setup.agent.ask(&["get", WEB]);
+    assert!(
+        output.status.success() && stderr(&output).contains("the pod was removed at 20"),
+        "{}",
+        stderr(&output)
+    );
+
     // One pod is marked. Nothing else shows it.
     let pod: Value = setup.agent.get(&format!("/pods/{WEB}")).json();
     let time = pod["metadata"]["annotations"]["pod-index/removed"].as_str().expect("the annotation");
