@@ -36,12 +36,9 @@ pub(in crate::sources) struct PodId {
 }
 
 impl PodId {
-    fn is_of(&self, pod: &Pod) -> bool {
-        if self.uid.is_empty() {
-            (pod.namespace(), pod.name()) == (&self.namespace, &self.name)
-        } else {
-            pod.uid() == self.uid
-        }
+    /// The UID, or else the namespace and the name.
+    fn key(&self) -> (&str, &str, &str) {
+        if self.uid.is_empty() { ("", &self.namespace, &self.name) } else { (&self.uid, "", "") }
     }
 }
 
@@ -163,8 +160,10 @@ impl Asking {
         let before = self.said.as_deref().unwrap_or_default();
         let mut pods = pod::as_first_seen(pods, before);
         let uids: HashSet<_> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
+        let unusable: HashSet<_> = unusable.iter().map(PodId::key).collect();
         let held = |pod: &&Arc<Pod>| {
-            !uids.contains(pod.uid()) && unusable.iter().any(|unusable| unusable.is_of(pod))
+            let keys = [(pod.uid(), "", ""), ("", pod.namespace(), pod.name())];
+            !uids.contains(pod.uid()) && keys.iter().any(|key| unusable.contains(key))
         };
         pods.extend(before.iter().filter(held).cloned());
         Some(Look { pods: Some(pods), ..look })
