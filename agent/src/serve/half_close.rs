@@ -1,7 +1,8 @@
 //! Answers clients that close their half of the connection after the request, as `nc -N` does.
 //!
 //! hyper closes a connection that ends before its response is sent. [`HalfClose`] hides the end of the stream from hyper
-//! until then. Watches are the exception: they have no last byte, and a client that has gone must not count as a watcher.
+//! until then, for a few seconds at most: a client that has gone ends its stream, too, and must not hold a connection.
+//! Watches are the exception: they have no last byte, and a client that has gone must not count as a watcher.
 
 use std::io;
 use std::pin::Pin;
@@ -13,12 +14,15 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::pod_api::Peer;
 
 /// How often a hidden end of the stream is reconsidered: the request may have become a watch.
 const RECHECK: Duration = Duration::from_secs(1);
+
+/// How long the end is hidden.
+const HIDDEN: Duration = Duration::from_secs(10);
 
 /// Whether a connection has a request whose response is not sent.
 #[derive(Clone, Debug, Default)]
@@ -80,11 +84,13 @@ pub(super) struct HalfClose<S> {
     answering: Answering,
     peer: Arc<Peer>,
     recheck: Option<Pin<Box<Sleep>>>,
+    /// When the end was first hidden during this request.
+    hidden_since: Option<Instant>,
 }
 
 impl<S> HalfClose<S> {
     pub(super) fn new(stream: S, answering: Answering, peer: Arc<Peer>) -> Self {
-        Self { stream, answering, peer, recheck: None }
+        Self { stream, answering, peer, recheck: None, hidden_since: None }
     }
 
     fn hides_the_end(&self) -> bool {
@@ -103,6 +109,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for HalfClose<S> {
             ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
             let is_end = buf.filled().len() == before && buf.remaining() > 0;
             if !is_end || !self.hides_the_end() {
+                self.hidden_since = None;
+                return Poll::Ready(Ok(()));
+            }
+            if self.hidden_since.get_or_insert_with(Instant::now).elapsed() >= HIDDEN {
                 return Poll::Ready(Ok(()));
             }
             // The end can be read again at any time. hyper reads again once the response is sent.
@@ -171,6 +181,7 @@ mod tests {
         let router = Router::new()
             .route("/", get(async || "answer"))
             .route("/later", get(later))
+            .route("/never", get(std::future::pending::<()>))
             .route("/watch", get(watched));
         let service = Service { router, peer: Peer::new("client"), certified: Certified(None) };
         let (_stop, stopped) = watch::channel(false);
@@ -197,6 +208,11 @@ mod tests {
             assert!(response.contains("\r\ncontent-length: 6\r\n"), "{path}: {response:?}");
             assert!(response.ends_with("\r\n\r\nanswer"), "{path}: {response:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_has_gone_does_not_hold_its_connection() {
+        assert_eq!(response("/never").await, "");
     }
 
     #[tokio::test]
