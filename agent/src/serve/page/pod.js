@@ -62,9 +62,11 @@ function fill(pod, yaml, pair) {
     element("bdi", { class: "namespace" }, meta.namespace ?? ""), " ", element("bdi", {}, meta.name ?? ""),
   );
   const open = body.querySelector("details")?.open ?? false;
+  const removed = annotations["pod-index/removed"];
   const facts = [
+    ["Removed", removed],
     ["Source", annotations["kubernetes.io/config.source"] ?? "api"],
-    ["Phase", meta.deletionTimestamp ? "Terminating" : pod.status?.phase],
+    ["Phase", removed ? "" : meta.deletionTimestamp ? "Terminating" : pod.status?.phase],
     ["Node", spec.nodeName],
     ["Mirror pod", pair?.mirror.text],
     ["Last failure", pair?.lastError && `${pair.lastError.kind}: ${pair.lastError.message}`],
