@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::checkpoints::Unclaimed;
 use super::metrics::Writing;
 use super::readiness::Readiness;
+use super::whois;
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::Derive;
@@ -123,7 +124,7 @@ impl Work {
                     self.publish(iter::empty());
                 }
                 recv(expiry) -> _ => self.publish(iter::empty()),
-                recv(forgetting) -> _ => { self.writer.expire(Instant::now()); }
+                recv(forgetting) -> _ => self.forget(Instant::now()),
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
             self.counts.retired(self.writer.retired_snapshots());
@@ -134,14 +135,15 @@ impl Work {
     fn publish(&mut self, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
         // The time of the removals that follow.
-        self.writer.expire(started);
+        self.forget(started);
         let mut batch = Vec::new();
         let mut sources = Vec::new();
         let mut sound = Vec::new();
         let expired = self.merge.expire(started);
         let derived = std::mem::take(&mut self.derives_own).then(|| self.merge.manage_own_mirror_pods(false));
         let mut claims_changed = false;
-        for merged in [Some(expired), derived].into_iter().flatten() {
+        for mut merged in [Some(expired), derived].into_iter().flatten() {
+            merged.pods_mut().for_each(unmark);
             claims_changed |= merged.claims_changed;
             batch.extend(merged.into_operations());
         }
@@ -152,8 +154,7 @@ impl Work {
             let Some(update) = update else { continue };
             let whole = matches!(update, SourceUpdate::Set(_));
             let mut merged = self.merge.update(source, update);
-            // Only a checkpoint may set the checkpoint mark.
-            merged.pods_mut().for_each(checkpoint::unmark);
+            merged.pods_mut().for_each(unmark);
             claims_changed |= merged.claims_changed;
             for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems)) {
                 let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
@@ -190,10 +191,17 @@ impl Work {
         }
     }
 
+    /// Sets the time of the removals that follow, and forgets the removed pods that are too old.
+    fn forget(&mut self, now: Instant) {
+        let forgotten = self.writer.expire(now);
+        self.counts.published(forgotten > 0);
+    }
+
     /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
         let Some(restored) = &mut self.restored else { return };
         let applied = self.writer.apply(restored.operations());
+        self.counts.published(applied.published);
         for refused in &applied.refused {
             tracing::warn!("a restored pod is skipped: {}", refused.error);
         }
@@ -212,7 +220,8 @@ impl Work {
             tracing::info!(pods = gone.len(), "restored pods are removed: their sources do not name them");
         }
         let concerned = concerned || !gone.is_empty();
-        let _ = self.writer.apply(gone.into_iter().map(Operation::Remove));
+        let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
+        self.counts.published(applied.published);
         if concerned {
             restored.count(self.writer.current());
         }
@@ -220,4 +229,10 @@ impl Work {
             self.restored = None;
         }
     }
+}
+
+/// Removes the marks that only the agent sets, on restored and on removed pods.
+fn unmark(pod: &mut Arc<Pod>) {
+    checkpoint::unmark(pod);
+    whois::unmark(pod);
 }

@@ -60,12 +60,17 @@ impl Writing {
 
     /// Records a finished batch.
     pub(crate) fn applied(&self, operations: usize, refused: usize, published: bool, took: Duration) {
-        self.publications.inc_by(u64::from(published));
+        self.published(published);
         self.refused.inc_by(refused as u64);
         // Exact far beyond any number of pods.
         #[allow(clippy::cast_precision_loss, reason = "see above")]
         self.operations.observe(operations as f64);
         self.duration.observe(took.as_secs_f64());
+    }
+
+    /// Records a write that is not a batch of the sources.
+    pub(crate) fn published(&self, published: bool) {
+        self.publications.inc_by(u64::from(published));
     }
 
     /// Records how many replaced snapshots are still held.

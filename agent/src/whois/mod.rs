@@ -34,6 +34,14 @@ use super::readiness::Readiness;
 /// The annotation of a removed pod: when it was removed, in RFC 3339.
 pub(crate) const REMOVED_ANNOTATION: &str = "pod-index/removed";
 
+/// Removes [`REMOVED_ANNOTATION`] from a pod sent by a source. A pod without it is not copied.
+pub(crate) fn unmark(pod: &mut Arc<Pod>) {
+    let is_marked = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(REMOVED_ANNOTATION));
+    if is_marked && let Some(annotations) = &mut Arc::make_mut(pod).metadata.annotations {
+        annotations.remove(REMOVED_ANNOTATION);
+    }
+}
+
 fn marked(pod: &Pod, removed_at: Instant) -> Arc<Pod> {
     let mut pod = pod.clone();
     let time = find::time_of(removed_at).to_string();

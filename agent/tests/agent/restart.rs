@@ -223,14 +223,17 @@ async fn without_file_events_restored_pods_are_removed_and_nothing_is_an_error()
 }
 
 #[test]
-fn a_manifest_cannot_mark_its_pod_as_restored() {
+fn a_manifest_cannot_mark_its_pod_as_restored_or_removed() {
     let directory = Directory::new();
-    let marked = crate::support::manifest("web")
-        .replace("name: web", "name: web, annotations: {pod-index/restored: \"true\", other: x}");
+    let marked = crate::support::manifest("web").replace(
+        "name: web",
+        "name: web, annotations: {pod-index/restored: \"true\", pod-index/removed: now, other: x}",
+    );
     directory.write("web.yaml", &marked);
     let agent = Agent::on(&directory.0);
     let pod: Pod = agent.get("/pods/default/web-node-1").json();
     assert_eq!((pod.annotation("other"), pod.annotation(RESTORED)), (Some("x"), None));
+    assert_eq!(pod.annotation("pod-index/removed"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

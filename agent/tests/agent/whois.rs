@@ -297,6 +297,11 @@ async fn a_removed_pod_is_unknown_when_its_time_is_over() {
         assert_eq!(setup.agent.get(&format!("/pods/{WEB}")).code, 404);
         let metrics = setup.agent.get("/metrics").body;
         assert_eq!(value(&metrics, "pod_index_removed_pods"), 0, "{args:?}");
+        // Forgetting a pod is a publication, too. It is counted after it is published.
+        setup.agent.until("/metrics", |answer| {
+            let generation = value(&answer.body, "pod_index_generation");
+            generation == value(&answer.body, "pod_index_publications_total")
+        });
     }
 }
 
