@@ -64,7 +64,6 @@ function fill(pod, yaml, pair) {
   const open = body.querySelector("details")?.open ?? false;
   const removed = annotations["pod-index/removed"];
   const facts = [
-    ["Removed", removed],
     ["Source", annotations["kubernetes.io/config.source"] ?? "api"],
     ["Phase", removed ? "" : meta.deletionTimestamp ? "Terminating" : pod.status?.phase],
     ["Node", spec.nodeName],
@@ -82,6 +81,7 @@ function fill(pod, yaml, pair) {
   text.textContent = yaml.split("\n").map(harmless).join("\n");
   whole.append(text, element("p", {}, element("a", { href: `pods/${encodeURIComponent(meta.uid ?? "")}` }, "as JSON")));
   body.replaceChildren(
+    removed ? element("p", { class: "note bad" }, `This pod no longer exists. It was removed at ${removed}.`) : "",
     pairs("Facts", facts.filter(([, value]) => value)),
     pairs("Keys: each finds this pod", keys(pod, pair)),
     pairs("Containers", containers.map(([container, kind]) => [`${container.name}${kind && ` (${kind})`}`, container.image ?? ""])),
