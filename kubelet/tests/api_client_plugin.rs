@@ -110,8 +110,13 @@ fn a_hanging_plugin_runs_once_and_leaves_the_threads_to_the_file_source() {
         let before = site.processes().len();
         site.server.demand_token("two");
         site.directory.write("hangs", "");
-        requests_that_are_given_up(&pods, 1).await;
-        let running = site.hangs(before).await;
+        // On a busy machine, a request may be given up before the server refuses the token.
+        let start = Instant::now();
+        while site.processes().len() < before + 2 {
+            assert!(start.elapsed() < DEADLINE, "no plugin hangs");
+            requests_that_are_given_up(&pods, 1).await;
+        }
+        let running = site.processes().len();
         requests_that_are_given_up(&pods, 20).await;
         assert_eq!(site.processes().len(), running, "another plugin runs");
 
@@ -127,7 +132,7 @@ fn a_hanging_plugin_runs_once_and_leaves_the_threads_to_the_file_source() {
 #[tokio::test]
 async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
     let site = Site::new().await;
-    let options = ConnectionOptions::default().plugin(10 * QUICK, 100 * QUICK);
+    let options = ConnectionOptions::default().plugin(Duration::from_secs(1), Duration::from_secs(4));
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let before = site.processes().len();
     site.server.demand_token("two");
@@ -137,7 +142,7 @@ async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
     for error in [first.unwrap_err(), second.unwrap_err()] {
         let said = api_causes(&error);
         let plugin = format!("the credential plugin {:?}", site.directory.at("plugin"));
-        assert!(said.contains(&format!("{plugin} did not answer in 0.2 s")), "{said}");
+        assert!(said.contains(&format!("{plugin} did not answer in 1 s")), "{said}");
     }
     site.hangs(before).await;
     std::fs::remove_file(site.directory.at("hangs")).unwrap();
