@@ -54,7 +54,8 @@ mod tests {
     fn a_history_that_is_compacted_again_after_each_list_waits_longer_each_time() {
         let mut waits = Waits::new((SECOND, 8 * SECOND));
         let mut now = Instant::now();
-        for _ in 0..20 {
+        // More than a minute, however the waits are shortened.
+        for _ in 0..40 {
             now += waits.wait(true, now);
         }
         assert!(waits.wait(true, now) > 5 * SECOND);
@@ -64,7 +65,8 @@ mod tests {
     fn a_failure_after_half_a_minute_of_quiet_waits_like_the_first_one() {
         let mut waits = Waits::new((SECOND, 8 * SECOND));
         let mut now = Instant::now();
-        for _ in 0..20 {
+        // More than a minute, however the waits are shortened.
+        for _ in 0..40 {
             now += waits.wait(false, now);
         }
         assert!(waits.wait(false, now + 20 * SECOND) > 5 * SECOND, "still the same trouble");
