@@ -22,6 +22,8 @@ use pod_index_test_support::api_server::{ApiServer, DEADLINE, Verb};
 use sources_support::{Directory, manifest};
 
 const QUICK: Duration = Duration::from_millis(20);
+/// After this time, a request may run the plugin again.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(1100);
 
 /// A plugin that issues the token in the file `token`, or hangs while the file `hangs` exists. It notes each run.
 const PLUGIN: &str = r#"#!/bin/sh
@@ -46,6 +48,13 @@ impl Site {
         directory.write("token", "one");
         server.demand_token("one");
         Self { server, directory }
+    }
+
+    /// The plugin's answers expire in `seconds`.
+    fn expire_in(&self, seconds: i64) {
+        let time =
+            k8s_openapi::jiff::Timestamp::now() + k8s_openapi::jiff::SignedDuration::from_secs(seconds);
+        self.directory.write("expires", time.to_string());
     }
 
     async fn client(&self, options: &ConnectionOptions) -> Client {
@@ -162,17 +171,13 @@ async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
 #[tokio::test]
 async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
     let site = Site::new().await;
-    let soon = |seconds: i64| {
-        let now = k8s_openapi::jiff::Timestamp::now();
-        (now + k8s_openapi::jiff::SignedDuration::from_secs(seconds)).to_string()
-    };
-    site.directory.write("expires", soon(40));
+    site.expire_in(40);
     let options = ConnectionOptions::default().plugin(10 * QUICK, DEADLINE);
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let runs = site.processes().len();
     let any = ListParams::default();
     site.directory.write("token", "two");
-    site.directory.write("expires", soon(-1));
+    site.expire_in(-1);
     site.server.demand_token("two");
     pods.list(&any).await.unwrap();
     assert_eq!(
@@ -182,10 +187,43 @@ async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
     );
     // This one has expired.
     site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    tokio::time::sleep(RENEWAL_PAUSE).await;
     let said = api_causes(&pods.list(&any).await.unwrap_err());
     assert!(said.contains("the credential plugin ended with exit code 3: no such account"), "{said}");
     assert_eq!(site.server.requests(Verb::List), 1);
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_fails_no_request_while_the_token_is_valid() {
+    let site = Site::new().await;
+    site.expire_in(40);
+    let options = ConnectionOptions::default().plugin(10 * QUICK, DEADLINE);
+    let pods: Api<Pod> = Api::all(site.client(&options).await);
+    let before = site.processes().len();
+    site.directory.write("hangs", "");
+    for _ in 0..2 {
+        pods.list(&ListParams::default()).await.unwrap();
+    }
+    site.hangs(before).await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_accepted_after_a_401_is_not_renewed_again() {
+    let site = Site::new().await;
+    let pods: Api<Pod> = Api::all(site.client(&ConnectionOptions::default()).await);
+    let any = ListParams::default();
+    let runs = || site.processes().len();
+    let before = runs();
+    site.server.demand_token("two");
+    pods.list(&any).await.unwrap_err();
+    assert_eq!(runs(), before + 1);
+    site.server.demand_token("one");
+    tokio::time::sleep(RENEWAL_PAUSE).await;
+    pods.list(&any).await.unwrap();
+    assert_eq!(runs(), before + 2, "until a request succeeds, the plugin runs before each one");
+    tokio::time::sleep(RENEWAL_PAUSE).await;
+    pods.list(&any).await.unwrap();
+    assert_eq!(runs(), before + 2);
 }
 
 #[tokio::test]

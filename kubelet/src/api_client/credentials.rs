@@ -24,6 +24,9 @@ const TOKEN_AGE: Duration = Duration::from_secs(60);
 /// A plugin's credentials are renewed this long before they expire, as in kube.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(60);
 
+/// The longest that a request waits for a renewal while the old credentials can still be used.
+const WAIT_IF_USABLE: Duration = Duration::from_secs(1);
+
 type Service = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
 /// Adds the credentials to requests and sends them.
@@ -50,7 +53,7 @@ struct Current {
     /// Time of the last attempt to renew, initially the time of creation.
     since: Instant,
     was_tried: bool,
-    /// The server answered 401 to this version.
+    /// The server answered 401 to this version, and has accepted no request with it since.
     is_refused: bool,
     /// Why the last attempt to renew failed.
     failure: Option<String>,
@@ -85,19 +88,28 @@ impl Credentials {
     /// The current service and its version. Refused credentials are renewed first: there may be new ones by now.
     ///
     /// # Errors
-    /// If the credential plugin does not answer in time, or if it fails and its last credentials have expired.
+    /// If the last credentials were refused or have expired, and the credential plugin does not answer in time;
+    /// if they have expired and it fails.
     pub(super) async fn current(self: &Arc<Self>) -> Result<(Service, u64), BoxError> {
         let Current { version, since, is_refused, expires, .. } = self.lock().clone();
         let is_old = self.config.auth_info.token_file.is_some() && since.elapsed() >= TOKEN_AGE;
         let ends_within = |time| {
             expires.is_some_and(|end| end.duration_since(SystemTime::now()).unwrap_or_default() <= time)
         };
-        if (is_old || is_refused || ends_within(BEFORE_EXPIRY))
-            && !self.renew(version).await?
-            && ends_within(Duration::ZERO)
-            && let Some(failure) = self.lock().failure.clone()
-        {
-            return Err(failure.into());
+        if is_old || is_refused || ends_within(BEFORE_EXPIRY) {
+            let is_usable = !is_refused && !ends_within(Duration::ZERO);
+            let wait = if is_usable { self.wait.min(WAIT_IF_USABLE) } else { self.wait };
+            let renewal = self.renew(version, wait).await;
+            let has_expired = ends_within(Duration::ZERO);
+            match renewal {
+                Err(error) if is_refused || has_expired => return Err(error),
+                Ok(false) if has_expired => {
+                    if let Some(failure) = self.lock().failure.clone() {
+                        return Err(failure.into());
+                    }
+                }
+                _ => {}
+            }
         }
         let current = self.lock();
         Ok((current.service.clone(), current.version))
@@ -113,7 +125,13 @@ impl Credentials {
             let mut current = self.lock();
             current.is_refused |= current.version == version;
         }
-        Ok(!was_renewed && self.renew(version).await?)
+        Ok(!was_renewed && self.renew(version, self.wait).await?)
+    }
+
+    /// A request with `version` succeeded: an earlier 401 was a passing fault of the server.
+    pub(super) fn accepted(&self, version: u64) {
+        let mut current = self.lock();
+        current.is_refused &= current.version != version;
     }
 
     /// Reads the token file or runs the credential plugin again, unless another task has done so since
@@ -121,14 +139,14 @@ impl Credentials {
     /// old credentials stay in use (k/k#68164).
     ///
     /// # Errors
-    /// If the credential plugin does not answer in time.
-    async fn renew(self: &Arc<Self>, version: u64) -> Result<bool, BoxError> {
+    /// If the credential plugin does not answer within `wait`.
+    async fn renew(self: &Arc<Self>, version: u64, wait: Duration) -> Result<bool, BoxError> {
         if self.plugin.is_none() && self.config.auth_info.token_file.is_none() {
             return Ok(false);
         }
-        match (time::timeout(self.wait, self.renewed(version)).await, &self.plugin) {
+        match (time::timeout(wait, self.renewed(version)).await, &self.plugin) {
             (Ok(is_new), _) => Ok(is_new),
-            (Err(_), Some(plugin)) => Err(plugin.silent_for(self.wait).into()),
+            (Err(_), Some(plugin)) => Err(plugin.silent_for(wait).into()),
             (Err(_), None) => Ok(false),
         }
     }

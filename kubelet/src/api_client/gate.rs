@@ -24,8 +24,12 @@ struct Outage {
     since: Instant,
     /// Failed attempts since the outage began.
     failures: u32,
+    /// Failed attempts and those with an unclear answer. The pause depends on them.
+    attempts: u32,
     /// No attempt starts before this time.
     next: Instant,
+    /// After an unclear answer: no attempt that may again have one starts before this time.
+    next_unclear: Instant,
     /// An attempt is under way.
     is_probed: bool,
     why: Arc<str>,
@@ -43,22 +47,36 @@ impl fmt::Display for Away {
 
 impl std::error::Error for Away {}
 
+impl Outage {
+    /// The pause after another attempt.
+    fn pause(&mut self) -> Duration {
+        let longest = LONGEST_PAUSES[usize::from(self.since.elapsed() >= EARLY)];
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.attempts.min(8)).min(longest);
+        self.attempts = self.attempts.saturating_add(1);
+        pause.mul_f64(1.0 + jitter() / 5.0)
+    }
+}
+
 impl Gate {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(None))
     }
 
     /// Waits until a request may be sent. Fails if another request's attempt to reach the server has just
-    /// failed.
-    pub(super) async fn pass(&self) -> Result<Pass<'_>, Away> {
+    /// failed. `is_clear`: every answer to this request shows whether the server serves requests. Such a request
+    /// does not wait after an unclear answer to another one.
+    pub(super) async fn pass(&self, is_clear: bool) -> Result<Pass<'_>, Away> {
         let mut changes = self.0.subscribe();
         let failures_before = changes.borrow_and_update().as_ref().map(|outage| outage.failures);
         loop {
             let mut is_probe = false;
             let mut outage = None;
+            let start = |outage: &Outage| {
+                if is_clear { outage.next } else { outage.next.max(outage.next_unclear) }
+            };
             self.0.send_if_modified(|state| {
                 if let Some(state) = state {
-                    is_probe = !state.is_probed && state.next <= Instant::now();
+                    is_probe = !state.is_probed && start(state) <= Instant::now();
                     state.is_probed |= is_probe;
                     outage = Some(state.clone());
                 }
@@ -75,7 +93,7 @@ impl Gate {
             tokio::select! {
                 // The sender is in `self`.
                 _ = changes.changed() => {}
-                () = time::sleep_until(outage.next), if !outage.is_probed => {}
+                () = time::sleep_until(start(&outage)), if !outage.is_probed => {}
             }
         }
     }
@@ -96,13 +114,19 @@ impl Gate {
 
     /// The cause of the last failure may be gone: the next attempt does not wait.
     pub(super) fn try_now(&self) {
-        self.0.send_if_modified(|state| state.as_mut().map(|outage| outage.next = Instant::now()).is_some());
+        self.0.send_if_modified(|state| {
+            let Some(outage) = state else { return false };
+            outage.next = Instant::now();
+            outage.next_unclear = outage.next;
+            true
+        });
     }
 
     fn unclear(&self) {
         self.0.send_if_modified(|state| {
             let Some(outage) = state else { return false };
-            (outage.is_probed, outage.next) = (false, Instant::now());
+            outage.is_probed = false;
+            outage.next_unclear = Instant::now() + outage.pause();
             true
         });
     }
@@ -117,14 +141,20 @@ impl Gate {
             // The first failure may affect only one connection, so the next request may try at once.
             None => {
                 let next = now + not_before;
-                *state = Some(Outage { since: now, failures: 0, next, is_probed: false, why: why.into() });
+                *state = Some(Outage {
+                    since: now,
+                    failures: 0,
+                    attempts: 0,
+                    next,
+                    next_unclear: next,
+                    is_probed: false,
+                    why: why.into(),
+                });
                 true
             }
             Some(outage) if is_probe => {
-                let longest = LONGEST_PAUSES[usize::from(outage.since.elapsed() >= EARLY)];
-                let pause = FIRST_PAUSE.saturating_mul(1 << outage.failures.min(8)).min(longest);
                 outage.failures += 1;
-                outage.next = now + pause.mul_f64(1.0 + jitter() / 5.0).max(not_before);
+                outage.next = now + outage.pause().max(not_before);
                 outage.is_probed = false;
                 outage.why = why.into();
                 true
@@ -150,8 +180,8 @@ impl Pass<'_> {
         self.gate.opened();
     }
 
-    /// The answer does not show whether the server serves other requests. During an outage, the next request may
-    /// try at once.
+    /// The answer does not show whether the server serves other requests. During an outage, the next attempt may
+    /// start at once if its answer will be clear. Otherwise it waits as after a failure.
     pub(super) fn unclear(mut self) {
         self.is_told = true;
         if self.is_probe {
@@ -191,7 +221,7 @@ mod tests {
             let (gate, times) = (Arc::clone(&gate), Arc::clone(&times));
             tasks.spawn(async move {
                 loop {
-                    if let Ok(pass) = gate.pass().await {
+                    if let Ok(pass) = gate.pass(true).await {
                         times.lock().unwrap().push(start.elapsed().as_secs_f64());
                         time::sleep(SECOND / 100).await;
                         pass.failed("refused", Duration::ZERO);
@@ -207,7 +237,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_the_first_minute_any_number_of_callers_make_one_attempt_in_five_seconds() {
         let gate = Arc::new(Gate::new());
-        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
         let times = attempts(gate, 300, 300).await;
         let late: Vec<_> = times.iter().filter(|time| **time > 64.0).collect();
         assert!(late.len() > 230 / 7, "it keeps trying: {late:?}");
@@ -222,12 +252,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_lets_all_waiters_through_and_a_failure_reaches_all_waiters() {
         let gate = Arc::new(Gate::new());
-        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
-        let probe = gate.pass().await.unwrap();
+        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
+        let probe = gate.pass(true).await.unwrap();
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..5 {
             let gate = Arc::clone(&gate);
-            waiting.spawn(async move { gate.pass().await.map(|_| ()).map_err(|away| away.to_string()) });
+            waiting.spawn(async move { gate.pass(true).await.map(|_| ()).map_err(|away| away.to_string()) });
         }
         time::sleep(SECOND).await;
         probe.failed("unplugged", Duration::ZERO);
@@ -235,11 +265,11 @@ mod tests {
             assert_eq!(told.unwrap(), Err("unplugged".to_owned()));
         }
         time::sleep(SECOND).await;
-        let probe = gate.pass().await.unwrap();
+        let probe = gate.pass(true).await.unwrap();
         let start = Instant::now();
         let other = tokio::spawn({
             let gate = Arc::clone(&gate);
-            async move { gate.pass().await.is_ok() }
+            async move { gate.pass(true).await.is_ok() }
         });
         tokio::task::yield_now().await;
         probe.answered();
@@ -250,52 +280,96 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_attempt_with_new_credentials_does_not_wait() {
         let gate = Arc::new(Gate::new());
-        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
+        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
         for _ in 0..40 {
-            gate.pass().await.unwrap().failed("401", Duration::ZERO);
+            gate.pass(true).await.unwrap().failed("401", Duration::ZERO);
         }
         let waiting = tokio::spawn({
             let gate = Arc::clone(&gate);
-            async move { gate.pass().await.is_ok() }
+            async move { gate.pass(true).await.is_ok() }
         });
         tokio::task::yield_now().await;
         let start = Instant::now();
         gate.try_now();
         assert!(waiting.await.unwrap(), "a waiting request continues too");
         assert_eq!(start.elapsed(), Duration::ZERO);
-        gate.pass().await.unwrap().failed("401", Duration::ZERO);
+        gate.pass(true).await.unwrap().failed("401", Duration::ZERO);
         assert!(start.elapsed() >= 5 * SECOND, "the one before was dropped, so this one waited");
-        gate.pass().await.unwrap().answered();
+        gate.pass(true).await.unwrap().answered();
         gate.try_now();
-        gate.pass().await.unwrap().answered();
+        gate.pass(true).await.unwrap().answered();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_an_unclear_answer_the_next_request_tries_at_once() {
+    async fn an_unclear_answer_delays_only_requests_with_such_answers() {
         let gate = Gate::new();
-        gate.pass().await.unwrap().unclear();
-        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
-        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
-        let probe = gate.pass().await.unwrap();
+        gate.pass(false).await.unwrap().unclear();
+        gate.pass(false).await.unwrap().failed("refused", Duration::ZERO);
+        gate.pass(false).await.unwrap().failed("refused", Duration::ZERO);
+        let probe = gate.pass(false).await.unwrap();
         let start = Instant::now();
-        let (next, ()) = tokio::join!(gate.pass(), async { probe.unclear() });
-        assert!(next.unwrap().is_probe, "the outage goes on");
+        let (next, ()) = tokio::join!(gate.pass(true), async { probe.unclear() });
         assert_eq!(start.elapsed(), Duration::ZERO);
+        let next = next.unwrap();
+        assert!(next.is_probe, "the outage goes on");
+        next.unclear();
+        assert!(gate.pass(false).await.unwrap().is_probe);
+        assert!(start.elapsed() >= FIRST_PAUSE, "the first pause");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_number_of_unclear_answers_are_five_seconds_apart_after_the_first_minute() {
+        let gate = Arc::new(Gate::new());
+        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
+        let start = Instant::now();
+        let times = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..300 {
+            let (gate, times) = (Arc::clone(&gate), Arc::clone(&times));
+            tasks.spawn(async move {
+                loop {
+                    let pass = gate.pass(false).await.unwrap();
+                    times.lock().unwrap().push(start.elapsed().as_secs_f64());
+                    time::sleep(SECOND / 100).await;
+                    pass.unclear();
+                }
+            });
+        }
+        time::sleep(300 * SECOND).await;
+        drop(tasks);
+        let times = times.lock().unwrap();
+        let late: Vec<_> = times.iter().filter(|time| **time > 64.0).collect();
+        assert!(late.len() > 230 / 7, "it keeps trying: {late:?}");
+        assert!(late.windows(2).all(|pair| pair[1] - pair[0] >= 5.0), "{late:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unclear_answer_does_not_end_the_pause_that_the_server_asked_for() {
+        let gate = Gate::new();
+        let (first, second) = (gate.pass(true).await.unwrap(), gate.pass(true).await.unwrap());
+        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
+        let probe = gate.pass(false).await.unwrap();
+        first.answered();
+        second.failed("busy", 40 * SECOND);
+        probe.unclear();
+        let start = Instant::now();
+        gate.pass(true).await.unwrap().answered();
+        assert!(start.elapsed() >= 40 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_attempt_counts_as_failed_and_the_next_one_waits() {
         let gate = Gate::new();
-        gate.pass().await.unwrap().failed("refused", Duration::ZERO);
-        drop(gate.pass().await.unwrap());
+        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
+        drop(gate.pass(true).await.unwrap());
         let start = Instant::now();
-        let next = gate.pass().await.unwrap();
+        let next = gate.pass(true).await.unwrap();
         assert!(start.elapsed() >= FIRST_PAUSE);
         next.failed("busy", 40 * SECOND);
         let start = Instant::now();
-        gate.pass().await.unwrap().answered();
+        gate.pass(true).await.unwrap().answered();
         assert!(start.elapsed() >= 40 * SECOND, "the server asked for that");
-        drop(gate.pass().await.unwrap());
-        drop(gate.pass().await.unwrap());
+        drop(gate.pass(true).await.unwrap());
+        drop(gate.pass(true).await.unwrap());
     }
 }

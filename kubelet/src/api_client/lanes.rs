@@ -75,8 +75,8 @@ impl Lanes {
             turn = opening => turn,
             away = self.gate.failure() => return Err(away.into()),
         };
-        let pass = self.gate.pass().await?;
         let is_pod_list = is_pod_list(&request);
+        let pass = self.gate.pass(is_pod_list).await?;
         stream.silence = Some((Instant::now(), self.no_answer));
         let answer = lane.connection.request(request).await;
         stream.silence = None;

@@ -21,12 +21,16 @@
 //! * While the server is unreachable, one request at a time tries to reach it: at least every 4 s in the
 //!   first minute, at most once in five seconds after it. All others wait for its outcome.
 //! * A failed connection, a 401, 429, 502 or 503 begins an outage. A 500 does so only for a list or watch of
-//!   pods: elsewhere it may be about one object.
+//!   pods: elsewhere it may be about one object. During an outage, such a 500 delays all requests but lists and
+//!   watches of pods, which have attempts of their own.
 //! * `Retry-After` is obeyed.
 //! * After a 401, the client reads its token file or runs its credential plugin again. With new credentials it
-//!   repeats the request at once. Without, it reads or runs again before the next request.
+//!   repeats the request at once. Without, it reads or runs again before every later request until one
+//!   succeeds.
 //! * One renewal runs at a time. Requests wait for it, without a thread, for at most 8 s and then fail if the
 //!   credential plugin has not answered. A plugin that runs for 30 s is killed. The next request runs it again.
+//! * In the last minute before a plugin's credentials expire, a request waits for at most 1 s and is then sent
+//!   with the old ones.
 
 mod connect;
 mod credentials;
@@ -160,6 +164,9 @@ async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<R
         let copy = copy(&request);
         let (service, version) = credentials.current().await?;
         let response = service.oneshot(request).await?;
+        if response.status().is_success() {
+            credentials.accepted(version);
+        }
         let Some(copy) = copy else { return Ok(response) };
         request = copy;
         if response.status() == StatusCode::UNAUTHORIZED && credentials.refused(version, renewed).await? {
