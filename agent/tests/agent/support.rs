@@ -182,15 +182,9 @@ impl Agent {
 
     /// Sends a request with additional headers and a body.
     pub fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.address).unwrap();
+        let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-        )
-        .unwrap();
-        Answer::read(stream)
+        Answer::to(stream, request, headers, body)
     }
 
     /// Repeats the request until the response is as expected.
@@ -330,6 +324,17 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Sends a request with additional headers and a body, and reads its response.
+    pub fn to(mut stream: impl Read + Write, request: &str, headers: &str, body: &str) -> Self {
+        let length = body.len();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+        .unwrap();
+        Self::read(stream)
+    }
+
     pub fn read(mut stream: impl Read) -> Self {
         let mut bytes = Vec::new();
         // The agent may reset the connection after its response.

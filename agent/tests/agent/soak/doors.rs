@@ -61,14 +61,7 @@ impl Doors {
     }
 
     pub fn send(&self, turn: u64, request: &str, headers: &str, body: &str) -> Answer {
-        let mut stream = self.connect(turn);
-        let length = body.len();
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-        )
-        .unwrap();
-        Answer::read(stream)
+        Answer::to(self.connect(turn), request, headers, body)
     }
 
     /// Repeats the request until the response is as expected.
