@@ -211,7 +211,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "a measurement of a minute: see the command at the top of this file"]
 fn a_thousand_watches_of_ten_thousand_pods() {
     let _ = setrlimit(Resource::RLIMIT_NOFILE, 8192, 8192);
     let server = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -115,7 +115,7 @@ mod tests {
     const MESSAGE: &str = "a panic that the test wants";
 
     #[test]
-    #[ignore = "run by the other test, in a terminal of its own"]
+    #[ignore = "panics on purpose: the other test runs it in a separate terminal"]
     fn panics() {
         assert!(io::stdout().is_terminal());
         let mut screen = Screen::enter().unwrap();

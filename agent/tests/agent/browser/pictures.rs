@@ -61,7 +61,7 @@ fn write(name: &str, picture: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "writes docs/images"]
+#[ignore = "writes docs/images: see the command at the top of this file"]
 async fn are_retaken() {
     let server = ApiServer::start().await;
     server.put("nodes", &json!({ "metadata": { "name": "node-1" } }));
