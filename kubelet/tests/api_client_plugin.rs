@@ -58,6 +58,10 @@ impl Site {
     }
 
     async fn client(&self, options: &ConnectionOptions) -> Client {
+        self.try_client(options).await.unwrap()
+    }
+
+    async fn try_client(&self, options: &ConnectionOptions) -> kube::Result<Client> {
         let mut config = Config::new(self.server.url().parse().unwrap());
         config.auth_info.exec = Some(ExecConfig {
             api_version: Some("client.authentication.k8s.io/v1".to_owned()),
@@ -71,7 +75,7 @@ impl Site {
             cluster: None,
             other: BTreeMap::default(),
         });
-        client(config, "test", options).await.unwrap()
+        client(config, "test", options).await
     }
 
     /// The process IDs of the plugin's runs, and those of the processes that its runs have started.
@@ -224,6 +228,37 @@ async fn a_token_that_is_accepted_after_a_401_is_not_renewed_again() {
     tokio::time::sleep(RENEWAL_PAUSE).await;
     pods.list(&any).await.unwrap();
     assert_eq!(runs(), before + 2);
+}
+
+/// It is in a session of its own, and holds the plugin's standard output and standard error.
+#[tokio::test]
+async fn the_answer_of_a_plugin_that_leaves_a_process_behind_is_used() {
+    let site = Site::new().await;
+    let leave = "echo $$ >> runs\nsetsid sleep 1000 & echo $! > left\n";
+    site.directory.write("plugin", PLUGIN.replace("echo $$ >> runs\n", leave));
+    let options = ConnectionOptions::default().plugin(DEADLINE, DEADLINE);
+    let client = site.try_client(&options).await;
+    let left = std::fs::read_to_string(site.directory.at("left")).unwrap();
+    let left = nix::unistd::Pid::from_raw(left.trim().parse().unwrap());
+    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).expect("it is still there");
+    let pods: Api<Pod> = Api::all(client.unwrap());
+    pods.list(&ListParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_error_has_a_part_of_the_plugins_standard_output() {
+    let site = Site::new().await;
+    for (script, expected) in [
+        ("echo hunter2; echo 'no such account' >&2; exit 3", "no such account"),
+        ("echo '{\"status\": {\"token\": \"hunter2\", \"expirationTimestamp\": \"hunter2\"}}'", "line 1"),
+        ("echo '{\"status\": hunter2'", "line "),
+        ("while echo '{\"status\": {\"token\": \"hunter2\"}}'; do true; done", "too much"),
+    ] {
+        site.directory.write("plugin", format!("#!/bin/sh\n{script}\n"));
+        let error = site.try_client(&ConnectionOptions::default()).await.err().unwrap();
+        let said = format!("{error} {error:?} {}", api_causes(&error));
+        assert!(said.contains(expected) && !said.contains("hunter2"), "{said}");
+    }
 }
 
 #[tokio::test]

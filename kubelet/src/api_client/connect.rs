@@ -15,7 +15,7 @@ const MOST_IDLE: usize = 4;
 /// Interval of TCP keepalive probes on a silent connection.
 const TCP_PROBES: Duration = Duration::from_secs(10);
 /// A peer that acknowledges nothing for this long is dead. Four probes.
-const TCP_SILENCE: Duration = Duration::from_secs(40);
+pub(super) const TCP_SILENCE: Duration = Duration::from_secs(40);
 
 #[cfg(feature = "tls")]
 type Connector = TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;

@@ -1,9 +1,7 @@
 //! Runs the credential plugin of a kubeconfig (`exec`). kube's own code cannot stop a plugin that hangs.
 
-use std::io;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::io::ErrorKind;
+use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::ByteString;
@@ -13,8 +11,10 @@ use kube::client::AuthError;
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 use tokio::time;
+
+#[cfg(target_os = "linux")]
+use super::command::output;
 
 /// A credential plugin and its time limit.
 pub(super) struct Plugin {
@@ -55,24 +55,12 @@ impl Plugin {
     }
 
     async fn output(&self) -> Result<Output, AuthError> {
-        let mut command = self.command()?;
-        let running = Running::default();
-        let child = running.clone();
-        let (done, output) = oneshot::channel();
-        // One thread for each run. The runtime's threads for blocking work are few, and the file source needs
-        // them.
-        let wait = move || {
-            let output = child.start(&mut command).and_then(Child::wait_with_output);
-            child.ended();
-            let _ = done.send(output);
-        };
-        thread::Builder::new().name("plugin".to_owned()).spawn(wait).map_err(AuthError::AuthExecStart)?;
-        let answer = time::timeout(self.limit, output).await;
-        // Kills it if it is still running.
-        drop(running);
-        match answer {
-            Ok(Ok(output)) => output.map_err(AuthError::AuthExecStart),
-            Ok(Err(_)) => Err(AuthError::AuthExec(format!("{self} cannot be run"))),
+        match time::timeout(self.limit, output(self.command()?)).await {
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => {
+                Err(AuthError::AuthExec(format!("{self} writes too much to its standard output")))
+            }
+            Ok(Err(error)) => Err(AuthError::AuthExecStart(error)),
             Err(_) => Err(AuthError::AuthExec(self.silent_for(self.limit))),
         }
     }
@@ -100,19 +88,23 @@ impl Plugin {
         for name in exec.drop_env.iter().flatten() {
             command.env_remove(name);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(command)
     }
 
+    /// The credentials in the output. No error has a part of the standard output.
     fn issued(&self, output: Output) -> Result<Issued, AuthError> {
-        if !output.status.success() {
-            return Err(AuthError::AuthExecRun { cmd: self.to_string(), out: Box::new(output) });
+        let Output { status, stdout, stderr } = output;
+        if !status.success() {
+            let out = Box::new(Output { status, stdout: Vec::new(), stderr });
+            return Err(AuthError::AuthExecRun { cmd: self.to_string(), out });
         }
         // Some plugins answer in YAML.
-        let answer: Answer = serde_saphyr::from_slice(&output.stdout)
-            .map_err(|error| AuthError::AuthExecParse(Box::new(error)))?;
+        let answer: Answer = serde_saphyr::from_slice(&stdout).map_err(|error| {
+            let place = error.location().map_or_else(String::new, |place| {
+                format!(" (line {}, column {})", place.line(), place.column())
+            });
+            AuthError::AuthExec(format!("the credential plugin's answer cannot be decoded{place}"))
+        })?;
         let issued = answer.status.ok_or(AuthError::ExecPluginFailed)?;
         let has_certificate = issued.client_certificate_data.is_some() && issued.client_key_data.is_some();
         if issued.token.is_none() && !has_certificate {
@@ -154,41 +146,10 @@ impl Issued {
     }
 }
 
-/// The process of a plugin. Dropping it kills the process group.
-#[derive(Clone, Default)]
-struct Running(Arc<Mutex<Option<Group>>>);
-
-#[cfg(target_os = "linux")]
-type Group = rustix::process::Pid;
-/// Elsewhere the plugin is not killed.
+/// Elsewhere the plugin is not killed, and its output is not limited.
 #[cfg(not(target_os = "linux"))]
-type Group = ();
-
-impl Running {
-    fn start(&self, command: &mut Command) -> io::Result<Child> {
-        let child = command.spawn()?;
-        #[cfg(target_os = "linux")]
-        self.set(Some(Group::from_child(&child)));
-        Ok(child)
-    }
-
-    fn ended(&self) {
-        self.set(None);
-    }
-
-    fn set(&self, group: Option<Group>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = group;
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let group = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        #[cfg(target_os = "linux")]
-        if let Some(group) = group {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = group;
-    }
+async fn output(mut command: Command) -> std::io::Result<Output> {
+    command.stdin(std::process::Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output()).await;
+    output.map_err(std::io::Error::other)?
 }
