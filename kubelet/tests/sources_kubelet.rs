@@ -286,10 +286,61 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     kubelet.answers(&list(&[pod("1", "1", "api"), pod("3", "3", "api")]));
     assert_eq!(names(&next(&mut source).await), ["1", "3"]);
     assert_eq!(problems(&mut source, 0).await, [""; 0]);
-    // It may be any pod, so nothing changes.
-    kubelet.answers(&list(&[json!({"metadata": {"namespace": "ns"}})]));
+}
+
+/// Listed as the pod of a broken kubelet would be. It may be any pod of its namespace.
+#[tokio::test]
+async fn a_pod_without_uid_and_name_is_passed_over_and_no_pod_that_it_may_be_is_removed() {
+    let nameless =
+        |namespace: &str| json!({"metadata": {"namespace": namespace}, "spec": {"nodeName": "hunter2"}});
+    let [one, two, three] = ["1", "2", "3"].map(|uid| pod(uid, &format!("pod-{uid}"), "api"));
+    let kubelet = Kubelet::start("secret", &list(&[one.clone(), nameless("ns"), two.clone()])).await;
+    let token = token("secret");
+    let mut source = kubelet.trusted(&token);
+    let first = next(&mut source).await;
+    assert_eq!(names(&first), ["pod-1", "pod-2"], "it is passed over, and nothing else");
+    let wrong = "metadata.uid: is missing, as is metadata.name; while this pod is listed, no pod";
     let said = problems(&mut source, 1).await;
-    assert_eq!(said, ["kubelet: items[0]: a pod without a UID and a name"]);
+    assert_eq!(said, [format!("kubelet: items[1].{wrong} of the namespace \"ns\" is removed")]);
+    assert_eq!(source.status().borrow().failed_checks, 0, "the look gives information");
+
+    let mut changed = one.clone();
+    changed["metadata"]["labels"] = json!({"app": "web"});
+    kubelet.answers(&list(&[three.clone(), nameless("ns"), changed.clone(), nameless("ns")]));
+    let second = next(&mut source).await;
+    assert_eq!(names(&second), ["pod-1", "pod-3", "pod-2"], "all others are taken, and 2 stays");
+    assert!(!Arc::ptr_eq(&first[0], &second[0]) && Arc::ptr_eq(&first[1], &second[2]));
+    let said = problems(&mut source, 1).await;
+    assert!(
+        said[0].starts_with(&format!("kubelet: items[1].{wrong}")) && said[0].ends_with("(2 such pods)"),
+        "{said:?}"
+    );
+
+    kubelet.answers(&list(&[one.clone(), three.clone(), nameless("other")]));
+    assert_eq!(names(&next(&mut source).await), ["pod-1", "pod-3"], "2 is of another namespace");
+    // These may be of any namespace.
+    kubelet.answers(&list(&[three.clone(), json!({})]));
+    assert_eq!(names(&next(&mut source).await), ["pod-3", "pod-1"]);
+    for unknown in [json!(null), json!({"metadata": {"name": "pod-1"}})] {
+        kubelet.answers(&list(&[three.clone(), unknown]));
+        let mut status = source.status();
+        let checks = status.borrow().checks;
+        tokio::select! {
+            update = source.next() => panic!("{update:?}"),
+            _ = status.wait_for(|status| status.checks >= checks + 2) => {}
+        }
+    }
+    assert!(problems(&mut source, 1).await[0].contains("metadata.uid: is missing"));
+    let again = pod("4", "pod-1", "api");
+    kubelet.answers(&list(&[again, three.clone(), json!(5)]));
+    let replaced = next(&mut source).await;
+    assert_eq!(names(&replaced), ["pod-1", "pod-3"]);
+    assert_eq!(replaced[0].uid(), "4", "its name belongs to another pod now");
+    let said = problems(&mut source, 1).await;
+    assert_eq!(said, [format!("kubelet: items[2].{wrong} is removed")]);
+    kubelet.answers(&list(&[three]));
+    assert_eq!(names(&next(&mut source).await), ["pod-3"]);
+    assert_eq!(problems(&mut source, 0).await, [""; 0]);
 }
 
 #[tokio::test]

@@ -8,10 +8,14 @@
 //! * A pod that cannot be decoded, or that has no UID or no name, is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
 //!   until the pod is no longer listed or can be decoded again.
+//! * A pod with neither a UID nor a name may be any pod of its namespace, or any pod at all if it has no namespace
+//!   either. Its problem names its index in the list. While it is listed, none of the pods that it may be is
+//!   removed, unless the list has a pod of the same name with another UID.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -195,6 +199,8 @@ fn decode(body: &[u8]) -> Decoded {
         );
     }
     let (mut pods, mut bad) = (Vec::new(), Vec::new());
+    // By namespace: the first one's index, and how many there are.
+    let mut nameless = BTreeMap::<_, (usize, usize)>::new();
     for (at, item) in list.items.unwrap_or_default().into_iter().enumerate() {
         match pod(item.get()) {
             Ok(pod) if is_mirror_pod(&pod) => {
@@ -204,24 +210,24 @@ fn decode(body: &[u8]) -> Decoded {
                 return unusable(ProblemKind::Invalid, Some(field), message);
             }
             Ok(pod) => pods.push(pod),
-            Err(error) => {
-                let (Some(id), problem) = *error else {
-                    // It may be any of the pods.
-                    let message = "a pod without a UID and a name".to_owned();
-                    return unusable(ProblemKind::Syntax, Some(&format!("items[{at}]")), message);
-                };
-                bad.push((id, problem));
-            }
+            Err(error) => match *error {
+                (id, _) if id.uid.is_empty() && id.name.is_empty() => {
+                    let (_, count) = nameless.entry(id.namespace).or_insert((at, 0));
+                    *count += 1;
+                }
+                named => bad.push(named),
+            },
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
+    bad.extend(nameless.into_iter().map(|(namespace, (at, count))| without_identity(namespace, at, count)));
     bad.sort_by(|(_, a), (_, b)| (a.origin(), a.field()).cmp(&(b.origin(), b.field())));
     let problems = undecodable::limited(bad.iter().map(|(_, problem)| problem));
     Decoded { pods: Some(pods), problems, unusable: bad.into_iter().map(|(id, _)| id).collect() }
 }
 
-/// One pod of a list. If it cannot be used, its problem, and its identity if that can be read.
-fn pod(json: &str) -> Result<Pod, Box<(Option<PodId>, Problem)>> {
+/// One pod of a list. If it cannot be used, what can be read of its identity, and its problem.
+fn pod(json: &str) -> Result<Pod, Box<(PodId, Problem)>> {
     let wrong = match serde_json::from_str::<Pod>(json) {
         Ok(pod) if pod.uid().is_empty() => ("metadata.uid".to_owned(), "is missing".to_owned()),
         Ok(pod) if pod.name().is_empty() => ("metadata.name".to_owned(), "is missing".to_owned()),
@@ -239,6 +245,22 @@ fn pod(json: &str) -> Result<Pod, Box<(Option<PodId>, Problem)>> {
     let part = |key| value["metadata"][key].as_str().unwrap_or_default().to_owned();
     let id = PodId { uid: part("uid"), namespace: part("namespace"), name: part("name") };
     let problem = undecodable::problem(&id.namespace, &id.name, &wrong.0, &wrong.1);
-    let is_known = !id.uid.is_empty() || !id.name.is_empty();
-    Err(Box::new((is_known.then_some(id), problem)))
+    Err(Box::new((id, problem)))
+}
+
+/// The pods of this namespace that have neither a UID nor a name. One problem for all of them: they have no names
+/// that would tell them apart, and the kubelet's order varies.
+fn without_identity(namespace: String, at: usize, count: usize) -> (PodId, Problem) {
+    let which = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!(" of the namespace {:?}", shorten(&namespace))
+    };
+    let others = if count > 1 { format!(" ({count} such pods)") } else { String::new() };
+    let message = format!(
+        "is missing, as is metadata.name; while this pod is listed, no pod{which} is removed{others}"
+    );
+    let field = Some(format!("items[{at}].metadata.uid"));
+    let problem = Problem::new(ProblemKind::Syntax, "kubelet", None, field, message);
+    (PodId { uid: String::new(), namespace, name: String::new() }, problem)
 }

@@ -18,10 +18,12 @@
 
 mod config;
 mod fetch;
+mod held;
 mod poll;
 mod redirect;
 mod source;
 
 pub use config::HttpConfig;
-pub(super) use poll::{Asking, Decoded, PodId};
+pub(super) use held::PodId;
+pub(super) use poll::{Asking, Decoded};
 pub use source::HttpSource;

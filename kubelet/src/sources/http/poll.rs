@@ -1,6 +1,5 @@
 //! Requests a URL periodically and reports changed pods. Independent of the format in which pods are served.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -10,11 +9,11 @@ use futures_util::stream::{BoxStream, StreamExt, unfold};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
 use tokio::sync::watch;
 
 use super::HttpConfig;
 use super::fetch::Fetcher;
+use super::held::{self, PodId};
 use crate::sources::status::{SourceStatus, StatusWriter};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
 
@@ -26,20 +25,6 @@ pub(in crate::sources) struct Decoded {
     pub(in crate::sources) problems: Vec<Problem>,
     /// The pods that are in the body and cannot be used. What was emitted of them stays.
     pub(in crate::sources) unusable: Vec<PodId>,
-}
-
-/// Names a pod by its UID, or by namespace and name if that is unknown.
-pub(in crate::sources) struct PodId {
-    pub(in crate::sources) uid: String,
-    pub(in crate::sources) namespace: String,
-    pub(in crate::sources) name: String,
-}
-
-impl PodId {
-    /// The UID, or else the namespace and the name.
-    fn key(&self) -> (&str, &str, &str) {
-        if self.uid.is_empty() { ("", &self.namespace, &self.name) } else { (&self.uid, "", "") }
-    }
 }
 
 type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
@@ -159,13 +144,7 @@ impl Asking {
         pods.iter_mut().for_each(self.config.transform);
         let before = self.said.as_deref().unwrap_or_default();
         let mut pods = pod::as_first_seen(pods, before);
-        let uids: HashSet<_> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
-        let unusable: HashSet<_> = unusable.iter().map(PodId::key).collect();
-        let held = |pod: &&Arc<Pod>| {
-            let keys = [(pod.uid(), "", ""), ("", pod.namespace(), pod.name())];
-            !uids.contains(pod.uid()) && keys.iter().any(|key| unusable.contains(key))
-        };
-        pods.extend(before.iter().filter(held).cloned());
+        pods.extend(held::held(before, &pods, &unusable));
         Some(Look { pods: Some(pods), ..look })
     }
 
