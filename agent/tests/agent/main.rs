@@ -33,6 +33,7 @@ mod support;
 mod terminal;
 mod tls;
 mod top;
+mod upgrade;
 mod watch_command;
 mod watched;
 mod whois;
