@@ -22,6 +22,12 @@ impl Collector for Watches {
             "Stored events, from which a watch can start or resume.",
             number(figures.events),
         )?;
+        gauge(
+            &mut encoder,
+            "watch_history_bytes",
+            "Estimated memory of the replaced pods in the stored events, in bytes.",
+            number(figures.bytes),
+        )?;
         counter(&mut encoder, "watch_events_sent", "Events sent to watches.", figures.sent)?;
         counter(
             &mut encoder,

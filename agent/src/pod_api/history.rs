@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use super::encodings::Encodings;
 use super::event::Event;
+use super::footprint;
 use super::object::Object;
 use super::selection::{Marks, Selection};
 use super::shape::Kind;
@@ -39,6 +40,10 @@ pub(super) struct Limits {
     pub(super) events: usize,
     /// Maximum age of a stored event.
     pub(super) age: Duration,
+    /// Maximum bytes of the pods that the stored events replaced, about.
+    pub(super) replaced: usize,
+    /// The number of events to store although they exceed `replaced`.
+    pub(super) least: usize,
     /// Maximum bytes of cached encodings.
     pub(super) encoded: usize,
     /// Maximum number of watches.
@@ -72,6 +77,8 @@ struct Inner {
     version: u64,
     /// Versions are consecutive. The last is `version`.
     events: VecDeque<Kept>,
+    /// The sum of their `bytes`.
+    bytes: usize,
     /// A watch keeps its index here. New watches reuse free indices.
     watches: Vec<Option<Place>>,
     is_closed: bool,
@@ -81,6 +88,8 @@ struct Inner {
 struct Kept {
     event: Arc<Event>,
     since: Instant,
+    /// The memory of the pod that this event replaced. The pod that it shows is current, or replaced by a later event.
+    bytes: usize,
 }
 
 /// The position of a watch.
@@ -103,11 +112,22 @@ pub(super) enum Start {
     After(u64),
 }
 
+/// The sizes of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Stored events.
+    pub(super) events: usize,
+    /// The memory of the pods that they replaced, about.
+    pub(super) bytes: usize,
+    /// Open watches.
+    pub(super) watches: usize,
+}
+
 /// The next step of a watch.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// All selected events up to this version.
-    Events(Vec<(Kind, Arc<Object>)>, u64),
+    /// The next selected event. Only one, so that a watch whose client does not read holds no replaced pods.
+    Event(Kind, Arc<Object>, u64),
     /// No events. This version is the latest.
     Nothing(u64),
     /// The next event is no longer stored.
@@ -123,6 +143,7 @@ impl History {
             state: State::new(),
             version,
             events: VecDeque::new(),
+            bytes: 0,
             watches: Vec::new(),
             is_closed: false,
         };
@@ -141,13 +162,16 @@ impl History {
                 inner.change(key, pod, now);
             }
             inner.wake(before);
-            inner.trim(&self.limits, now);
+            let dropped = inner.trim(&self.limits, now);
+            drop(inner);
+            drop(dropped);
         }
     }
 
     /// Drops events past their maximum age.
     pub(super) fn age(&self) {
-        self.lock().trim(&self.limits, Instant::now());
+        let dropped = self.lock().trim(&self.limits, Instant::now());
+        drop(dropped);
     }
 
     /// The current pods and their version.
@@ -172,10 +196,9 @@ impl History {
         Some(state)
     }
 
-    /// The number of stored events and of watches.
-    pub(super) fn sizes(&self) -> (usize, usize) {
+    pub(super) fn sizes(&self) -> Sizes {
         let inner = self.lock();
-        (inner.events.len(), inner.places().count())
+        Sizes { events: inner.events.len(), bytes: inner.bytes, watches: inner.places().count() }
     }
 
     /// Starts a watch. The outer error means too many watches, the inner one that a watch cannot start at that version.
@@ -267,8 +290,10 @@ impl Inner {
             Some(object) => self.state.insert(Arc::clone(&key), Arc::clone(object)),
             None => self.state.remove(&key),
         };
+        let bytes = was.as_ref().map_or(0, |was| footprint::bytes(&was.pod));
         let event = Arc::new(Event::new(self.version, key, was, object));
-        self.events.push_back(Kept { event, since });
+        self.bytes += bytes;
+        self.events.push_back(Kept { event, since, bytes });
     }
 
     /// Wakes the watches that a version after `before` affects, and advances the others.
@@ -291,11 +316,22 @@ impl Inner {
         }
     }
 
-    fn trim(&mut self, limits: &Limits, now: Instant) {
-        let is_over = |kept: &Kept| now.saturating_duration_since(kept.since) > limits.age;
-        while self.events.len() > limits.events || self.events.front().is_some_and(is_over) {
-            self.events.pop_front();
+    /// Removes the oldest events, as far as they exceed a limit. Drop them without the lock: freeing pods takes time.
+    #[must_use]
+    fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
+        let mut dropped = Vec::new();
+        while let Some(oldest) = self.events.front() {
+            let stored = self.events.len();
+            let is_over = stored > limits.events
+                || now.saturating_duration_since(oldest.since) > limits.age
+                || self.bytes > limits.replaced && stored > limits.least;
+            if !is_over {
+                break;
+            }
+            self.bytes -= oldest.bytes;
+            dropped.extend(self.events.pop_front());
         }
+        dropped
     }
 
     /// The index of the first event after `version`. `None` if that event is no longer stored or the version does not
@@ -354,16 +390,14 @@ impl Watcher {
                 self.history.counts.too_old.fetch_add(1, Ordering::Relaxed);
                 return Next::TooOld(inner.expired(version));
             };
-            let mut found = Vec::new();
             for kept in events.range(first..).take(TURN) {
                 place.version = kept.event.version;
-                if kept.event.marks.may_have(place.marks) {
-                    let event = kept.event.to(&place.selection);
-                    found.extend(event.map(|(kind, object)| (kind, Arc::clone(object))));
+                if !kept.event.marks.may_have(place.marks) {
+                    continue;
                 }
-            }
-            if !found.is_empty() {
-                return Next::Events(found, place.version);
+                if let Some((kind, object)) = kept.event.to(&place.selection) {
+                    return Next::Event(kind, Arc::clone(object), place.version);
+                }
             }
             if place.version == *version {
                 return Next::Nothing(*version);
@@ -390,3 +424,6 @@ pub(super) fn range<'a>(
         .range::<_, Arc<str>>((Bound::Included(start), Bound::Unbounded))
         .take_while(move |(key, _)| key.starts_with(&prefix))
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ mod encodings;
 mod event;
 mod fields;
 mod follow;
+mod footprint;
 mod history;
 mod labels;
 mod list;
@@ -43,17 +44,20 @@ use tokio::time::timeout;
 
 pub(crate) use self::client::{Client, Peer};
 pub(crate) use self::follow::StaticPods;
-use self::history::{History, Limits};
+use self::history::{History, Limits, Sizes};
 pub(crate) use self::object::API_SERVER_VERSION;
 pub(crate) use self::query::is_meant;
 pub(crate) use self::routes::{collection_of_rows, router};
 use self::status::Refusal;
 use crate::readiness::Readiness;
 
-/// Maximum number and age of stored events. With large pods of 20 KiB, 4096 events take 80 MiB. A node with one change
-/// per second stores 300 of them.
+/// Maximum number and age of stored events. A node with one change per second stores 300 of them.
 const EVENTS: usize = 4096;
 const AGE: Duration = Duration::from_secs(5 * 60);
+/// Maximum memory of the pods that they replaced: 900 pods of 9 KB of JSON. Over it, the last events stay nevertheless,
+/// so that watches of large pods can follow.
+const REPLACED: usize = 32 << 20;
+const LEAST: usize = 64;
 /// Maximum bytes of encodings shared between watches.
 const ENCODED: usize = 16 << 20;
 /// Interval between checks of the events' age.
@@ -78,6 +82,8 @@ pub(crate) struct Figures {
     pub(crate) watches: usize,
     /// Stored events.
     pub(crate) events: usize,
+    /// The memory of the pods that they replaced, about.
+    pub(crate) bytes: usize,
     /// Events sent, counted once per watch.
     pub(crate) sent: u64,
     /// Objects encoded for watches.
@@ -108,7 +114,15 @@ impl PodApi {
         settings: &Settings,
     ) -> io::Result<Self> {
         let Settings { static_pods, watches, watches_per_client } = *settings;
-        let limits = Limits { events: EVENTS, age: AGE, encoded: ENCODED, watches, watches_per_client };
+        let limits = Limits {
+            events: EVENTS,
+            age: AGE,
+            replaced: REPLACED,
+            least: LEAST,
+            encoded: ENCODED,
+            watches,
+            watches_per_client,
+        };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let history = Arc::new(History::new(u64::try_from(started).unwrap_or(1).max(1), limits));
         let (reach, reached) = channel::channel(0);
@@ -137,12 +151,13 @@ impl PodApi {
 
     /// Statistics of the pod API.
     pub(crate) fn figures(&self) -> Figures {
-        let (events, watches) = self.history.sizes();
+        let Sizes { events, bytes, watches } = self.history.sizes();
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &self.history.counts;
         Figures {
             watches,
             events,
+            bytes,
             sent: count(&counts.events_sent),
             encoded: self.history.encodings.made(),
             coalesced: count(&counts.coalesced),

@@ -71,7 +71,6 @@ pub(super) fn body(
         bookmark_at: now + BOOKMARKS,
         ends_at: now + duration(options.timeout),
         lacks_columns: matches!(form, Form::Table(_) | Form::Rows),
-        ready: Vec::new().into_iter(),
         is_over: false,
     };
     Ok(Body::from_stream(stream::unfold(watch, async |mut watch| {
@@ -125,8 +124,6 @@ struct Watch {
     ends_at: Instant,
     /// Whether the next table event must include the columns.
     lacks_columns: bool,
-    /// Events read but not sent yet.
-    ready: std::vec::IntoIter<(Kind, Arc<Object>)>,
     is_over: bool,
 }
 
@@ -143,9 +140,6 @@ impl Watch {
             if self.is_over {
                 return None;
             }
-            if let Some((kind, object)) = self.ready.next() {
-                return Some(self.event(kind, &object));
-            }
             let now = Instant::now();
             let is_late = now >= self.ends_at;
             match self.watcher.next() {
@@ -154,12 +148,11 @@ impl Watch {
                     self.is_over = true;
                     return Some(error(&refusal));
                 }
-                // The client resumes before these events.
-                Next::Events(..) if is_late => {}
-                Next::Events(events, version) => {
-                    self.ready = events.into_iter();
+                // The client resumes before this event.
+                Next::Event(..) if is_late => {}
+                Next::Event(kind, object, version) => {
                     self.version = version;
-                    continue;
+                    return Some(self.event(kind, &object));
                 }
                 Next::Nothing(version) => self.version = version,
             }
