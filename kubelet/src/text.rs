@@ -125,7 +125,10 @@ pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
         | E::QuotingRequired { .. }
         | E::SerdeVariantId { .. }
         | E::TaggedEnumMismatch { .. } => "is not a valid value".to_owned(),
-        error => UserMessageFormatter.format_message(error).into_owned(),
+        error => {
+            let message = UserMessageFormatter.format_message(error);
+            message.replace("sequence start", "a list").replace("mapping start", "a mapping")
+        }
     }
 }
 
@@ -188,7 +191,8 @@ mod tests {
         }
         for (yaml, expected) in [
             ("number: hunter2", "invalid"),
-            ("list: hunter2", "expected"),
+            ("list: hunter2", "expected a list"),
+            ("hunter2", "expected a mapping"),
             ("time: hunter2", "is not a valid value"),
             ("kind: hunter2", "expected one of One"),
             ("number: 1\nhunter2: 1\nhunter2: 2", "a key is repeated"),

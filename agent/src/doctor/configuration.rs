@@ -38,6 +38,8 @@ pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Finding>) {
 pub(super) enum FileEvents {
     /// It reads no files.
     NotNeeded,
+    /// The manifests cannot be read.
+    Unread,
     Yes,
     /// The reason why not.
     No(String),
@@ -52,7 +54,7 @@ pub(super) async fn manifests(settings: &Settings) -> (FileEvents, Vec<Finding>)
     if let Err(failure) = check::manifests(path) {
         let message = failure.message().unwrap_or_default();
         let fix = "create the directory, correct the path, or let the agent's user read it";
-        return (FileEvents::NotNeeded, vec![Finding::failure(CHECK, message, fix)]);
+        return (FileEvents::Unread, vec![Finding::failure(CHECK, message, fix)]);
     }
     let source = FileSource::with_period(path, settings.node.clone(), *period);
     let status = source.status();

@@ -86,12 +86,13 @@ fn judge(signs: &Signs, address: SocketAddr, mirrors: Management, needs_mirrors:
         Some(Ok(())) => format!("a kubelet answers on {address}"),
         Some(Err(why)) => format!("a kubelet is not healthy: {why}"),
     };
-    let renewal = match signs.lease {
-        None => String::new(),
-        Some((age, _)) => format!("; the node's lease was renewed {} ago", span(age.max(0.0))),
-    };
-    let message = format!("{answers}{renewal}");
-    let lives = signs.healthz.is_some() || signs.lists || signs.lease.is_some_and(|(age, lasts)| age < lasts);
+    let is_renewed = signs.lease.is_some_and(|(age, lasts)| age < lasts);
+    let answers_or_lists = signs.healthz.is_some() || signs.lists;
+    let but = if is_renewed && !answers_or_lists { ", but" } else { ";" };
+    let renewal =
+        signs.lease.map(|(age, _)| format!("{but} the node's lease was renewed {} ago", span(age.max(0.0))));
+    let message = format!("{answers}{}", renewal.unwrap_or_default());
+    let lives = answers_or_lists || is_renewed;
     match (mirrors, lives) {
         (Management::Careful, true) => Finding::failure(
             CHECK,

@@ -30,6 +30,7 @@ pub(super) fn file_events(events: FileEvents) -> Finding {
                until then changes are seen at the next listing (--file-check-frequency)";
     match events {
         FileEvents::NotNeeded => Finding::skipped(FILE_EVENTS, "no manifests are read from files"),
+        FileEvents::Unread => Finding::skipped(FILE_EVENTS, "the manifests cannot be read"),
         FileEvents::No(why) => Finding::warning(FILE_EVENTS, format!("{why}{figures}"), fix),
         FileEvents::Yes => {
             let is_high = |used: u64, most: u64| as_float(used) > HIGH * as_float(most);

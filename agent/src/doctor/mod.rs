@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kube::Client;
+use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
 use super::check;
@@ -92,7 +93,12 @@ async fn api_server(settings: &Settings, client: Option<&Client>) -> (Vec<Findin
         Err(why) => {
             let fix = "see whether the server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's \
                        server and certificate-authority";
-            return (vec![Finding::failure("API server", format!("it does not answer: {why}"), fix)], None);
+            let server = server_url(api.kubeconfig.as_deref()).await;
+            let server = server.as_deref().unwrap_or("it");
+            return (
+                vec![Finding::failure("API server", format!("{server} does not answer: {why}"), fix)],
+                None,
+            );
         }
     };
     let mut findings = vec![clock::judge(offset)];

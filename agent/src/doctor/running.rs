@@ -69,10 +69,15 @@ impl Problem {
         !["skipped", "unhinted"].contains(&&*self.kind)
     }
 
-    fn words(&self) -> String {
-        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+    /// `source`: the origin of the source, which is not repeated.
+    fn words(&self, source: &str) -> String {
+        let place = match self.line {
+            Some(line) => format!("{}:{line}: ", self.origin),
+            None if self.origin == source => String::new(),
+            None => format!("{}: ", self.origin),
+        };
         let field = self.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
-        format!("{}{line}: {field}{}", self.origin, self.message)
+        format!("{place}{field}{}", self.message)
     }
 }
 
@@ -137,8 +142,12 @@ impl Agent {
         let Answers { sources, mirrors, metrics } = match &self.answers {
             Ok(answers) => answers,
             Err(why) => {
-                let fix = "start the agent, or say where it serves with --address and --port (with TLS, also \
-                           --certificate-authority)";
+                let fix = if why.contains("this port speaks TLS") {
+                    "give doctor the authority that signed the agent's certificate: --certificate-authority FILE"
+                } else {
+                    "start the agent, or say where it serves with --address and --port (with TLS, also \
+                     --certificate-authority)"
+                };
                 let why_not = "no agent answers";
                 return vec![
                     Finding::warning(AGENT, why, fix),
@@ -185,7 +194,7 @@ async fn answers(server: &Server) -> Result<Answers, Failure> {
 /// `period`: how often the source is read, if it is read periodically.
 fn judge(source: &Source, period: Duration) -> Finding {
     let Source { source: name, origin, seen, pods, seconds_since_heard, problems } = source;
-    let problem = problems.iter().find(|problem| problem.is_grave()).map(Problem::words);
+    let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
     let look = "see \"It is not ready\" in docs/operators.md";
     if !seen {
@@ -256,10 +265,22 @@ mod tests {
     #[test]
     fn a_source_is_judged_by_its_silence_and_its_problems() {
         let short = Duration::from_secs(20);
+        let mut unreadable = source(false, None, &["directory"]);
+        for problem in &mut unreadable.problems {
+            problem.origin = "/pods".to_owned();
+            (problem.line, problem.field) = (None, None);
+        }
         for (source, period, result, words) in [
             (source(true, Some(3), &[]), short, Outcome::Ok, "file (/pods): 2 pods, last heard 3 s ago"),
             (source(true, Some(3), &["skipped", "unhinted"]), short, Outcome::Ok, "3 s ago"),
             (source(true, Some(3), &["skipped", "syntax"]), short, Outcome::Warning, "a.yaml:4: spec: bad"),
+            (
+                Source { origin: "a.yaml".to_owned(), ..source(false, None, &["syntax"]) },
+                short,
+                Outcome::Failure,
+                "file (a.yaml): not read yet: a.yaml:4: spec: bad",
+            ),
+            (unreadable, short, Outcome::Failure, "file (/pods): not read yet: bad"),
             (source(true, Some(151), &[]), short, Outcome::Warning, "2 min ago"),
             (
                 source(true, Some(301), &["request"]),

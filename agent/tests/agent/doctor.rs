@@ -10,6 +10,7 @@ use crate::api::{kubeconfig, kubeconfig_with, pod};
 use crate::api_server::{ApiServer, Right, shipped};
 use crate::restart::without_file_events;
 use crate::support::{Agent, Directory, manifest, run, stderr, stdout};
+use crate::tls::Pki;
 
 /// A port on which nothing listens, because its listener was closed.
 fn nowhere() -> String {
@@ -179,6 +180,35 @@ async fn a_wrong_token_is_a_failure_and_no_output_has_the_token() {
     assert!(rights.len() == 2 && rights.iter().all(|finding| finding["result"] == "skipped"), "{rights:?}");
 }
 
+#[test]
+fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
+    let (directory, address) = (Directory::new(), nowhere());
+    let cluster = json!({ "server": format!("http://{address}/a/path") });
+    let kubeconfig = kubeconfig_with(&directory, &cluster, &json!({ "token": "hunter2" }));
+    let (findings, code) = report(&["--kubeconfig", &kubeconfig]);
+    assert_eq!(code, Some(2));
+    let [finding] = of(&findings, "API server")[..] else { panic!("{findings:#?}") };
+    let message = finding["message"].as_str().unwrap();
+    assert_eq!(finding["result"], "failure", "{message}");
+    assert!(message.starts_with(&format!("http://{address} does not answer: ")), "{message}");
+    assert!(message.contains("Connection refused"), "{message}");
+}
+
+#[test]
+fn an_agent_with_tls_cannot_be_asked_without_its_authority() {
+    let (pki, directory) = (Pki::new(), Directory::new());
+    let path = directory.0.to_str().unwrap();
+    let (certificate, key) = (pki.at("node.crt"), pki.at("node.key"));
+    let args = ["--pod-manifest-path", path, "--tls-cert-file", &certificate, "--tls-private-key-file", &key];
+    let agent = Agent::start(&args);
+    let port = agent.address.port().to_string();
+    let (findings, _) = report(&[&args[..], &["--port", &port]].concat());
+    let [finding] = of(&findings, "agent")[..] else { panic!("{findings:#?}") };
+    assert_eq!(finding["result"], "warning");
+    let fix = finding["fix"].as_str().unwrap();
+    assert!(fix.ends_with("signed the agent's certificate: --certificate-authority FILE"), "{finding}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tried() {
     let (server, _directory, flags) = node().await;
@@ -239,6 +269,7 @@ async fn a_missing_manifest_folder_is_a_failure_and_an_unusable_manifest_a_warni
     let message = format!("staticPodPath: {absent}: does not exist; the agent would run without its pods");
     assert_eq!(code, Some(2));
     assert!(wrong(&findings).contains(&("manifests", "failure", &message)), "{findings:#?}");
+    assert_eq!(of(&findings, "file events")[0]["message"], "the manifests cannot be read");
 
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
     let (findings, code) = report(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
@@ -342,7 +373,7 @@ async fn a_kubelet_and_an_agent_that_manages_mirror_pods_conflict() {
     server.put("leases", &lease);
     let (result, message) = kubelet(&report(&args).0);
     assert_eq!(result, "failure", "{message}");
-    assert!(message.contains("the node's lease was renewed "), "{message}");
+    assert!(message.contains(", but the node's lease was renewed "), "{message}");
 }
 
 #[test]

@@ -20,6 +20,15 @@ pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
     connect_as(path, concat!("pod-index/", env!("CARGO_PKG_VERSION"))).await
 }
 
+/// The scheme, host and port of the API server that [`connect`] would use, for messages. `None` if the kubeconfig is
+/// unusable.
+pub async fn server_url(path: Option<&Path>) -> Option<String> {
+    let url = kubeconfig::config(path).await.ok()?.cluster_url;
+    let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    // Without a user and a password, and without a path.
+    Some(format!("{}://{}{port}", url.scheme_str()?, url.host()?))
+}
+
 /// Like [`connect`], with another `User-Agent`.
 ///
 /// # Errors
