@@ -16,7 +16,10 @@ rustup target add "$target"
 export "CC_${processor}_unknown_linux_musl=$processor-linux-gnu-gcc" "AR_${processor}_unknown_linux_musl=$processor-linux-gnu-ar"
 # Rust has a linker and the start files of musl for both processors.
 linker=CARGO_TARGET_${processor^^}_UNKNOWN_LINUX_MUSL
-export "${linker}_LINKER=rust-lld" "${linker}_RUSTFLAGS=-Clink-self-contained=yes -Clink-arg=--build-id"
+flags="-Clink-self-contained=yes -Clink-arg=--build-id"
+# Relocations in the compact form: 6 KB instead of half a megabyte. musl knows it since 1.2.4.
+flags+=" -Clink-arg=--pack-dyn-relocs=relr"
+export "${linker}_LINKER=rust-lld" "${linker}_RUSTFLAGS=$flags"
 cargo build --locked --profile dist --target "$target" --package pod-index-agent
 
 built=${CARGO_TARGET_DIR:-target}/$target/dist/pod-index

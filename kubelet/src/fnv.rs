@@ -20,17 +20,6 @@ impl Fnv128a {
     }
 }
 
-impl std::io::Write for Fnv128a {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// 64 bits.
 pub(crate) fn fnv1a_64(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

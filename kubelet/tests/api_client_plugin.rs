@@ -262,6 +262,15 @@ async fn no_error_has_a_part_of_the_plugins_standard_output() {
 }
 
 #[tokio::test]
+async fn a_proxy_is_refused_without_its_password() {
+    let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
+    config.proxy_url = Some("http://user:hunter2@proxy.example.com:3128".parse().unwrap());
+    let error = client(config, "test", &ConnectionOptions::default()).await.err().unwrap();
+    let error = format!("{} {error} {error:?}", api_causes(&error));
+    assert!(error.contains("proxies are not supported") && !error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
 async fn an_authentication_provider_that_kubernetes_has_removed_is_refused() {
     let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
     config.auth_info.auth_provider = Some(AuthProviderConfig {

@@ -43,8 +43,8 @@ impl Content {
         match self {
             Self::Documents(documents) => {
                 let document = |(pod, image): &(String, Option<String>)| {
-                    let image = image.as_deref().unwrap_or("''");
-                    manifest(pod).replace("image: i", &format!("image: {image}"))
+                    let image = image.as_deref().unwrap_or_default();
+                    manifest(pod).replace("image: i", &format!("image: '{image}'"))
                 };
                 documents.iter().map(document).collect::<Vec<_>>().join("---\n")
             }

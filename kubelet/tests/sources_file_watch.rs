@@ -70,7 +70,7 @@ fn image_of(pods: &[Arc<Pod>]) -> Option<String> {
 }
 
 fn with_image(name: &str, image: &str) -> String {
-    manifest(name).replace("image: i", &format!("image: {image}"))
+    manifest(name).replace("image: i", &format!("image: '{image}'"))
 }
 
 #[tokio::test]
@@ -324,7 +324,7 @@ async fn in_a_bad_file_the_good_documents_still_move_on() {
     directory.write("all.yaml", format!("{}---\n{}", with_image("a", "1"), with_image("b", "1")));
     let mut source = source(directory.path(), NEVER);
     until(&mut source, None, &["a-n1", "b-n1"]).await;
-    directory.write("all.yaml", format!("{}---\n{}", with_image("a", "2"), with_image("b", "''")));
+    directory.write("all.yaml", format!("{}---\n{}", with_image("a", "2"), with_image("b", "")));
     let pods = until(&mut source, None, &["a-n1", "b-n1"]).await;
     assert_eq!(image_of(&pods[..1]).as_deref(), Some("2"));
     assert_eq!(image_of(&pods[1..]).as_deref(), Some("1"));

@@ -170,13 +170,13 @@ async fn pods_and_lists_in_yaml_and_json_are_served_whatever_they_are_called() {
     );
     let yaml = answer("200 OK", "content-type: image/png\r\n", &manifest("web"));
     let server =
-        Server::start([yaml, ok(&list), ok(&format!("{}---\n{}", manifest("x"), manifest("y")))]).await;
+        Server::start([yaml, ok(&list), ok(&format!("{}---\n{}", manifest("d"), manifest("e")))]).await;
     let mut source = source(config(&server.url("/pods")));
     let pods = next(&mut source).await;
     assert_eq!(names(&pods), ["web-n1"]);
     assert_eq!(pods[0].annotation("kubernetes.io/config.source"), Some("http"));
     assert_eq!(names(&next(&mut source).await), ["a-n1", "b-n1"]);
-    assert_eq!(names(&next(&mut source).await), ["x-n1", "y-n1"]);
+    assert_eq!(names(&next(&mut source).await), ["d-n1", "e-n1"]);
     let status = source.status().borrow().clone();
     assert_eq!((status.pods, status.updates, status.problems.len()), (2, 3, 0));
 }
@@ -202,14 +202,14 @@ async fn the_configured_headers_are_sent() {
 #[tokio::test]
 async fn unchanged_bytes_are_not_emitted_again_and_unchanged_pods_stay_the_same() {
     let both = |image: &str| format!("{}---\n{}", manifest("a"), manifest("b").replace("image: i", image));
-    let server = Server::start([ok(&both("image: 1"))]).await;
+    let server = Server::start([ok(&both("image: one"))]).await;
     let mut source = source(config(&server.url("/")));
     let first = next(&mut source).await;
     until_status(&mut source, |status| status.checks > 3).await;
-    server.then(ok(&format!("# news\n{}", both("image: 1"))));
+    server.then(ok(&format!("# news\n{}", both("image: one"))));
     let checks = source.status().borrow().checks;
     until_status(&mut source, |status| status.checks > checks + 2).await;
-    server.then(ok(&both("image: 2")));
+    server.then(ok(&both("image: two")));
     let second = next(&mut source).await;
     assert!(Arc::ptr_eq(&first[0], &second[0]));
     assert!(!Arc::ptr_eq(&first[1], &second[1]));

@@ -137,6 +137,45 @@ fn numbers_are_good_quantities_and_a_leading_zero_is_octal() {
     );
 }
 
+/// The kubelet converts YAML into JSON before it knows the types.
+#[test]
+fn an_unquoted_number_or_word_is_no_string() {
+    for scalar in ["8080", "1.5", "0644", "true", "yes", "y"] {
+        assert_eq!(
+            refusal(&with("image: nginx", &format!("image: {scalar}"))),
+            "/pods/web.yaml:8: spec.containers[0].image: cannot be decoded: expected a string"
+        );
+        let quoted = one(from_file(&with("image: nginx", &format!("image: '{scalar}'"))));
+        assert_eq!(quoted.spec.expect("a spec").containers[0].image.as_deref(), Some(scalar));
+    }
+    assert_eq!(refusal("- a\n- b\n"), "/pods/web.yaml:1: expected mapping");
+    assert_eq!(
+        refusal(&format!("{WEB}  securityContext: all\n")),
+        "/pods/web.yaml:9: spec.securityContext: cannot be decoded: expected PodSecurityContext"
+    );
+    let annotated = with("  name: web\n", "  name: web\n  annotations:\n    a.b/c: 1\n");
+    assert_eq!(
+        refusal(&annotated),
+        "/pods/web.yaml:6: metadata.annotations.a.b/c: cannot be decoded: expected a string"
+    );
+    let list = "{apiVersion: v1, kind: PodList, items: [\n{metadata: {name: a}, spec: {containers: [\n{name: 1}]}}]}";
+    let decoded = from_url(list);
+    assert_eq!(decoded.problems.len(), 1);
+    assert_eq!(
+        (decoded.problems[0].line(), decoded.problems[0].field()),
+        (Some(3), Some("items[0].spec.containers[0].name"))
+    );
+
+    for (word, network) in [("yes", Some(true)), ("off", Some(false)), ("null", None)] {
+        let pod = one(from_file(&format!("{WEB}  hostNetwork: {word}\n")));
+        assert_eq!(pod.spec.expect("a spec").host_network, network);
+    }
+    assert_eq!(
+        refusal(&format!("{WEB}  hostNetwork: 'yes'\n")),
+        "/pods/web.yaml:9: spec.hostNetwork: cannot be decoded: expected a boolean"
+    );
+}
+
 #[test]
 fn unknown_fields_are_ignored_and_the_last_of_equal_keys_counts() {
     let text =

@@ -129,13 +129,17 @@ fn one(headers: &HeaderMap, pod: &Pod) -> Response {
         _ => None,
     };
     let vary = [(header::VARY, "accept")];
-    if elements(headers, header::ACCEPT).find_map(form) != Some(true) {
-        return (vary, Json(pod)).into_response();
-    }
-    match serde_saphyr::to_string(pod) {
-        Ok(text) => (vary, [(header::CONTENT_TYPE, "application/yaml")], text).into_response(),
+    let (form, text) = if elements(headers, header::ACCEPT).find_map(form) == Some(true) {
+        ("application/yaml", serde_saphyr::to_string(pod).map_err(|error| error.to_string()))
+    } else {
+        // Not axum's `Json`: it writes into another type of buffer than the lists, and each type takes another 100 KB of
+        // machine code.
+        ("application/json", serde_json::to_string(pod).map_err(|error| error.to_string()))
+    };
+    match text {
+        Ok(text) => (vary, [(header::CONTENT_TYPE, form)], text).into_response(),
         // Serializing a pod does not fail.
-        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", error.to_string()),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", error),
     }
 }
 

@@ -131,8 +131,9 @@ pub async fn client(
     options: &ConnectionOptions,
 ) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
-        // kube's own client names what is not supported.
-        return Client::try_from(config);
+        // The URL is left out: it may contain a password.
+        let message = "the kubeconfig or the environment names a proxy; proxies are not supported";
+        return Err(kube::Error::Service(message.into()));
     }
     let user_agent = header::HeaderValue::from_str(user_agent).map_err(http::Error::from);
     config.headers.push((header::USER_AGENT, user_agent.map_err(kube::Error::HttpError)?));

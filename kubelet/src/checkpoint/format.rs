@@ -101,7 +101,8 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
         return unusable(Torn, "its bytes are not those that were written");
     }
     // The decoder's error is left out: it may quote a value.
-    let Ok(pod) = serde_json::from_slice::<Pod>(body) else {
+    let pod = std::str::from_utf8(body).ok().and_then(|body| serde_json::from_str::<Pod>(body).ok());
+    let Some(pod) = pod else {
         return unusable(Torn, "it holds no pod");
     };
     if pod.uid().is_empty() {

@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Deserializer;
+use serde_path_to_error::Path;
 
 use super::{Problem, ProblemKind};
 use crate::text::{shorten, without_found};
@@ -9,16 +10,22 @@ use crate::text::{shorten, without_found};
 /// Limit of problems that are listed one by one: a server that is a version ahead may have thousands.
 const MOST_PROBLEMS: usize = 16;
 
+/// The object. If it cannot be decoded, the path of the field and a message.
+pub(super) fn decode<K: DeserializeOwned>(json: &str) -> Result<K, (Path, String)> {
+    let decoded = serde_path_to_error::deserialize(&mut Deserializer::from_str(json));
+    decoded.map_err(|error| {
+        let path = error.path().clone();
+        let text = without_found(&error.into_inner().to_string());
+        // Drop the pod, which the field replaces, and the position, which is relative to the object.
+        let text = text.rsplit_once("cannot be decoded: ").map_or(&*text, |(_, text)| text);
+        let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
+        (path, format!("cannot be decoded: {text}"))
+    })
+}
+
 /// Whether the object can be decoded as a `K`. If not, the field and a message. An unknown field is `.`.
 pub(super) fn check<K: DeserializeOwned>(json: &str) -> Result<(), (String, String)> {
-    let decoded = serde_path_to_error::deserialize::<_, K>(&mut Deserializer::from_str(json));
-    let Err(error) = decoded else { return Ok(()) };
-    let field = shorten(&error.path().to_string());
-    let text = without_found(&error.into_inner().to_string());
-    // Drop the pod, which the field replaces, and the position, which is relative to the object.
-    let text = text.rsplit_once("cannot be decoded: ").map_or(&*text, |(_, text)| text);
-    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
-    Err((field, format!("cannot be decoded: {text}")))
+    decode::<K>(json).map(drop).map_err(|(path, message)| (shorten(&path.to_string()), message))
 }
 
 /// The problem with this field of a pod.

@@ -3,13 +3,14 @@
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::field::Field;
 use super::locate::{Locator, options};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
-use crate::sources::{NodeName, Problem, ProblemKind, Source};
+use crate::sources::{NodeName, Problem, ProblemKind, Source, undecodable};
 
 /// The content of a manifest.
 #[derive(Debug, Default)]
@@ -84,20 +85,38 @@ impl Decoding<'_> {
     fn run(&mut self) {
         // As in Go's `hasJSONPrefix`. If JSON refuses it, it may still be a YAML flow mapping.
         let json = self.bytes.trim_ascii_start().starts_with(b"{");
-        if json && let Ok(document) = serde_json::from_slice(self.bytes) {
+        if json && let Some(document) = self.json() {
             return self.document(document, 0);
         }
         let mut reader = self.bytes;
         let mut documents = 0;
-        for document in serde_saphyr::read_with_options(&mut reader, options()) {
+        for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options()) {
             match document {
-                Ok(document) => self.document(document, documents),
+                Ok(document) => self.yaml(&document, documents),
                 Err(error) => self.undecodable(&error),
             }
             documents += 1;
         }
         if documents == 0 {
             self.problem(ProblemKind::Syntax, None, None, "holds no pod");
+        }
+    }
+
+    fn json(&self) -> Option<Document> {
+        serde_json::from_str(std::str::from_utf8(self.bytes).ok()?).ok()
+    }
+
+    /// Decodes YAML by way of JSON, as the kubelet does: only so is an unquoted `1` no string. It also keeps the
+    /// program small: a decoder of pods directly from YAML is several megabytes of machine code.
+    fn yaml(&mut self, document: &Value, position: usize) {
+        if !document.is_object() {
+            return self.refuse(ProblemKind::Syntax, position, &Field::default(), "expected mapping");
+        }
+        match undecodable::decode(&document.to_string()) {
+            Ok(document) => self.document(document, position),
+            Err((path, message)) => {
+                self.refuse(ProblemKind::Syntax, position, &Field::from(&path), &message);
+            }
         }
     }
 
@@ -171,7 +190,8 @@ impl Decoding<'_> {
             return;
         }
         let line = self.locator().line_of(document, field);
-        self.problem(kind, line, Some(field.to_string()), message);
+        let field = Some(field.to_string()).filter(|field| !field.is_empty());
+        self.problem(kind, line, field, message);
     }
 
     fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {

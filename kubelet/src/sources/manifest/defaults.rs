@@ -37,8 +37,8 @@ pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
 /// two pods (k/k#87461).
 fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
     let mut hasher = Fnv128a::new();
-    // Cannot fail: the hasher accepts all bytes, and the pod's maps have string keys.
-    let _ = serde_json::to_writer(&mut hasher, pod);
+    // Cannot fail: the pod's maps have string keys.
+    hasher.update(&serde_json::to_vec(pod).unwrap_or_default());
     match origin {
         Origin::File(path) => {
             hasher.update(b"host:");

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_path_to_error::{Path, Segment};
+
 /// `spec.containers[0].image`, `metadata.annotations[example.com/key]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Field(Vec<Step>);
@@ -44,6 +46,17 @@ impl Field {
 
     fn with(&self, steps: impl IntoIterator<Item = Step>) -> Self {
         Self(self.0.iter().cloned().chain(steps).collect())
+    }
+}
+
+impl From<&Path> for Field {
+    fn from(path: &Path) -> Self {
+        let steps = path.iter().filter_map(|segment| match segment {
+            Segment::Seq { index } => Some(Step::Index(*index)),
+            Segment::Map { key } => Some(Step::Name(key.clone())),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        });
+        Self(steps.collect())
     }
 }
 

@@ -7,10 +7,7 @@
 //! YAML or JSON. YAML may have any number of documents, each of which must be a `v1` `Pod`. A URL may also
 //! serve a `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are
 //! ignored, `<<` merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two
-//! equal keys counts.
-//!
-//! It is more lenient than the kubelet in one respect: if a string field has a bare number or word (`value:
-//! 1`), the kubelet refuses the pod. Here the text is used unchanged.
+//! equal keys counts. An unquoted `1`, `true` or `yes` is no string, so `value: 1` in an environment is refused.
 //!
 //! # Defaults
 //! | field | becomes |
