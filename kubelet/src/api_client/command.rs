@@ -44,8 +44,8 @@ pub(super) async fn output(mut command: Command) -> io::Result<Output> {
         }
     })?;
     let (stdout, stderr) = pipes.await.map_err(io::Error::other)??;
-    let mut stdout = Pipe::new(stdout, Limit::Fails(LONGEST_STDOUT))?;
-    let mut stderr = Pipe::new(stderr, Limit::Cuts(LONGEST_STDERR))?;
+    let mut stdout = Captured::new(stdout, Limit::Fails(LONGEST_STDOUT))?;
+    let mut stderr = Captured::new(stderr, Limit::Cuts(LONGEST_STDERR))?;
     let ended = tokio::select! {
         read = async { tokio::try_join!(stdout.read(), stderr.read()) } => {
             read?;
@@ -63,7 +63,7 @@ pub(super) async fn output(mut command: Command) -> io::Result<Output> {
 }
 
 /// One of the command's outputs.
-struct Pipe {
+struct Captured {
     pipe: Receiver,
     content: Vec<u8>,
     limit: Limit,
@@ -75,7 +75,7 @@ enum Limit {
     Cuts(usize),
 }
 
-impl Pipe {
+impl Captured {
     fn new(pipe: Option<impl Into<OwnedFd>>, limit: Limit) -> io::Result<Self> {
         let pipe = pipe.ok_or_else(|| io::Error::other("no pipe"))?;
         Ok(Self { pipe: Receiver::from_owned_fd(pipe.into())?, content: Vec::new(), limit })

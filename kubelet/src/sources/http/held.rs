@@ -21,7 +21,7 @@ pub(super) fn held(before: &[Arc<Pod>], listed: &[Arc<Pod>], unusable: &[PodId])
     if unusable.is_empty() {
         return Vec::new();
     }
-    let listed_uids: HashSet<_> = listed.iter().map(|pod| pod.uid()).collect();
+    let listed_uids: HashSet<_> = listed.iter().map(PodMeta::uid).collect();
     let listed_names: HashSet<_> = listed.iter().map(|pod| (pod.namespace(), pod.name())).collect();
     let uids: HashSet<_> = unusable.iter().map(|id| &*id.uid).filter(|uid| !uid.is_empty()).collect();
     let without_uid = unusable.iter().filter(|id| id.uid.is_empty());
