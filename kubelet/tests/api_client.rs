@@ -289,7 +289,7 @@ async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once(
     assert_eq!(site.server.connections() - before, 1, "one opened it, and the others came along");
 }
 
-/// While the gate is closed, one request at a time tries the server. All others wait for its outcome.
+/// During an outage, one request at a time tries the server. All others wait for its outcome.
 #[tokio::test]
 async fn a_500_of_one_object_delays_no_other_request() {
     let site = Site::new(true).await;
@@ -309,7 +309,7 @@ async fn a_500_of_one_object_delays_no_other_request() {
     };
     let attempt = slow().await;
     let list = tokio::time::timeout(DEADLINE, async { pods.list(&ListParams::default()).await });
-    list.await.expect("the gate is open").unwrap();
+    list.await.expect("it does not wait").unwrap();
     attempt.abort();
 
     for fault in [Fault::Status(500), Fault::Status(503), Fault::TooManyRequests(3600)] {
@@ -319,7 +319,7 @@ async fn a_500_of_one_object_delays_no_other_request() {
         let attempt = slow().await;
         let lists = site.server.requests(Verb::List);
         let list = async { pods.list(&ListParams::default()).await };
-        assert!(tokio::time::timeout(10 * QUICK, list).await.is_err(), "{fault:?}: the gate is open");
+        assert!(tokio::time::timeout(10 * QUICK, list).await.is_err(), "{fault:?}: it does not wait");
         assert_eq!(site.server.requests(Verb::List), lists, "{fault:?}");
         attempt.abort();
         // The attempt was given up, which counts as a failure.

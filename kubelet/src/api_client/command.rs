@@ -170,6 +170,7 @@ impl Drop for Cancel {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::process::ExitStatusExt;
     use std::time::Duration;
 
@@ -202,6 +203,14 @@ mod tests {
             (output.stdout.len(), &*output.stderr, output.status.code()),
             (300_300, &b"e\n"[..], Some(3))
         );
+    }
+
+    #[tokio::test]
+    async fn what_is_left_in_the_pipe_is_taken_without_waiting_for_its_end() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let captured = Captured::new(Some(reader), Limit::Fails(LONGEST_STDOUT)).unwrap();
+        writer.write_all(b"a").unwrap();
+        assert_eq!(captured.rest().unwrap(), b"a");
     }
 
     #[tokio::test]

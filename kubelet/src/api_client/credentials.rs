@@ -12,8 +12,8 @@ use tokio::time::{self, Instant};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, service_fn};
 
-use super::lanes::{Answer, Lanes};
 use super::plugin::{Issued, Plugin};
+use super::pool::{Answer, Pool};
 use crate::text::api_causes;
 
 /// Minimum time between two renewals (reading the token file or running the credential plugin), even if the
@@ -33,7 +33,7 @@ type Service = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 pub(super) struct Credentials {
     config: Config,
     plugin: Option<Plugin>,
-    lanes: Arc<Lanes>,
+    pool: Arc<Pool>,
     current: Mutex<Current>,
     /// Held during a renewal.
     renewing: Arc<AsyncMutex<()>>,
@@ -64,7 +64,7 @@ impl Credentials {
     pub(super) fn new(
         config: Config,
         plugin: Option<(Plugin, Issued)>,
-        lanes: Arc<Lanes>,
+        pool: Arc<Pool>,
         wait: Duration,
     ) -> kube::Result<Self> {
         let (plugin, issued) = plugin.unzip();
@@ -73,7 +73,7 @@ impl Credentials {
             None => (token(&config)?, None),
         };
         let current = Current {
-            service: service(&config, token.as_deref(), &lanes)?,
+            service: service(&config, token.as_deref(), &pool)?,
             token,
             expires,
             version: 0,
@@ -82,7 +82,7 @@ impl Credentials {
             is_refused: false,
             failure: None,
         };
-        Ok(Self { config, plugin, lanes, current: Mutex::new(current), renewing: Arc::default(), wait })
+        Ok(Self { config, plugin, pool, current: Mutex::new(current), renewing: Arc::default(), wait })
     }
 
     /// The current service and its version. Refused credentials are renewed first: there may be new ones by now.
@@ -181,7 +181,7 @@ impl Credentials {
             let read = tokio::task::spawn_blocking(move || token(&config)).await;
             (read.map_err(|error| kube::Error::Service(error.into()))??, None)
         };
-        Ok((service(&self.config, token.as_deref(), &self.lanes)?, token, expires))
+        Ok((service(&self.config, token.as_deref(), &self.pool)?, token, expires))
     }
 
     /// Whether there are new credentials.
@@ -199,7 +199,7 @@ impl Credentials {
                 current.version += 1;
                 current.is_refused = false;
                 drop(current);
-                self.lanes.try_now();
+                self.pool.try_now();
                 true
             }
             Err(error) => {
@@ -217,11 +217,11 @@ impl Credentials {
 }
 
 /// The service that sends `token`, or the other credentials of `config`.
-fn service(config: &Config, token: Option<&str>, lanes: &Arc<Lanes>) -> kube::Result<Service> {
-    let lanes = Arc::clone(lanes);
+fn service(config: &Config, token: Option<&str>, pool: &Arc<Pool>) -> kube::Result<Service> {
+    let pool = Arc::clone(pool);
     let send = service_fn(move |request| {
-        let lanes = Arc::clone(&lanes);
-        async move { lanes.send(request).await }
+        let pool = Arc::clone(&pool);
+        async move { pool.send(request).await }
     });
     let send = config.extra_headers_layer()?.layer(send);
     let base = config.base_uri_layer();

@@ -36,9 +36,9 @@
 mod command;
 mod connect;
 mod credentials;
-mod gate;
-mod lanes;
+mod outage;
 mod plugin;
+mod pool;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +50,8 @@ use tokio::time;
 use tower::{BoxError, ServiceExt, service_fn};
 
 use credentials::Credentials;
-use lanes::{Answer, Lanes};
 use plugin::Plugin;
+use pool::{Answer, Pool};
 
 /// How often a request is repeated because of `Retry-After`, as in client-go.
 const REPEATS: usize = 10;
@@ -153,8 +153,8 @@ pub async fn client(
         None => None,
     };
     let namespace = config.default_namespace.clone();
-    let lanes = Arc::new(Lanes::new(connect::Connections::new(&config, options)?, options));
-    let credentials = Arc::new(Credentials::new(config, plugin, lanes, options.plugin_wait)?);
+    let pool = Arc::new(Pool::new(connect::Connections::new(&config, options)?, options));
+    let credentials = Arc::new(Credentials::new(config, plugin, pool, options.plugin_wait)?);
     let service = service_fn(move |request| send(Arc::clone(&credentials), request));
     Ok(Client::new(service, namespace))
 }

@@ -15,25 +15,25 @@ use tower::BoxError;
 
 use super::ConnectionOptions;
 use super::connect::{Connection, Connections};
-use super::gate::{Gate, Pass};
+use super::outage::{Attempt, Outages};
 
 /// All connections to one server.
-pub(super) struct Lanes {
+pub(super) struct Pool {
     connections: Connections,
     /// Connections for the pod watch, for writes, and for all other requests about pods.
-    pods: Mutex<Vec<Arc<Lane>>>,
+    pods: Mutex<Vec<Arc<PooledConnection>>>,
     /// Connections for all other requests.
-    others: Mutex<Vec<Arc<Lane>>>,
-    gate: Gate,
+    others: Mutex<Vec<Arc<PooledConnection>>>,
+    outages: Outages,
     streams: usize,
     no_answer: Duration,
     no_event: Duration,
 }
 
 /// One HTTP/2 connection, or one HTTP/1.1 connection for each request under way.
-struct Lane {
+struct PooledConnection {
     connection: Connection,
-    /// Number of requests under way. Incremented under the lock of the list that holds the lane; decremented
+    /// Number of requests under way. Incremented under the lock of the list that holds it; decremented
     /// without it.
     streams: AtomicUsize,
     /// The last request was answered, so a connection exists.
@@ -45,13 +45,13 @@ struct Lane {
     is_retired: AtomicBool,
 }
 
-impl Lanes {
+impl Pool {
     pub(super) fn new(connections: Connections, options: &ConnectionOptions) -> Self {
         Self {
             connections,
             pods: Mutex::default(),
             others: Mutex::default(),
-            gate: Gate::new(),
+            outages: Outages::new(),
             streams: options.streams.max(1),
             no_answer: options.no_answer,
             no_event: options.no_event,
@@ -61,72 +61,72 @@ impl Lanes {
     /// Sends a request that already has its address and credentials.
     pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         let mut stream = self.stream(&request);
-        let lane = Arc::clone(&stream.lane);
+        let pooled = Arc::clone(&stream.pooled);
         let opening = async {
             // Requests are sent one by one only while there is no connection.
-            if lane.is_open.load(Ordering::Relaxed) {
+            if pooled.is_open.load(Ordering::Relaxed) {
                 return None;
             }
-            let turn = lane.opening.lock().await;
-            if lane.is_open.load(Ordering::Relaxed) { None } else { Some(turn) }
+            let turn = pooled.opening.lock().await;
+            if pooled.is_open.load(Ordering::Relaxed) { None } else { Some(turn) }
         };
         let turn = tokio::select! {
             biased;
             turn = opening => turn,
-            away = self.gate.failure() => return Err(away.into()),
+            unreachable = self.outages.failure() => return Err(unreachable.into()),
         };
         let is_pod_list = is_pod_list(&request);
-        let pass = self.gate.pass(is_pod_list).await?;
+        let attempt = self.outages.attempt(is_pod_list).await?;
         stream.silence = Some((Instant::now(), self.no_answer));
-        let answer = lane.connection.request(request).await;
+        let answer = pooled.connection.request(request).await;
         stream.silence = None;
-        lane.is_open.store(answer.is_ok(), Ordering::Relaxed);
+        pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
         drop(turn);
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 let error = BoxError::from(error);
-                pass.failed(&crate::text::causes(&*error), Duration::ZERO);
+                attempt.failed(&crate::text::causes(&*error), Duration::ZERO);
                 return Err(error);
             }
         };
-        judge(pass, &answer, is_pod_list);
+        judge(attempt, &answer, is_pod_list);
         stream.silence = Some((Instant::now(), self.no_event));
         Ok(answer.map(|body| Answer { body, stream }))
     }
 
     /// There are credentials other than the refused ones: the next attempt does not wait.
     pub(super) fn try_now(&self) {
-        self.gate.try_now();
+        self.outages.try_now();
     }
 
     /// Picks a connection that has a stream left.
     fn stream(&self, request: &Request<Body>) -> Stream {
-        let lanes = if is_of_pods(request) { &self.pods } else { &self.others };
-        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = if is_of_pods(request) { &self.pods } else { &self.others };
+        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = 0;
-        lanes.retain(|lane| {
-            let is_needed = kept == 0 || lane.streams.load(Ordering::Relaxed) > 0;
-            let keep = is_needed && !lane.is_retired.load(Ordering::Relaxed);
+        connections.retain(|pooled| {
+            let is_needed = kept == 0 || pooled.streams.load(Ordering::Relaxed) > 0;
+            let keep = is_needed && !pooled.is_retired.load(Ordering::Relaxed);
             kept += usize::from(keep);
             keep
         });
-        let free = lanes.iter().find(|lane| lane.streams.load(Ordering::Relaxed) < self.streams);
-        let lane = if let Some(lane) = free {
-            Arc::clone(lane)
+        let free = connections.iter().find(|pooled| pooled.streams.load(Ordering::Relaxed) < self.streams);
+        let pooled = if let Some(pooled) = free {
+            Arc::clone(pooled)
         } else {
-            let lane = Arc::new(Lane {
+            let pooled = Arc::new(PooledConnection {
                 connection: self.connections.another(),
                 streams: AtomicUsize::new(0),
                 is_open: AtomicBool::new(false),
                 opening: AsyncMutex::default(),
                 is_retired: AtomicBool::new(false),
             });
-            lanes.push(Arc::clone(&lane));
-            lane
+            connections.push(Arc::clone(&pooled));
+            pooled
         };
-        lane.streams.fetch_add(1, Ordering::Relaxed);
-        Stream { lane, silence: None }
+        pooled.streams.fetch_add(1, Ordering::Relaxed);
+        Stream { pooled, silence: None }
     }
 }
 
@@ -140,26 +140,26 @@ fn is_pod_list(request: &Request<Body>) -> bool {
     request.method() == Method::GET && request.uri().path().ends_with("/pods")
 }
 
-/// Tells the gate whether the server serves requests at all. A 500 may be about one object: the server cannot
+/// Reports whether the server serves requests at all. A 500 may be about one object: the server cannot
 /// decrypt it, or a webhook fails. For a pod list it means that the server cannot do its work.
-fn judge<B>(pass: Pass<'_>, answer: &Response<B>, is_pod_list: bool) {
+fn judge<B>(attempt: Attempt<'_>, answer: &Response<B>, is_pod_list: bool) {
     match answer.status() {
-        StatusCode::INTERNAL_SERVER_ERROR if !is_pod_list => pass.unclear(),
+        StatusCode::INTERNAL_SERVER_ERROR if !is_pod_list => attempt.unclear(),
         status @ (StatusCode::UNAUTHORIZED
         | StatusCode::TOO_MANY_REQUESTS
         | StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE) => {
             let wait = super::retry_after(answer).unwrap_or_default();
-            pass.failed(&format!("the API server answers {status}"), wait);
+            attempt.failed(&format!("the API server answers {status}"), wait);
         }
-        _ => pass.answered(),
+        _ => attempt.answered(),
     }
 }
 
 /// A request's stream on a connection, held until its answer is read or abandoned.
 struct Stream {
-    lane: Arc<Lane>,
+    pooled: Arc<PooledConnection>,
     /// When data last arrived, and the silence after which the connection is given up. `None` while no data
     /// is expected.
     silence: Option<(Instant, Duration)>,
@@ -168,9 +168,9 @@ struct Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.silence.is_some_and(|(since, most)| since.elapsed() >= most) {
-            self.lane.is_retired.store(true, Ordering::Relaxed);
+            self.pooled.is_retired.store(true, Ordering::Relaxed);
         }
-        self.lane.streams.fetch_sub(1, Ordering::Relaxed);
+        self.pooled.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -197,7 +197,7 @@ impl HttpBody for Answer {
             }
             Some(Err(_)) => {
                 self.stream.silence = None;
-                self.stream.lane.is_open.store(false, Ordering::Relaxed);
+                self.stream.pooled.is_open.store(false, Ordering::Relaxed);
             }
             None => self.stream.silence = None,
         }

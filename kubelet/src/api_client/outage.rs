@@ -16,8 +16,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
 const EARLY: Duration = Duration::from_secs(60);
 
-/// Open while the server answers.
-pub(super) struct Gate(watch::Sender<Option<Outage>>);
+/// The current outage. `None` while the server answers.
+pub(super) struct Outages(watch::Sender<Option<Outage>>);
 
 #[derive(Clone, Debug)]
 struct Outage {
@@ -37,15 +37,15 @@ struct Outage {
 
 /// The server is unreachable: another request has just tried and failed.
 #[derive(Clone, Debug)]
-pub(super) struct Away(Arc<str>);
+pub(super) struct Unreachable(Arc<str>);
 
-impl fmt::Display for Away {
+impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Away {}
+impl std::error::Error for Unreachable {}
 
 impl Outage {
     /// The pause after another attempt.
@@ -57,7 +57,7 @@ impl Outage {
     }
 }
 
-impl Gate {
+impl Outages {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(None))
     }
@@ -65,7 +65,7 @@ impl Gate {
     /// Waits until a request may be sent. Fails if another request's attempt to reach the server has just
     /// failed. `is_clear`: every answer to this request shows whether the server serves requests. Such a request
     /// does not wait after an unclear answer to another one.
-    pub(super) async fn pass(&self, is_clear: bool) -> Result<Pass<'_>, Away> {
+    pub(super) async fn attempt(&self, is_clear: bool) -> Result<Attempt<'_>, Unreachable> {
         let mut changes = self.0.subscribe();
         let failures_before = changes.borrow_and_update().as_ref().map(|outage| outage.failures);
         loop {
@@ -83,12 +83,14 @@ impl Gate {
                 // Do not wake the waiters: nothing changes for them when an attempt begins.
                 false
             });
-            let Some(outage) = outage else { return Ok(Pass { gate: self, is_probe, is_told: false }) };
+            let Some(outage) = outage else {
+                return Ok(Attempt { outages: self, is_probe, is_reported: false });
+            };
             if is_probe {
-                return Ok(Pass { gate: self, is_probe, is_told: false });
+                return Ok(Attempt { outages: self, is_probe, is_reported: false });
             }
             if Some(outage.failures) > failures_before {
-                return Err(Away(outage.why));
+                return Err(Unreachable(outage.why));
             }
             tokio::select! {
                 // The sender is in `self`.
@@ -99,7 +101,7 @@ impl Gate {
     }
 
     /// Waits for an attempt to fail.
-    pub(super) async fn failure(&self) -> Away {
+    pub(super) async fn failure(&self) -> Unreachable {
         let mut changes = self.0.subscribe();
         let before = changes.borrow_and_update().as_ref().map_or(0, |outage| outage.failures);
         loop {
@@ -107,7 +109,7 @@ impl Gate {
             if let Some(outage) = &*changes.borrow()
                 && outage.failures > before
             {
-                return Away(Arc::clone(&outage.why));
+                return Unreachable(Arc::clone(&outage.why));
             }
         }
     }
@@ -131,7 +133,7 @@ impl Gate {
         });
     }
 
-    fn opened(&self) {
+    fn ended(&self) {
         self.0.send_if_modified(|state| state.take().is_some());
     }
 
@@ -167,40 +169,40 @@ impl Gate {
 
 /// The right to send one request. Report its outcome with `answered` or `failed`; dropping it counts as a
 /// failure.
-pub(super) struct Pass<'a> {
-    gate: &'a Gate,
+pub(super) struct Attempt<'a> {
+    outages: &'a Outages,
     is_probe: bool,
-    is_told: bool,
+    is_reported: bool,
 }
 
-impl Pass<'_> {
+impl Attempt<'_> {
     /// The server answered.
     pub(super) fn answered(mut self) {
-        self.is_told = true;
-        self.gate.opened();
+        self.is_reported = true;
+        self.outages.ended();
     }
 
     /// The answer does not show whether the server serves other requests. During an outage, the next attempt may
     /// start at once if its answer will be clear. Otherwise it waits as after a failure.
     pub(super) fn unclear(mut self) {
-        self.is_told = true;
+        self.is_reported = true;
         if self.is_probe {
-            self.gate.unclear();
+            self.outages.unclear();
         }
     }
 
     /// The server could not be reached, or serves no requests. In the second case it may ask for a pause
     /// (`not_before`).
     pub(super) fn failed(mut self, why: &str, not_before: Duration) {
-        self.is_told = true;
-        self.gate.failed(self.is_probe, why, not_before);
+        self.is_reported = true;
+        self.outages.failed(self.is_probe, why, not_before);
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if !self.is_told && self.is_probe {
-            self.gate.failed(true, "the API server does not answer", Duration::ZERO);
+        if !self.is_reported && self.is_probe {
+            self.outages.failed(true, "the API server does not answer", Duration::ZERO);
         }
     }
 }
@@ -213,18 +215,18 @@ mod tests {
 
     /// The times, in seconds since the start, at which `callers` that retry forever attempt to reach an
     /// unavailable server.
-    async fn attempts(gate: Arc<Gate>, callers: usize, seconds: u64) -> Vec<f64> {
+    async fn attempts(outages: Arc<Outages>, callers: usize, seconds: u64) -> Vec<f64> {
         let start = Instant::now();
         let times = Arc::new(std::sync::Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..callers {
-            let (gate, times) = (Arc::clone(&gate), Arc::clone(&times));
+            let (outages, times) = (Arc::clone(&outages), Arc::clone(&times));
             tasks.spawn(async move {
                 loop {
-                    if let Ok(pass) = gate.pass(true).await {
+                    if let Ok(attempt) = outages.attempt(true).await {
                         times.lock().unwrap().push(start.elapsed().as_secs_f64());
                         time::sleep(SECOND / 100).await;
-                        pass.failed("refused", Duration::ZERO);
+                        attempt.failed("refused", Duration::ZERO);
                     }
                 }
             });
@@ -236,9 +238,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_the_first_minute_any_number_of_callers_make_one_attempt_in_five_seconds() {
-        let gate = Arc::new(Gate::new());
-        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
-        let times = attempts(gate, 300, 300).await;
+        let outages = Arc::new(Outages::new());
+        outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
+        let times = attempts(outages, 300, 300).await;
         let late: Vec<_> = times.iter().filter(|time| **time > 64.0).collect();
         assert!(late.len() > 230 / 7, "it keeps trying: {late:?}");
         for pair in late.windows(2) {
@@ -251,13 +253,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_lets_all_waiters_through_and_a_failure_reaches_all_waiters() {
-        let gate = Arc::new(Gate::new());
-        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
-        let probe = gate.pass(true).await.unwrap();
+        let outages = Arc::new(Outages::new());
+        outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
+        let probe = outages.attempt(true).await.unwrap();
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..5 {
-            let gate = Arc::clone(&gate);
-            waiting.spawn(async move { gate.pass(true).await.map(|_| ()).map_err(|away| away.to_string()) });
+            let outages = Arc::clone(&outages);
+            waiting.spawn(async move {
+                outages.attempt(true).await.map(|_| ()).map_err(|unreachable| unreachable.to_string())
+            });
         }
         time::sleep(SECOND).await;
         probe.failed("unplugged", Duration::ZERO);
@@ -265,11 +269,11 @@ mod tests {
             assert_eq!(told.unwrap(), Err("unplugged".to_owned()));
         }
         time::sleep(SECOND).await;
-        let probe = gate.pass(true).await.unwrap();
+        let probe = outages.attempt(true).await.unwrap();
         let start = Instant::now();
         let other = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.pass(true).await.is_ok() }
+            let outages = Arc::clone(&outages);
+            async move { outages.attempt(true).await.is_ok() }
         });
         tokio::task::yield_now().await;
         probe.answered();
@@ -279,59 +283,59 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_attempt_with_new_credentials_does_not_wait() {
-        let gate = Arc::new(Gate::new());
-        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
+        let outages = Arc::new(Outages::new());
+        outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
         for _ in 0..40 {
-            gate.pass(true).await.unwrap().failed("401", Duration::ZERO);
+            outages.attempt(true).await.unwrap().failed("401", Duration::ZERO);
         }
         let waiting = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.pass(true).await.is_ok() }
+            let outages = Arc::clone(&outages);
+            async move { outages.attempt(true).await.is_ok() }
         });
         tokio::task::yield_now().await;
         let start = Instant::now();
-        gate.try_now();
+        outages.try_now();
         assert!(waiting.await.unwrap(), "a waiting request continues too");
         assert_eq!(start.elapsed(), Duration::ZERO);
-        gate.pass(true).await.unwrap().failed("401", Duration::ZERO);
+        outages.attempt(true).await.unwrap().failed("401", Duration::ZERO);
         assert!(start.elapsed() >= 5 * SECOND, "the one before was dropped, so this one waited");
-        gate.pass(true).await.unwrap().answered();
-        gate.try_now();
-        gate.pass(true).await.unwrap().answered();
+        outages.attempt(true).await.unwrap().answered();
+        outages.try_now();
+        outages.attempt(true).await.unwrap().answered();
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unclear_answer_delays_only_requests_with_such_answers() {
-        let gate = Gate::new();
-        gate.pass(false).await.unwrap().unclear();
-        gate.pass(false).await.unwrap().failed("refused", Duration::ZERO);
-        gate.pass(false).await.unwrap().failed("refused", Duration::ZERO);
-        let probe = gate.pass(false).await.unwrap();
+        let outages = Outages::new();
+        outages.attempt(false).await.unwrap().unclear();
+        outages.attempt(false).await.unwrap().failed("refused", Duration::ZERO);
+        outages.attempt(false).await.unwrap().failed("refused", Duration::ZERO);
+        let probe = outages.attempt(false).await.unwrap();
         let start = Instant::now();
-        let (next, ()) = tokio::join!(gate.pass(true), async { probe.unclear() });
+        let (next, ()) = tokio::join!(outages.attempt(true), async { probe.unclear() });
         assert_eq!(start.elapsed(), Duration::ZERO);
         let next = next.unwrap();
         assert!(next.is_probe, "the outage goes on");
         next.unclear();
-        assert!(gate.pass(false).await.unwrap().is_probe);
+        assert!(outages.attempt(false).await.unwrap().is_probe);
         assert!(start.elapsed() >= FIRST_PAUSE, "the first pause");
     }
 
     #[tokio::test(start_paused = true)]
     async fn any_number_of_unclear_answers_are_five_seconds_apart_after_the_first_minute() {
-        let gate = Arc::new(Gate::new());
-        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
+        let outages = Arc::new(Outages::new());
+        outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
         let start = Instant::now();
         let times = Arc::new(std::sync::Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..300 {
-            let (gate, times) = (Arc::clone(&gate), Arc::clone(&times));
+            let (outages, times) = (Arc::clone(&outages), Arc::clone(&times));
             tasks.spawn(async move {
                 loop {
-                    let pass = gate.pass(false).await.unwrap();
+                    let attempt = outages.attempt(false).await.unwrap();
                     times.lock().unwrap().push(start.elapsed().as_secs_f64());
                     time::sleep(SECOND / 100).await;
-                    pass.unclear();
+                    attempt.unclear();
                 }
             });
         }
@@ -345,31 +349,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_unclear_answer_does_not_end_the_pause_that_the_server_asked_for() {
-        let gate = Gate::new();
-        let (first, second) = (gate.pass(true).await.unwrap(), gate.pass(true).await.unwrap());
-        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
-        let probe = gate.pass(false).await.unwrap();
+        let outages = Outages::new();
+        let (first, second) = (outages.attempt(true).await.unwrap(), outages.attempt(true).await.unwrap());
+        outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
+        let probe = outages.attempt(false).await.unwrap();
         first.answered();
         second.failed("busy", 40 * SECOND);
         probe.unclear();
         let start = Instant::now();
-        gate.pass(true).await.unwrap().answered();
+        outages.attempt(true).await.unwrap().answered();
         assert!(start.elapsed() >= 40 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_attempt_counts_as_failed_and_the_next_one_waits() {
-        let gate = Gate::new();
-        gate.pass(true).await.unwrap().failed("refused", Duration::ZERO);
-        drop(gate.pass(true).await.unwrap());
+        let outages = Outages::new();
+        outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
+        drop(outages.attempt(true).await.unwrap());
         let start = Instant::now();
-        let next = gate.pass(true).await.unwrap();
+        let next = outages.attempt(true).await.unwrap();
         assert!(start.elapsed() >= FIRST_PAUSE);
         next.failed("busy", 40 * SECOND);
         let start = Instant::now();
-        gate.pass(true).await.unwrap().answered();
+        outages.attempt(true).await.unwrap().answered();
         assert!(start.elapsed() >= 40 * SECOND, "the server asked for that");
-        drop(gate.pass(true).await.unwrap());
-        drop(gate.pass(true).await.unwrap());
+        drop(outages.attempt(true).await.unwrap());
+        drop(outages.attempt(true).await.unwrap());
     }
 }
