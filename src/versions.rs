@@ -211,6 +211,7 @@ impl<P> Snapshot<P> {
         let removed = self.removed.as_ref().map(|removed| Box::new(unsafe { removed.draft() }));
         Self {
             generation: self.generation + 1,
+            pods_generation: self.generation + 1,
             hashing: self.hashing.clone(),
             pods,
             static_pods,
@@ -309,6 +310,11 @@ impl<P> Draft<'_, P> {
     /// The version on which the draft is based.
     pub(crate) fn base(&self) -> &Snapshot<P> {
         &self.versions.current
+    }
+
+    /// Marks the draft as one that changes no pods and no mirror pods.
+    pub(crate) fn keeps_pods(&mut self) {
+        self.next.pods_generation = self.base().pods_generation;
     }
 
     pub(crate) fn memory(&mut self) -> &mut Memory<P> {

@@ -290,6 +290,7 @@ impl<P: PodMeta> Writer<P> {
         }
         let mut draft = self.versions.draft();
         let expired = draft.expire();
+        draft.keeps_pods();
         publish(draft, &self.herald);
         self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         expired

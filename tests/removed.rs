@@ -196,6 +196,7 @@ fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
     let before = reader.snapshot();
     assert_eq!(writer.expire(time(60)), 1);
     assert_eq!(reader.load().generation(), before.generation() + 1);
+    assert_eq!(reader.load().pods_generation(), before.generation());
     assert!(reader.load().changes_since(&before).is_empty());
     assert_eq!(before.removed().len(), 1, "a held snapshot stays as it was");
 }

@@ -71,6 +71,7 @@ use crate::pod::{PodMeta, is_mirror_pod};
 /// ```
 pub struct Snapshot<P> {
     pub(crate) generation: u64,
+    pub(crate) pods_generation: u64,
     pub(crate) hashing: Hashing,
     pub(crate) pods: UidTable<P>,
     pub(crate) static_pods: UidTable<P>,
@@ -119,6 +120,7 @@ impl<P> Snapshot<P> {
     pub(crate) fn empty(options: Options) -> Self {
         Self {
             generation: 0,
+            pods_generation: 0,
             hashing: Hashing::new(),
             pods: Table::new(),
             static_pods: Table::new(),
@@ -135,6 +137,20 @@ impl<P> Snapshot<P> {
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// The [`generation`](Self::generation) that last changed the pods or the mirror pods.
+    ///
+    /// It is smaller than the generation after publications that only dropped [removed pods](Self::removed). Two
+    /// snapshots of one index with the same value have the same pods and mirror pods.
+    ///
+    /// # Complexity
+    /// O(1).
+    ///
+    /// Kubelet: none.
+    #[must_use]
+    pub fn pods_generation(&self) -> u64 {
+        self.pods_generation
     }
 }
 

@@ -135,8 +135,10 @@ impl Run {
     fn expire(&mut self, ticks: u64) {
         let now = self.model.removals.now.unwrap_or_default() + ticks;
         let expected = self.model.removals.expire(now);
+        let pods = self.writer.current().pods_generation();
         assert_eq!(self.writer.expire(time(now)), expected, "how many are dropped");
         self.published(expected > 0);
+        assert_eq!(self.writer.current().pods_generation(), pods, "no pod has changed");
         assert_eq!(self.writer.expire(time(now / 2)), 0, "time never goes back");
     }
 

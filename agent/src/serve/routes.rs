@@ -59,7 +59,7 @@ async fn pods(
         return pod_api::collection_of_rows(&app.pods, &client, query.as_deref(), &headers).await;
     }
     let snapshot = app.reader.load();
-    list(&app.tags, snapshot.generation(), &headers, snapshot.pods())
+    list(&app.tags, snapshot.pods_generation(), &headers, snapshot.pods())
 }
 
 /// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
@@ -70,7 +70,7 @@ async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
 /// The mirror pods themselves.
 async fn mirror_pods(State(app): State<App>, headers: HeaderMap) -> Response {
     let snapshot = app.reader.load();
-    list(&app.tags, snapshot.generation(), &headers, snapshot.mirror_pods())
+    list(&app.tags, snapshot.pods_generation(), &headers, snapshot.mirror_pods())
 }
 
 /// A list in the form that the client asks for. 304 if the client has it already.

@@ -1,4 +1,4 @@
-//! `ETag`s: the generation of the index behind a response, so that clients need not fetch it again.
+//! `ETag`s: the generation that last changed the pods of a response, so that clients need not fetch it again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -4,7 +4,8 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Directory, manifest, run, shipped, stderr};
+use crate::metrics::value;
+use crate::support::{Agent, Answer, Directory, manifest, run, shipped, stderr};
 
 #[test]
 fn a_client_with_the_current_generation_gets_not_modified() {
@@ -31,6 +32,28 @@ fn a_client_with_the_current_generation_gets_not_modified() {
     let other = Agent::on(&directory.0);
     let answer = other.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
     assert_eq!((answer.code, answer.json::<List<Pod>>().items.len()), (200, 2));
+}
+
+#[test]
+fn a_forgotten_pod_does_not_change_the_tag() {
+    let directory = Directory::new();
+    for name in ["a", "b"] {
+        directory.write(&format!("{name}.yaml"), &manifest(name));
+    }
+    let path = directory.0.to_str().unwrap();
+    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--keep-removed", "5s"];
+    let agent = Agent::start(&args);
+    agent.until("/pods", |answer| answer.json::<List<Pod>>().items.len() == 2);
+    std::fs::remove_file(directory.0.join("a.yaml")).unwrap();
+    agent.until("/pods/default/a-node-1", |answer| answer.code == 404);
+    let tags = ["/pods", "/mirrors/pods"].map(|path| agent.get(path).header("etag").unwrap().to_owned());
+    let removed = |answer: &Answer| value(&answer.body, "pod_index_removed_pods");
+    assert_eq!(removed(&agent.get("/metrics")), 1, "the tags are older than what follows");
+    agent.until("/metrics", |answer| removed(answer) == 0);
+    for (path, tag) in ["/pods", "/mirrors/pods"].into_iter().zip(&tags) {
+        let answer = agent.send(&format!("GET {path}"), &format!("If-None-Match: {tag}\r\n"), "");
+        assert_eq!(answer.code, 304, "{path}");
+    }
 }
 
 #[test]
