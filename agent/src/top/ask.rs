@@ -9,11 +9,11 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use super::seen::{Answer, Cells, Counts, Sources, Table};
-use crate::client::{Denied, Server};
+use super::seen::{Answer, Cells, Counts, Identified, Sources, Table};
+use crate::client::{Denied, Server, escaped};
 use crate::exit::Failure;
 
 /// Timeout of a round.
@@ -22,6 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const REST: u32 = 4;
 /// The shortest pause.
 const SHORTEST: Duration = Duration::from_millis(100);
+/// The pause after a change of the filter before the agent is asked which pod it identifies: more keys may follow.
+const TYPING: Duration = Duration::from_millis(200);
 /// The pods in a form with only the columns shown.
 const TABLE: [(&str, &str); 1] = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
 
@@ -65,6 +67,28 @@ pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<
             return;
         }
         sleep(every.max(SHORTEST).max(started.elapsed() * REST)).await;
+    }
+}
+
+/// Asks the agent which pod each text of the filter identifies, until the receiver of the answers is gone. The lists
+/// hold no container IDs, addresses or processes.
+pub(super) async fn identify(
+    server: Server,
+    mut filters: watch::Receiver<String>,
+    identified: mpsc::Sender<(String, Identified)>,
+) {
+    while filters.changed().await.is_ok() {
+        sleep(TYPING).await;
+        let text = filters.borrow_and_update().clone();
+        if text.trim().is_empty() {
+            continue;
+        }
+        let path = format!("/whois?q={}", escaped(&text));
+        // Without an answer, the filter's words are what counts.
+        let Ok(Ok(found)) = timeout(TIMEOUT, server.get_json(&path)).await else { continue };
+        if identified.send((text, found)).await.is_err() {
+            return;
+        }
     }
 }
 

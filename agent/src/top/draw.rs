@@ -140,7 +140,7 @@ fn trouble(model: &Model) -> Line {
 
 fn tabs(model: &Model, width: usize) -> Line {
     let count = |list: &List| {
-        if model.filter.is_empty() {
+        if model.filter.text.is_empty() {
             list.len().to_string()
         } else {
             format!("{}/{}", list.matching(), list.len())
@@ -156,8 +156,8 @@ fn tabs(model: &Model, width: usize) -> Line {
         line = line.and(name, tone).and(" ", Tone::Plain);
     }
     let cursor = if model.is_typing { "▏" } else { "" };
-    if model.is_typing || !model.filter.is_empty() {
-        let filter = Line::default().and(format!("/{}{cursor}", model.filter), Tone::Strong);
+    if model.is_typing || !model.filter.text.is_empty() {
+        let filter = Line::default().and(format!("/{}{cursor}", model.filter.text), Tone::Strong);
         // The input line has priority over everything else.
         if line.width() + filter.width() + 2 > width {
             return filter;

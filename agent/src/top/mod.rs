@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use self::model::{Model, Moment, Wish};
 use self::screen::Screen;
@@ -41,24 +41,34 @@ pub(super) fn run(server: Server, every: Duration) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let done = runtime.block_on(watch(server, every));
+    let done = runtime.block_on(show(server, every));
     // Abandon the open request.
     runtime.shutdown_background();
     done.map_err(|error| Failure::unable("the terminal", error))
 }
 
-async fn watch(server: Server, every: Duration) -> io::Result<()> {
+async fn show(server: Server, every: Duration) -> io::Result<()> {
     // Install the handlers first: otherwise a signal could leave the terminal in raw mode.
     let (mut signals, mut hangups) = (Signals::new()?, Hangups::new()?);
     let mut screen = Screen::enter()?;
     let mut keys = EventStream::new();
     let (heard, mut news) = mpsc::channel(1);
     let mut model = Model::new(server.place.clone());
+    let (filter, filters) = watch::channel(String::new());
+    let (found, mut identified) = mpsc::channel(1);
+    tokio::spawn(ask::identify(server.clone(), filters, found));
     tokio::spawn(ask::follow(server, every, heard));
     let mut tick = tokio::time::interval(TICK);
     loop {
         let (width, height) = screen.size()?;
         screen.draw(draw::frame(&mut model, Moment::now(), width, height))?;
+        filter.send_if_modified(|asked| {
+            let is_new = *asked != model.filter.text;
+            if is_new {
+                asked.clone_from(&model.filter.text);
+            }
+            is_new
+        });
         tokio::select! {
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
@@ -76,6 +86,7 @@ async fn watch(server: Server, every: Duration) -> io::Result<()> {
                 // The task panicked, which is logged already.
                 None => return Err(io::Error::other("the polling task ended")),
             },
+            Some((text, found)) = identified.recv() => model.identify(&text, &found),
             _ = signals.next() => return Ok(()),
             () = hangups.next() => return Ok(()),
             _ = tick.tick() => {}

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use self::list::Column;
-pub(super) use self::list::{List, Row};
-use super::seen::{Answer, Cells, Counts, Pair, Sources};
+pub(super) use self::list::{Filter, List, Row};
+use super::seen::{Answer, Cells, Counts, Identified, Pair, Sources};
 
 /// The window of the rates.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ impl Moment {
 pub(super) struct Model {
     pub(super) server: String,
     pub(super) view: View,
-    pub(super) filter: String,
+    pub(super) filter: Filter,
     /// Whether the filter is being typed.
     pub(super) is_typing: bool,
     pub(super) pods: List,
@@ -102,7 +102,7 @@ impl Model {
         Self {
             server,
             view: View::Pods,
-            filter: String::new(),
+            filter: Filter::default(),
             is_typing: false,
             pods: List::new(&POD_COLUMNS),
             pairs: List::new(&PAIR_COLUMNS),
@@ -149,6 +149,14 @@ impl Model {
             self.generation = counts.generation;
             self.watchers = counts.watchers;
             self.sample(counts, now.steady);
+        }
+    }
+
+    /// Shows the pod that this text identifies, if the text is still the filter.
+    pub(super) fn identify(&mut self, text: &str, found: &Identified) {
+        if self.filter.text == text {
+            self.filter.uid = found.uid().map(str::to_owned);
+            self.select();
         }
     }
 
@@ -261,14 +269,20 @@ impl Model {
             KeyCode::Enter | KeyCode::Tab => self.is_typing = false,
             KeyCode::Esc => {
                 self.is_typing = false;
-                self.filter.clear();
+                self.filter.text.clear();
             }
-            KeyCode::Char('u') if with_control => self.filter.clear(),
-            KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Char(c) if !with_control && self.filter.len() < LONGEST => self.filter.push(c),
+            KeyCode::Char('u') if with_control => self.filter.text.clear(),
+            KeyCode::Backspace => drop(self.filter.text.pop()),
+            KeyCode::Char(c) if !with_control && self.filter.text.len() < LONGEST => self.filter.text.push(c),
             _ => return,
         }
         self.scroll = 0;
+        // The agent is asked again.
+        self.filter.uid = None;
+        self.select();
+    }
+
+    fn select(&mut self) {
         self.pods.select(&self.filter);
         self.pairs.select(&self.filter);
     }
@@ -278,11 +292,12 @@ impl Model {
         self.scroll = 0;
     }
 
-    fn order(&mut self, change: fn(&mut List, &str)) {
-        let filter = self.filter.clone();
+    fn order(&mut self, change: fn(&mut List, &Filter)) {
         self.scroll = 0;
-        if let Some(list) = self.shown() {
-            change(list, &filter);
+        match self.view {
+            View::Pods => change(&mut self.pods, &self.filter),
+            View::Mirrors => change(&mut self.pairs, &self.filter),
+            View::Sources => {}
         }
     }
 }

@@ -134,6 +134,22 @@ impl Pair {
     }
 }
 
+/// The response of `/whois`.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Identified {
+    #[serde(rename = "podUID")]
+    pod_uid: Option<String>,
+    #[serde(rename = "mirrorUID")]
+    mirror_uid: Option<String>,
+}
+
+impl Identified {
+    /// The UID of the pod, or of the mirror pod without a static pod. `None` if none was found.
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.pod_uid.as_deref().or(self.mirror_uid.as_deref())
+    }
+}
+
 /// The response of `/sources`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Sources {

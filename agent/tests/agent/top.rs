@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
@@ -64,6 +65,24 @@ fn a_new_pod_appears_and_is_found_and_q_restores_the_terminal() {
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
     assert_given_back(&terminal, &untouched());
+}
+
+#[test]
+fn the_filter_finds_a_pod_by_its_cgroup() {
+    let directory = Directory::new();
+    for name in ["first", "second"] {
+        directory.write(&format!("{name}.yaml"), &manifest(name));
+    }
+    let agent = Agent::on(&directory.0);
+    let pod: Pod = agent.get("/pods/default/first-node-1").json();
+    let mut terminal = top(&agent);
+    terminal.until(|seen| seen.contains("2 pods "));
+    terminal.press(&format!("//kubepods/pod{}", pod.metadata.uid.unwrap()));
+    terminal.until(|seen| seen.contains("Pods 1/2") && seen.contains("first-node-1"));
+    terminal.press("x");
+    terminal.until(|seen| seen.contains("Pods 0/2"));
+    terminal.press("\x1b");
+    terminal.until(|seen| seen.contains("second-node-1"));
 }
 
 #[test]

@@ -210,14 +210,35 @@ fn a_filter_shows_rows_with_all_of_its_words() {
     assert!(plain(&mut model, at(5), 100, 12).contains("/WEB def▏"));
     key(&mut model, KeyCode::Enter);
     assert_eq!(key(&mut model, KeyCode::Char('j')), Wish::Stay);
-    assert_eq!(model.filter, "WEB def", "what is typed afterwards are keys again");
+    assert_eq!(model.filter.text, "WEB def", "what is typed afterwards are keys again");
     typed(&mut model, "/");
     key(&mut model, KeyCode::Backspace);
     typed(&mut model, "q");
-    assert_eq!((model.pods.matching(), &*model.filter), (0, "WEB deq"), "and q is a letter in it");
+    assert_eq!((model.pods.matching(), &*model.filter.text), (0, "WEB deq"), "and q is a letter in it");
     assert!(plain(&mut model, at(5), 100, 12).contains("nothing matches"));
     assert_eq!(key(&mut model, KeyCode::Esc), Wish::Stay);
-    assert_eq!((model.pods.matching(), &*model.filter), (4, ""));
+    assert_eq!((model.pods.matching(), &*model.filter.text), (4, ""));
+}
+
+#[test]
+fn a_filter_shows_the_pod_that_it_identifies_until_it_changes() {
+    let mut model = model();
+    let identified =
+        |uid: &str| serde_json::from_value(json!({ "found": true, "podUID": uid })).expect("an answer");
+    let uid = "62072cebf7599e62412bb4184152288f";
+    typed(&mut model, "/10.0.0.7");
+    assert_eq!(model.pods.matching(), 0);
+    model.identify("10.0.0", &identified(uid));
+    assert_eq!(model.pods.matching(), 0, "the answer to an older filter");
+    model.identify("10.0.0.7", &identified(uid));
+    assert_eq!((model.pods.matching(), model.pairs.matching()), (1, 1));
+    assert!(plain(&mut model, at(5), 100, 12).contains("static-web-node-1"));
+    model.hear(Ok(answer()), at(6));
+    key(&mut model, KeyCode::Enter);
+    key(&mut model, KeyCode::Char('r'));
+    assert_eq!(model.pods.matching(), 1, "new data and another order keep it");
+    typed(&mut model, "/8");
+    assert_eq!(model.pods.matching(), 0);
 }
 
 #[test]

@@ -23,6 +23,15 @@ impl Column {
     }
 }
 
+/// Which rows are shown.
+#[derive(Debug, Default)]
+pub(in crate::top) struct Filter {
+    /// A row is shown if it has all of these words.
+    pub(in crate::top) text: String,
+    /// The UID of the pod that the text identifies. Its row is shown too.
+    pub(super) uid: Option<String>,
+}
+
 /// One row.
 #[derive(Debug)]
 pub(in crate::top) struct Row {
@@ -84,7 +93,7 @@ impl List {
         &self.widths
     }
 
-    pub(super) fn set(&mut self, rows: Vec<Row>, filter: &str) {
+    pub(super) fn set(&mut self, rows: Vec<Row>, filter: &Filter) {
         self.rows = rows;
         let cells = |i: usize| self.rows.iter().filter_map(move |row| row.cells.get(i));
         self.widths = (0..)
@@ -96,16 +105,17 @@ impl List {
         self.select(filter);
     }
 
-    /// Shows only rows with all words of the filter.
-    pub(super) fn select(&mut self, filter: &str) {
-        let filter = filter.to_lowercase();
-        let words: Vec<_> = filter.split_whitespace().collect();
+    /// Shows only rows that match the filter.
+    pub(super) fn select(&mut self, filter: &Filter) {
+        let text = filter.text.to_lowercase();
+        let words: Vec<_> = text.split_whitespace().collect();
+        let is_found = |row: &Row| filter.uid.as_ref().is_some_and(|uid| row.cells.contains(uid));
         let rows = &self.rows;
         self.shown.clear();
         self.shown.extend(
             (0..)
                 .zip(rows)
-                .filter(|(_, row)| words.iter().all(|word| row.words.contains(word)))
+                .filter(|(_, row)| words.iter().all(|word| row.words.contains(word)) || is_found(row))
                 .map(|(i, _)| i),
         );
         let by = self.sorted_by;
@@ -120,13 +130,13 @@ impl List {
         }
     }
 
-    pub(super) fn sort_by_next(&mut self, filter: &str) {
+    pub(super) fn sort_by_next(&mut self, filter: &Filter) {
         self.sorted_by = (self.sorted_by + 1) % self.columns.len().max(1);
         self.reversed = false;
         self.select(filter);
     }
 
-    pub(super) fn reverse(&mut self, filter: &str) {
+    pub(super) fn reverse(&mut self, filter: &Filter) {
         self.reversed = !self.reversed;
         self.select(filter);
     }
