@@ -10,6 +10,7 @@ use support::designs::Design;
 use support::figures;
 use support::keys;
 use support::memory::Counting;
+use support::removed;
 use support::sizes;
 use support::workload::Workload;
 
@@ -47,5 +48,12 @@ fn main() {
         let updates = keys::updates(&mut workload, time);
         figures::print(&updates, |figure| (keys::NO_KEYS.to_owned(), figure.who.clone()));
         figures::print(&keys::bytes(&workload), |figure| (figure.what.clone(), figure.who.clone()));
+        println!(
+            "\nremoved pods; ns, and the ratio to the lookup of a living pod or to the removal of one not kept\n"
+        );
+        let lookups = removed::reads(&mut workload, time / 2);
+        figures::print(&lookups, |figure| (keys::BY_UID.to_owned(), figure.who.clone()));
+        let removals = removed::removals(&workload, time / 2);
+        figures::print(&removals, |figure| (removed::NOT_KEPT.to_owned(), figure.who.clone()));
     }
 }

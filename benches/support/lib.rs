@@ -9,6 +9,7 @@ pub mod keys;
 pub mod memory;
 #[cfg(feature = "criterion")]
 pub mod profiler;
+pub mod removed;
 pub mod rounds;
 pub mod sizes;
 pub mod stamp;
