@@ -239,7 +239,7 @@ fn update_in_batches(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(22_965_780))]
+#[library_benchmark(setup = whole, config = held_at(14_902_895))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));

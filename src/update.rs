@@ -11,10 +11,14 @@
 //!   name with the smallest UID takes over;
 //! - all mirrors of one full name translate to the pod that holds it or, while none does, to its last holder.
 //!
-//! `keys` decides which pod gets a container ID, an IP or a custom key. `removals` decides which removed pods are kept.
+//! `set` replaces all pods. `keys` decides which pod gets a container ID, an IP or a custom key. `removals` decides which
+//! removed pods are kept.
 
 mod keys;
 mod removals;
+mod set;
+
+pub(crate) use set::READ_AHEAD;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +27,8 @@ use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
 use crate::map::{Place, Text, Words, any_tag};
 use crate::pod::{PodMeta, is_mirror_pod, is_static_pod};
-use crate::snapshot::{EPHEMERAL, History, Mirror, PodKind, STATIC, Shadowed, Translation, UidKey};
+use crate::snapshot::{EPHEMERAL, Mirror, PodKind, STATIC, Shadowed, Translation, UidKey};
 use crate::versions::Draft;
-
-/// Maximum number of entries for which pages are reserved, whatever an iterator's `size_hint` claims.
-const MAX_PRESIZE: usize = 1 << 20;
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
 /// [`Writer::update_pod`](crate::Writer::update_pod).
@@ -56,14 +57,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 return Ok(Upserted::Unchanged);
             }
             let old = Arc::clone(old);
-            self.names_mut(kind).replace(name, Arc::clone(pod), 0);
-            match kind {
-                PodKind::Pod => {
-                    self.replace_pod(key, place, &old, pod);
-                    self.exchange_keys(&key, &old, pod);
-                }
-                PodKind::Mirror => self.replace_mirror(key, pod),
-            }
+            self.replace(kind, key, place, name, &old, pod);
             return Ok(Upserted::Replaced(old));
         }
         // Everything except a plain replacement takes one path: the old object is removed, and the new one is
@@ -71,38 +65,6 @@ impl<P: PodMeta> Draft<'_, P> {
         let old = if known.is_some() { self.take(key) } else { None };
         self.insert(kind, key, pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
-    }
-
-    /// Replaces everything in the draft by `pods`, stored one by one in order. Returns the refused pods.
-    pub(crate) fn set(&mut self, pods: impl IntoIterator<Item = Arc<P>>) -> Vec<(usize, Error)> {
-        let living = self.living();
-        let pods = pods.into_iter();
-        let expected = pods.size_hint().0.min(MAX_PRESIZE);
-        let mirrors = self.mirrors.len().min(expected);
-        let static_pods = self.static_pods.len().min(expected - mirrors);
-        self.pods_mut().clear(expected - mirrors);
-        self.names_mut(PodKind::Pod).clear(expected - mirrors);
-        self.static_pods_mut().clear(static_pods);
-        self.mirrors_mut().clear(mirrors);
-        self.names_mut(PodKind::Mirror).clear(mirrors);
-        self.clear_keys(expected);
-        *self.history() = History::default();
-        let mut refused = Vec::new();
-        for (position, pod) in pods.enumerate() {
-            if let Err(error) = self.upsert(&pod) {
-                refused.push((position, error));
-            }
-        }
-        self.pods_mut().trim();
-        self.names_mut(PodKind::Pod).trim();
-        self.static_pods_mut().trim();
-        self.mirrors_mut().trim();
-        self.names_mut(PodKind::Mirror).trim();
-        self.trim_keys();
-        // Growing pages left smaller ones in the pool, more than a write needs.
-        self.memory().trim();
-        self.keep_missing(living);
-        refused
     }
 
     /// Whether the draft differs from its base version. The tables by name and by additional keys, and that
@@ -125,6 +87,26 @@ impl<P: PodMeta> Draft<'_, P> {
             return self.remove_and_keep(uid);
         }
         self.take(UidKey::new(uid, &self.hashing))
+    }
+
+    /// Replaces `old` by `pod`, which has the same UID and name.
+    fn replace(
+        &mut self,
+        kind: PodKind,
+        key: UidKey<'_>,
+        place: Place,
+        name: Place,
+        old: &Arc<P>,
+        pod: &Arc<P>,
+    ) {
+        self.names_mut(kind).replace(name, Arc::clone(pod), 0);
+        match kind {
+            PodKind::Pod => {
+                self.replace_pod(key, place, old, pod);
+                self.exchange_keys(&key, old, pod);
+            }
+            PodKind::Mirror => self.replace_mirror(key, pod),
+        }
     }
 
     /// Replaces `old` by `pod`, which has the same UID.
@@ -177,8 +159,10 @@ impl<P: PodMeta> Draft<'_, P> {
                 self.mirrors_mut().insert(key.tag, key.words, mirror, 0);
             }
         }
-        let previous = self.set_holder(kind, pod, &**pod);
-        self.link(kind, pod, previous.as_ref());
+        let (previous, is_paired) = self.set_holder(kind, pod, &**pod);
+        if previous.is_some() || is_paired {
+            self.link(kind, pod, previous.as_ref());
+        }
         if let Some(shadowed) = previous.and_then(|previous| Shadowed::new(kind, &*previous)) {
             self.history().shadowed.insert(shadowed);
         }
@@ -265,20 +249,21 @@ impl<P: PodMeta> Draft<'_, P> {
         Arc::ptr_eq(&entry.value, holder).then_some(place)
     }
 
-    /// Makes `holder` the holder of the full name of `pod`. Returns the previous holder.
-    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
+    /// Makes `holder` the holder of the full name of `pod`. Returns the previous holder and, if there was none,
+    /// whether a pod of the other kind holds the same name.
+    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> (Option<Arc<P>>, bool) {
         let (name, namespace) = (pod.name(), pod.namespace());
         let hash = self.hashing.pair(name, namespace);
         if let Some((place, entry)) = self.names(kind).locate_text(hash, name, namespace) {
             let previous = Arc::clone(&entry.value);
             self.names_mut(kind).replace(place, Arc::clone(holder), 0);
-            return Some(previous);
+            return (Some(previous), false);
         }
         let other = self.names(kind.other()).find_text(hash, name, namespace);
-        let shared = other.map(|entry| entry.key.record.share());
+        let (shared, is_paired) = (other.map(|entry| entry.key.record.share()), other.is_some());
         let record = self.memory().record(shared, name, namespace);
         self.names_mut(kind).insert(any_tag(hash), Text { hash, record }, Arc::clone(holder), 0);
-        None
+        (None, is_paired)
     }
 
     /// Of the pods that have the full name of `pod` without holding it, the one with the smallest UID.

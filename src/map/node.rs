@@ -506,10 +506,19 @@ impl<'a, E> Page<'a, E> {
 
     /// The flags of the entry at `index`.
     pub(super) fn flags(self, index: usize) -> u8 {
+        let [flags, ..] = self.read_stamp(index).to_le_bytes();
+        flags
+    }
+
+    /// The generation in which the value of the entry at `index` was stored.
+    pub(super) fn value_born(self, index: usize) -> u64 {
+        self.read_stamp(index) >> FLAG_BITS
+    }
+
+    fn read_stamp(self, index: usize) -> u64 {
         assert!(index < self.len());
         // SAFETY: every entry has a stamp.
-        let [flags, ..] = unsafe { self.stamp(index).read() }.to_le_bytes();
-        flags
+        unsafe { self.stamp(index).read() }
     }
 
     fn foot(self) -> NonNull<PageFoot> {

@@ -79,6 +79,11 @@ impl<K, V> Table<K, V> {
         link.page()
     }
 
+    /// Prefetches the page of `hash`.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.link(hash).prefetch();
+    }
+
     /// The entry with `hash` and `tag` for which `is` returns true.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
@@ -105,6 +110,11 @@ impl<K, V> Table<K, V> {
     /// The flags of an entry that was just located.
     pub(crate) fn flags(&self, place: Place) -> u8 {
         self.page_of(place).flags(place.index % MAX_LEN)
+    }
+
+    /// The generation in which the value of an entry was stored, which was just located.
+    pub(crate) fn born(&self, place: Place) -> u64 {
+        self.page_of(place).value_born(place.index % MAX_LEN)
     }
 
     /// An entry that was just located.

@@ -34,6 +34,8 @@ pub(super) const FLAG_BITS: u32 = 8;
 
 /// Maximum number of empty lists kept.
 const SPARE_LISTS: usize = 4;
+/// Maximum number of items for which an empty list keeps memory: more than a batch of a thousand needs.
+const SPARE_ITEMS: usize = 1 << 14;
 
 /// What a version has and the next one does not. Dropping the list leaks its content.
 pub(crate) struct DeadList<P> {
@@ -212,7 +214,7 @@ impl<P> Memory<P> {
         let mut freed = Vec::new();
         // SAFETY: the caller guarantees it.
         unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
-        if self.spare.len() < SPARE_LISTS {
+        if self.spare.len() < SPARE_LISTS && dead.pods.capacity().max(dead.nodes.capacity()) <= SPARE_ITEMS {
             self.spare.push(dead);
         }
         drop_all(&mut freed);
