@@ -80,7 +80,8 @@ fn what_finds_a_removed_pod_is_what_the_list_of_removals_says() {
     });
     result.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{} removed pods compared in {cases} cases", compared.get());
-    assert!(compared.get() >= 30 * cases || cases < 32, "few removed pods were compared: {}", compared.get());
+    // Six standard deviations below the mean: chance does not fail the test.
+    assert!(compared.get() >= 20 * cases || cases < 32, "few removed pods were compared: {}", compared.get());
 }
 
 proptest! {
