@@ -44,6 +44,7 @@ mod manual;
 mod memory;
 mod metrics;
 mod mirrors;
+mod own_node;
 mod pod_api;
 mod query;
 mod readiness;

@@ -30,7 +30,7 @@ use super::signals::{Hangups, Signals};
 use super::source_tasks::SourceTasks;
 use super::whois::{Lookups, Processes, Whois};
 use super::writer_thread::WriterThread;
-use super::{checkpoints, format, memory, source_tasks, systemd, table};
+use super::{checkpoints, format, memory, own_node, source_tasks, systemd, table};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 
 /// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
@@ -97,6 +97,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let events = tokio::spawn(Events::register(metrics.ours()).follow(reader.changes()));
     let api_requests = ApiRequests::register(metrics.ours());
     let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
+    own_node::start(client.as_ref(), &settings.node, &writer_thread);
     let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(&settings, client.clone()).await?;

@@ -10,7 +10,7 @@ use std::{io, iter};
 use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select};
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::registry::Registry;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::checkpoints::Unclaimed;
 use super::metrics::Writing;
@@ -18,8 +18,8 @@ use super::readiness::Readiness;
 use super::whois;
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
-use pod_index_kubelet::sources::static_pods::Derive;
-use pod_index_kubelet::sources::{Merge, Source, SourceUpdate};
+use pod_index_kubelet::sources::static_pods::{Derive, OwnNode};
+use pod_index_kubelet::sources::{Merge, Merged, Source, SourceUpdate};
 
 /// Maximum number of queued reports. A source that is faster than the writer waits. Its next report then covers all
 /// changes in the meantime.
@@ -43,6 +43,8 @@ pub(super) struct Report {
 pub(super) struct WriterThread {
     stop: Sender<()>,
     derive_own: Sender<()>,
+    own_node: Sender<Option<OwnNode>>,
+    needs_own_node: watch::Receiver<bool>,
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -62,22 +64,29 @@ impl WriterThread {
         let counts = Writing::register(metrics, reports.clone());
         let (stop, stopped) = bounded(1);
         let (derive_own, own_derived) = bounded(1);
+        let (own_node, own_node_read) = bounded(1);
+        let (needs_own_node, node_needed) = watch::channel(false);
         let (end, ended) = oneshot::channel();
         let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
-        let mut work = Work { writer, merge, readiness, counts, restored, derives_own: false };
+        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node };
         work.restore();
         let thread = thread::Builder::new().name("index".to_owned()).spawn(move || {
             // Dropped when the thread ends for any reason, which notifies the waiter.
             let _end = end;
-            work.until(&stopped, own_derived, &received);
+            work.until(&stopped, own_derived, own_node_read, &received);
         })?;
-        Ok((Self { stop, derive_own, thread, ended }, reports))
+        Ok((Self { stop, derive_own, own_node, needs_own_node: node_needed, thread, ended }, reports))
     }
 
     /// A sender that makes the thread derive the static pods of this node from their mirror pods, from the first message
     /// on. For an agent that managed these mirror pods and no longer does.
     pub(super) fn derive_own(&self) -> Sender<()> {
         self.derive_own.clone()
+    }
+
+    /// Whether this node's Node object has to be read, and a sender for the result: `None` if it cannot be read.
+    pub(super) fn own_node(&self) -> (watch::Receiver<bool>, Sender<Option<OwnNode>>) {
+        (self.needs_own_node.clone(), self.own_node.clone())
     }
 
     /// Waits until the thread has ended. Without [`stop`](Self::stop), only a bug ends it.
@@ -101,29 +110,47 @@ struct Work {
     counts: Writing,
     /// The restored pods, until their sources have reported.
     restored: Option<Unclaimed>,
-    /// From the next publication on, static pods of this node are derived from their mirror pods.
-    derives_own: bool,
+    /// Whether this node's Node object has to be read.
+    needs_own_node: watch::Sender<bool>,
 }
 
 impl Work {
-    fn until(mut self, stop: &Receiver<()>, mut derive_own: Receiver<()>, reports: &Receiver<Report>) {
+    fn until(
+        mut self,
+        stop: &Receiver<()>,
+        mut derive_own: Receiver<()>,
+        mut own_node: Receiver<Option<OwnNode>>,
+        reports: &Receiver<Report>,
+    ) {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
             let forgetting = self.writer.next_deadline().map_or_else(never, at);
             select! {
                 recv(reports) -> report => match report {
-                    Ok(report) => self.publish(iter::once(report).chain(reports.try_iter()).take(WAITING)),
+                    Ok(report) => {
+                        let reports = iter::once(report).chain(reports.try_iter()).take(WAITING);
+                        self.publish(Merged::default(), reports);
+                    }
                     Err(_) => return,
                 },
                 recv(stop) -> _ => return,
                 recv(derive_own) -> message => {
                     // One message is enough. A channel without senders would always be ready.
                     derive_own = never();
-                    self.derives_own = message.is_ok();
-                    self.publish(iter::empty());
+                    if message.is_ok() {
+                        let derived = self.merge.manage_own_mirror_pods(false);
+                        self.publish(derived, iter::empty());
+                    }
                 }
-                recv(expiry) -> _ => self.publish(iter::empty()),
+                recv(own_node) -> node => match node {
+                    Ok(node) => {
+                        let checked = self.merge.own_node(node);
+                        self.publish(checked, iter::empty());
+                    }
+                    Err(_) => own_node = never(),
+                },
+                recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
                 recv(forgetting) -> _ => self.forget(Instant::now()),
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
@@ -131,8 +158,8 @@ impl Work {
         }
     }
 
-    /// Publishes the reports and expired entries together.
-    fn publish(&mut self, reports: impl Iterator<Item = Report>) {
+    /// Publishes the changes, the reports and expired entries together.
+    fn publish(&mut self, changes: Merged<Pod>, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
         // The time of the removals that follow.
         self.forget(started);
@@ -140,9 +167,8 @@ impl Work {
         let mut sources = Vec::new();
         let mut sound = Vec::new();
         let expired = self.merge.expire(started);
-        let derived = std::mem::take(&mut self.derives_own).then(|| self.merge.manage_own_mirror_pods(false));
         let mut claims_changed = false;
-        for mut merged in [Some(expired), derived].into_iter().flatten() {
+        for mut merged in [changes, expired] {
             merged.pods_mut().for_each(unmark);
             claims_changed |= merged.claims_changed;
             batch.extend(merged.into_operations());
@@ -171,6 +197,10 @@ impl Work {
                 tracing::warn!(source, field, "{}", problem.message());
             }
         }
+        self.needs_own_node.send_if_modified(|needed| {
+            let before = std::mem::replace(needed, self.merge.needs_own_node());
+            before != *needed
+        });
         let operations = batch.len();
         let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
         let applied = self.writer.apply(batch);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pod_index::{PodMeta, PodUid};
-use pod_index_kubelet::sources::static_pods::{Derive, UNCONFIRMED_FOR, is_unconfirmed};
+use pod_index_kubelet::sources::static_pods::{Derive, OwnNode, UNCONFIRMED_FOR, is_unconfirmed};
 use pod_index_kubelet::sources::{Merge, Merged, NodeName, ProblemKind, Source, SourceUpdate};
 use serde_json::json;
 
@@ -107,6 +108,17 @@ impl Merging {
             summary.push(format!("~{}", pod.uid()));
         }
         summary.join(" ")
+    }
+
+    /// The Node object was read with this UID, after everything so far.
+    fn read_node(&mut self, uid: &str, created: &str) -> String {
+        // The clock must advance before and after the request.
+        std::thread::sleep(Duration::from_millis(1));
+        let asked = Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+        let created = Some(created.parse().expect("a time"));
+        let merged = self.merge.own_node(Some(OwnNode { uid: uid.to_owned(), created, asked }));
+        self.take(&merged)
     }
 
     fn uids(&self) -> Vec<&str> {
@@ -296,6 +308,80 @@ fn a_mirror_pod_unlike_a_kubelets_is_refused_with_its_field() {
     // The API server allows adding an owner.
     assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "s", "n1")])), "+s");
     assert_eq!(merging.refused(), [""; 0]);
+}
+
+const BEFORE_THE_MIRRORS: &str = "2026-01-01T00:00:04Z";
+
+fn owned_by(mut mirror: Pod, owner: &str) -> Pod {
+    owner.clone_into(&mut mirror.metadata.owner_references.as_mut().expect("owners")[0].uid);
+    mirror
+}
+
+#[test]
+fn a_mirror_pod_of_another_node_object_is_refused_once_the_node_was_read() {
+    let mut merging = Merging::new([Source::Api]);
+    let forged = owned_by(mirror("m2", "forged", "s2", "n1"), "other");
+    let elsewhere = owned_by(mirror("m3", "elsewhere", "s3", "n2"), "other");
+    assert!(!merging.merge.needs_own_node());
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), forged.clone(), elsewhere]));
+    assert_eq!(merging.uids(), ["m", "m2", "m3", "s", "s2", "s3"], "nothing is known of the node");
+    assert!(merging.merge.needs_own_node());
+
+    assert_eq!(merging.read_node("node", BEFORE_THE_MIRRORS), "-s2", "other nodes are not checked");
+    assert!(!merging.merge.needs_own_node());
+    assert_eq!(
+        merging.refused(),
+        [
+            "api: metadata.ownerReferences: no static pod is derived from the mirror pod ns/forged (UID \"m2\"): \
+             must have the UID of the Node object"
+        ]
+    );
+    // A new status does not make it credible again.
+    let mut again = forged;
+    again.status.as_mut().expect("a status").phase = Some("Pending".to_owned());
+    assert_eq!(merging.say(Source::Api, upsert([again])), "~m2");
+    assert_eq!((merging.refused().len(), merging.merge.needs_own_node()), (1, false));
+    // Nor does a failed read.
+    assert!(merging.merge.own_node(None).is_empty());
+    assert_eq!(merging.refused().len(), 1);
+
+    // What comes later waits for the next read, unless that fails.
+    let late = owned_by(mirror("m4", "late", "s4", "n1"), "other");
+    merging.read_node("node", BEFORE_THE_MIRRORS);
+    assert_eq!(merging.say(Source::Api, upsert([late.clone()])), "+m4");
+    assert_eq!((merging.refused().len(), merging.merge.needs_own_node()), (1, true));
+    let merged = merging.merge.own_node(None);
+    assert_eq!(merging.take(&merged), "+s4");
+    assert_eq!(merging.read_node("node", BEFORE_THE_MIRRORS), "-s4");
+    assert_eq!(merging.refused().len(), 2);
+    // A Node object that is created later does not make them credible.
+    assert_eq!(merging.read_node("node2", "2026-01-01T00:10:00Z"), "");
+    assert_eq!((merging.refused().len(), merging.merge.needs_own_node()), (2, false));
+    // Its deletion leaves nothing behind.
+    assert_eq!(merging.say(Source::Api, remove("m4")), "-m4");
+    assert_eq!((merging.refused().len(), merging.merge.next_deadline()), (1, None));
+}
+
+#[test]
+fn a_node_created_again_loses_no_static_pod() {
+    let mut merging = Merging::new([Source::Api]);
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("m2", "q", "s2", "n1")]));
+    assert_eq!(merging.read_node("node", BEFORE_THE_MIRRORS), "");
+    // The garbage collector has deleted only one of the old mirror pods when the kubelet creates a new one.
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
+    assert!(is_unconfirmed(&*merging.pods["s"]));
+    let mut new = owned_by(mirror("m3", "p", "s", "n1"), "new");
+    let time = "2026-01-01T00:10:00Z";
+    new.metadata.creation_timestamp = Some(Time(time.parse().expect("a time")));
+    assert_eq!(merging.say(Source::Api, upsert([new])), "+m3");
+    assert!(merging.merge.needs_own_node());
+    assert!(merging.refused().is_empty() && is_unconfirmed(&*merging.pods["s"]));
+
+    assert_eq!(merging.read_node("new", "2026-01-01T00:09:00Z"), "~s");
+    assert!(!is_unconfirmed(&*merging.pods["s"]));
+    assert_eq!(merging.uids(), ["m2", "m3", "s", "s2"]);
+    assert_eq!((merging.refused(), merging.merge.needs_own_node()), (Vec::new(), false));
+    assert_eq!(merging.merge.next_deadline(), None);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod log;
 mod metrics;
 mod mirrors;
 mod noise;
+mod own_node;
 mod page;
 mod pod_api;
 mod references;

@@ -62,8 +62,10 @@ impl Site {
         pods.filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), hash(&pod)?))).collect()
     }
 
-    fn counts(&self) -> [u64; 3] {
-        [Verb::Create, Verb::Replace, Verb::Delete].map(|verb| self.server.requests(verb))
+    fn counts(&self) -> [usize; 3] {
+        let written = self.server.written();
+        [Verb::Create, Verb::Replace, Verb::Delete]
+            .map(|verb| written.iter().filter(|write| write.verb == verb).count())
     }
 }
 

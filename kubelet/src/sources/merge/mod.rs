@@ -20,7 +20,7 @@ use pod_index::PodUid;
 use self::known::{Known, KnownPod};
 pub use self::merged::Merged;
 use self::step::{Step, Touched};
-use super::static_pods::{Claims, Derive};
+use super::static_pods::{Claims, Derive, NodeCheck, OwnNode, Ownership};
 use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 
 /// Merges the pods of several sources into one set.
@@ -39,8 +39,8 @@ use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 /// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that UID and status
 /// are used.
 ///
-/// The result depends on the last report of each source, not on their order. The only exception are derived
-/// pods whose mirror pod is gone, see below.
+/// The result depends on the last report of each source, not on their order. The exceptions are derived pods
+/// whose mirror pod is gone, see below, and mirror pods that came after the last [`own_node`](Self::own_node).
 ///
 /// # Static pods from mirror pods
 /// With [`derive_static_pods`](Self::derive_static_pods), the merge derives a static pod from each mirror pod
@@ -90,6 +90,7 @@ pub struct Merge<P> {
     sources: HashMap<Source, Known<P>>,
     derive: Derive,
     claims: Claims<P>,
+    node: NodeCheck,
     /// The published pod for each UID. UIDs that are missing here are published as their only source reports
     /// them.
     composed: HashMap<PodUid, Option<Arc<P>>>,
@@ -107,6 +108,7 @@ impl<P: SourcePod> Merge<P> {
             sources: HashMap::new(),
             derive: Derive::Never,
             claims: Claims::default(),
+            node: NodeCheck::default(),
             composed: HashMap::new(),
         }
     }
@@ -129,6 +131,47 @@ impl<P: SourcePod> Merge<P> {
         let names = self.claims.names();
         let mut merged = Merged::default();
         self.settle(&[], Vec::new(), names, &mut merged);
+        self.node.is_due = self.has_unread_claims();
+        merged
+    }
+
+    /// Whether to read the own node's Node object and pass it to [`own_node`](Self::own_node): mirror pods came
+    /// that it may not own.
+    ///
+    /// Check this after each update. Limit the rate of reads: anyone who may create pods can cause one.
+    #[must_use]
+    pub fn needs_own_node(&self) -> bool {
+        self.node.is_due
+    }
+
+    /// Compares the owners of the own node's mirror pods with its Node object. Those that it does not own
+    /// become [refused claims](Self::refused_claims).
+    ///
+    /// `None` if it could not be read. Then only mirror pods are refused that an earlier read has refuted.
+    ///
+    /// Before the first call, owners' UIDs are not compared. After a successful one, a mirror pod with another
+    /// owner counts only after the next call: the node may have been deleted and created again.
+    ///
+    /// # Complexity
+    /// O(mirror pods).
+    pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged<P> {
+        self.node.read(node);
+        if let Some(own) = self.derive.own() {
+            self.claims.refute(own, |claimed| self.node.ownership(claimed) == Ownership::Refuted);
+        }
+        let mut merged = Merged::default();
+        let (mut uids, mut names) = (Vec::new(), BTreeSet::new());
+        for claimed in self.own_claims() {
+            uids.push(claimed.claim.uid.clone());
+            names.insert(claimed.name.clone());
+        }
+        // In an order independent of the hasher.
+        uids.sort_unstable();
+        for name in &names {
+            uids.extend(self.confirm(name));
+        }
+        self.settle(&[], uids, names, &mut merged);
+        self.node.is_due = self.has_unread_claims();
         merged
     }
 

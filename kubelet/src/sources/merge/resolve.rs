@@ -12,12 +12,16 @@ use pod_index::{FullName, PodUid, is_mirror_pod, is_static_pod};
 use super::known::KnownPod;
 use super::step::{Step, Touched};
 use super::{Merge, Merged};
-use crate::sources::static_pods::{Claimed, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR, Unconfirmed};
+use crate::sources::static_pods::{
+    Claimed, OWNERS, Ownership, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR, Unconfirmed,
+};
 use crate::sources::{Problem, ProblemKind, Source, SourcePod};
 use crate::text::shorten;
 
 /// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
+
+const MIRROR: &str = "metadata.annotations[kubernetes.io/config.mirror]";
 
 /// What is published under a UID.
 enum Resolved<P> {
@@ -81,7 +85,7 @@ impl<P: SourcePod> Merge<P> {
         merged: &mut Merged<P>,
     ) -> Option<PodUid> {
         merged.claims_changed |= self.claims.judge(mirror, None);
-        let Claimed { claim, name, pod } = self.claims.remove(mirror)?;
+        let Claimed { claim, name, pod, .. } = self.claims.remove(mirror)?;
         let is_told_by_kubelet = self.derive.own() == Some(claim.node.as_str()) && self.kubelet_speaks();
         if counted && !claim.ended && !is_told_by_kubelet {
             let mut pod = pod;
@@ -111,11 +115,46 @@ impl<P: SourcePod> Merge<P> {
             }
             Ok(claim) => {
                 uids.push(claim.uid.clone());
-                uids.extend(self.claims.confirm(&name));
+                let same_owner = before.filter(|before| before.claim.owner == claim.owner);
+                let (seen, refuted) = same_owner
+                    .map_or_else(|| (Instant::now(), false), |before| (before.seen, before.refuted));
                 let pod = Arc::new(mirror.static_pod());
-                self.claims.insert(uid, Claimed { claim, name, pod });
+                let claimed = Claimed { claim, name: name.clone(), pod, seen, refuted };
+                self.node.is_due |=
+                    self.is_of_own_node(&claimed) && self.ownership(&claimed) == Ownership::Unread;
+                self.claims.insert(uid, claimed);
+                uids.extend(self.confirm(&name));
             }
         }
+    }
+
+    /// Removes the unconfirmed pod of this name if the name's mirror pod is not in doubt.
+    pub(super) fn confirm(&mut self, name: &FullName) -> Option<PodUid> {
+        let (_, claimed) = self.claim_named(name)?;
+        let ownership = self.ownership(claimed);
+        let is_in_doubt = ownership == Ownership::Refuted || self.node.defers(ownership);
+        if is_in_doubt { None } else { self.claims.confirm(name) }
+    }
+
+    /// Whether a static pod of the own node may be derived from this mirror pod.
+    fn is_of_own_node(&self, claimed: &Claimed<P>) -> bool {
+        let node = claimed.claim.node.as_str();
+        self.derive.own() == Some(node) && self.derive.includes(node)
+    }
+
+    /// The claims of which static pods of the own node may be derived.
+    pub(super) fn own_claims(&self) -> impl Iterator<Item = &Claimed<P>> {
+        let own = self.derive.own().filter(|own| self.derive.includes(own));
+        own.into_iter().flat_map(|own| self.claims.of_node(own))
+    }
+
+    pub(super) fn has_unread_claims(&self) -> bool {
+        self.own_claims().any(|claimed| self.ownership(claimed) == Ownership::Unread)
+    }
+
+    /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
+    fn ownership(&self, claimed: &Claimed<P>) -> Ownership {
+        if self.is_of_own_node(claimed) { self.node.ownership(claimed) } else { Ownership::Confirmed }
     }
 
     /// Publishes the changes: the touched pods, those under `uids`, and those that share a full name with
@@ -275,31 +314,39 @@ impl<P: SourcePod> Merge<P> {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
             self.derive.includes(&claimed.claim.node)
                 && self.objection(uid, claimed).is_none()
+                && !self.node.defers(self.ownership(claimed))
                 // If the kubelet and the API server differ, the kubelet is used.
                 && self.kubelets_uid(&claimed.name).is_none_or(|known| known == uid)
         })
     }
 
-    /// Why a claim cannot be true.
-    fn objection(&self, uid: &PodUid, claimed: &Claimed<P>) -> Option<&'static str> {
+    /// Why a claim cannot be true: the field, and what is wrong with it.
+    fn objection(&self, uid: &PodUid, claimed: &Claimed<P>) -> Option<(&'static str, &'static str)> {
         let is_other = |pod: &KnownPod<P>| pod.name != claimed.name;
-        if self.holder(Source::Api, uid).is_some() {
-            Some("the API server has a pod with that UID")
+        let message = if self.ownership(claimed) == Ownership::Refuted {
+            return Some((OWNERS, "must have the UID of the Node object"));
+        } else if self.holder(Source::Api, uid).is_some() {
+            "the API server has a pod with that UID"
         } else if self.holder(Source::Kubelet, uid).is_some_and(is_other) {
-            Some("the kubelet has another pod with that UID")
+            "the kubelet has another pod with that UID"
         } else if MANIFESTS.into_iter().any(|source| self.holder(source, uid).is_some_and(is_other)) {
-            Some("a manifest has another pod with that UID")
+            "a manifest has another pod with that UID"
         } else if self.claims.unconfirmed(uid).is_some_and(|pod| pod.name != claimed.name) {
-            Some("another mirror pod with that UID was removed only recently")
+            "another mirror pod with that UID was removed only recently"
         } else {
-            None
-        }
+            return None;
+        };
+        Some((MIRROR, message))
     }
 
     /// Records which claims on a UID are refused, and why.
     fn judge(&mut self, uid: &PodUid, merged: &mut Merged<P>) {
         let claims = self.claims.on(uid);
-        let counting = claims.iter().find(|(_, claimed)| self.objection(uid, claimed).is_none());
+        // These are judged after the next read of the Node object.
+        let is_deferred = |claimed: &Claimed<P>| self.node.defers(self.ownership(claimed));
+        let counting = claims
+            .iter()
+            .find(|(_, claimed)| self.objection(uid, claimed).is_none() && !is_deferred(claimed));
         let counting = counting.map(|(mirror, _)| (*mirror).clone());
         let judged: Vec<_> = claims
             .into_iter()
@@ -308,13 +355,11 @@ impl<P: SourcePod> Merge<P> {
                     .objection(uid, claimed)
                     .or_else(|| {
                         (counting.as_ref() != Some(mirror))
-                            .then_some("an older mirror pod has the same claim")
+                            .then_some((MIRROR, "an older mirror pod has the same claim"))
                     })
-                    .filter(|_| self.derive.includes(&claimed.claim.node));
+                    .filter(|_| self.derive.includes(&claimed.claim.node) && !is_deferred(claimed));
                 let pod = self.holder(Source::Api, mirror).map(|pod| &*pod.object);
-                let problem = objection.zip(pod).map(|(objection, pod)| {
-                    refused(pod, "metadata.annotations[kubernetes.io/config.mirror]", objection)
-                });
+                let problem = objection.zip(pod).map(|((field, message), pod)| refused(pod, field, message));
                 (mirror.clone(), problem)
             })
             .collect();

@@ -13,6 +13,8 @@ pub struct StaticPodClaim {
     pub uid: PodUid,
     /// The node.
     pub node: String,
+    /// The UID of the Node object that owns the mirror pod.
+    pub owner: String,
     /// When the mirror pod was created. If two mirror pods make the same claim, the older one counts.
     pub created: Option<Timestamp>,
     /// Whether every container has ended. The kubelet reports this before it deletes the mirror of a removed
@@ -29,6 +31,7 @@ pub struct Refusal {
     pub message: &'static str,
 }
 
+pub(in crate::sources) const OWNERS: &str = "metadata.ownerReferences";
 const HASH: &str = "metadata.annotations[kubernetes.io/config.hash]";
 
 /// The claim of a mirror pod. `None` for any other pod.
@@ -54,15 +57,16 @@ fn claim(mirror: &Pod) -> Result<StaticPodClaim, Refusal> {
     }
     let owners = mirror.metadata.owner_references.iter().flatten();
     let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
-    let is_owned = controller.is_some_and(|owner| {
+    let owner = controller.filter(|owner| {
         owner.api_version == "v1" && owner.kind == "Node" && owner.name == node && !owner.uid.is_empty()
     });
-    if !is_owned {
-        return refuse("metadata.ownerReferences", "must name the pod's Node as the controller");
-    }
+    let Some(owner) = owner else {
+        return refuse(OWNERS, "must name the pod's Node as the controller");
+    };
     Ok(StaticPodClaim {
         uid: PodUid::from(uid),
         node: node.to_owned(),
+        owner: owner.uid.clone(),
         created: mirror.metadata.creation_timestamp.as_ref().map(|time| time.0),
         ended: mirror.status.as_ref().is_some_and(has_ended),
     })
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn only_claims_that_a_kubelet_makes_are_accepted() {
         let good = claim_of(&read(mirror())).expect("a mirror pod").expect("a good claim");
-        assert_eq!((good.uid, good.node.as_str(), good.ended), (PodUid::from("s"), "n1", false));
+        assert_eq!((good.uid, &*good.node, &*good.owner, good.ended), (PodUid::from("s"), "n1", "n", false));
         let owner = "/metadata/ownerReferences/0";
         for (pointer, value, field) in [
             ("/metadata/annotations/kubernetes.io~1config.hash", json!("x"), HASH),
@@ -162,13 +166,13 @@ mod tests {
                 "metadata.annotations[kubernetes.io/config.mirror]",
             ),
             ("/spec/nodeName", json!(""), "spec.nodeName"),
-            ("/spec/nodeName", json!("n2"), "metadata.ownerReferences"),
-            (&format!("{owner}/kind"), json!("Pod"), "metadata.ownerReferences"),
-            (&format!("{owner}/apiVersion"), json!("v2"), "metadata.ownerReferences"),
-            (&format!("{owner}/name"), json!("n2"), "metadata.ownerReferences"),
-            (&format!("{owner}/uid"), json!(""), "metadata.ownerReferences"),
-            (&format!("{owner}/controller"), json!(false), "metadata.ownerReferences"),
-            ("/metadata/ownerReferences", json!([]), "metadata.ownerReferences"),
+            ("/spec/nodeName", json!("n2"), OWNERS),
+            (&format!("{owner}/kind"), json!("Pod"), OWNERS),
+            (&format!("{owner}/apiVersion"), json!("v2"), OWNERS),
+            (&format!("{owner}/name"), json!("n2"), OWNERS),
+            (&format!("{owner}/uid"), json!(""), OWNERS),
+            (&format!("{owner}/controller"), json!(false), OWNERS),
+            ("/metadata/ownerReferences", json!([]), OWNERS),
         ] {
             let mut forged = mirror();
             *forged.pointer_mut(pointer).expect("a field") = value;

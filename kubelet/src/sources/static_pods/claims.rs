@@ -16,6 +16,11 @@ pub(in crate::sources) struct Claimed<P> {
     pub(in crate::sources) name: FullName,
     /// The static pod, derived from the mirror pod.
     pub(in crate::sources) pod: Arc<P>,
+    /// When it was first seen with this owner.
+    pub(in crate::sources) seen: Instant,
+    /// Whether a read of the Node object has refuted the owner. That does not change: a Node object created later does
+    /// not own older mirror pods.
+    pub(in crate::sources) refuted: bool,
 }
 
 /// A derived pod whose mirror pod is gone.
@@ -80,6 +85,18 @@ impl<P> Claims<P> {
             claims.filter_map(|(_, mirror)| Some((mirror, self.by_mirror.get(mirror)?))).collect();
         claims.sort_by(|a, b| (a.1.claim.created, a.0).cmp(&(b.1.claim.created, b.0)));
         claims
+    }
+
+    /// All claims of a node's mirror pods, in any order.
+    pub(in crate::sources) fn of_node(&self, node: &str) -> impl Iterator<Item = &Claimed<P>> {
+        self.by_mirror.values().filter(move |claimed| claimed.claim.node == node)
+    }
+
+    /// Marks the claims of a node's mirror pods whose owner is refuted.
+    pub(in crate::sources) fn refute(&mut self, node: &str, is_refuted: impl Fn(&Claimed<P>) -> bool) {
+        for claimed in self.by_mirror.values_mut().filter(|claimed| claimed.claim.node == node) {
+            claimed.refuted = is_refuted(claimed);
+        }
     }
 
     /// The names of all claimed or unconfirmed static pods, sorted.

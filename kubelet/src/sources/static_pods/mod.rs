@@ -10,7 +10,12 @@
 //! Anyone who may create pods can write these annotations. A mirror pod counts only if
 //! * its `config.hash` equals its `config.mirror`, and is not empty,
 //! * its spec names a node,
-//! * its controller is that Node.
+//! * its controller is that Node,
+//! * on the own node, that Node has the UID of the Node object, if the embedder passes it to
+//!   [`Merge::own_node`](super::Merge::own_node).
+//!
+//! A mirror pod that is older than the Node object belonged to an earlier Node object of that name. It counts:
+//! its static pod may still run. UIDs of other nodes are not checked.
 //!
 //! A derived pod never displaces a UID that another source reports. Anyone who may create pods with owner
 //! references can still invent a static pod with a new UID. Where that matters, use the kubelet as a source
@@ -18,10 +23,13 @@
 
 mod claim;
 mod claims;
+mod own_node;
 
+pub(super) use claim::{OWNERS, claim_of, derived, set_uid};
 pub use claim::{Refusal, StaticPodClaim};
-pub(super) use claim::{claim_of, derived, set_uid};
 pub(super) use claims::{Claimed, Claims, Unconfirmed};
+pub use own_node::OwnNode;
+pub(super) use own_node::{NodeCheck, Ownership};
 
 use pod_index::{PodMeta, is_static_pod};
 

@@ -1,0 +1,93 @@
+//! Reads this node's Node object, to check who owns the node's mirror pods.
+//!
+//! Only while the writer thread needs it: nodes without static pods make no such request. An account without the right
+//! to read the object makes none either; it asks the API server for its rights instead.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, TrySendError};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use pod_index_kubelet::backoff::Backoff;
+use pod_index_kubelet::sources::NodeName;
+use pod_index_kubelet::sources::static_pods::OwnNode;
+use pod_index_kubelet::text::api_causes;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::writer_thread::WriterThread;
+
+/// The shortest time between two reads. Anyone who may create pods can cause a read.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Timeout of a read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reads the Node object whenever the writer thread needs it.
+pub(super) fn start(client: Option<&Client>, node: &NodeName, writer_thread: &WriterThread) {
+    let Some(client) = client else { return };
+    let (needed, read) = writer_thread.own_node();
+    tokio::spawn(follow(client.clone(), node.to_string(), needed, read));
+}
+
+/// Sends the Node object, or `None` if it cannot be read.
+async fn follow(
+    client: Client,
+    node: String,
+    mut needed: watch::Receiver<bool>,
+    read: Sender<Option<OwnNode>>,
+) {
+    let mut backoff = Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
+    let mut reported = false;
+    while needed.wait_for(|needed| *needed).await.is_ok() {
+        let found = timeout(PATIENCE, look_up(&client, &node)).await;
+        let found = found.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+        let pause = if found.is_ok() { PAUSE } else { backoff.wait(Instant::now()) };
+        if let Err(why) = &found
+            && !std::mem::replace(&mut reported, true)
+        {
+            tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
+        }
+        // If the thread has not even taken the last result, it still needs the next one.
+        if let Err(TrySendError::Disconnected(_)) = read.try_send(found.ok()) {
+            return;
+        }
+        sleep(pause).await;
+    }
+}
+
+async fn look_up(client: &Client, name: &str) -> Result<OwnNode, String> {
+    if !may_get(client, name).await? {
+        return Err(format!("the agent's account may not get the node {name:?}"));
+    }
+    let asked = Instant::now();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = nodes.get_metadata_opt(name).await.map_err(|error| api_causes(&error))?;
+    let meta = node.ok_or_else(|| format!("there is no node {name:?}"))?.metadata;
+    let uid =
+        meta.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| format!("the node {name:?} has no UID"))?;
+    Ok(OwnNode { uid, created: meta.creation_timestamp.map(|time| time.0), asked })
+}
+
+/// Every account may ask this. A refused read would count as a refusal in the server's and in the agent's metrics.
+async fn may_get(client: &Client, name: &str) -> Result<bool, String> {
+    let attributes = ResourceAttributes {
+        verb: Some("get".to_owned()),
+        resource: Some("nodes".to_owned()),
+        name: Some(name.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(attributes),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &review).await.map_err(|error| api_causes(&error))?;
+    Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+}
