@@ -10,7 +10,7 @@ mod support;
 
 use std::sync::Arc;
 
-use pod_index::Options;
+use pod_index::{Operation, Options};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -164,4 +164,15 @@ fn a_refused_pod_of_a_set_that_changes_few_pods_is_reported_and_nothing_else_is_
     let snapshot = reader.load();
     assert_eq!(snapshot.pods().len() + snapshot.mirror_pods().len(), FIRST - 1);
     assert!(snapshot.pod_by_name("default", "pod-11").is_none(), "its old object is gone");
+}
+
+#[test]
+fn a_set_removes_a_pod_that_the_same_batch_stored_before() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let pods: Vec<_> = (0..FIRST).map(|uid| Spec::usual(uid).pod(0)).collect();
+    let _ = writer.set_pods(pods.clone());
+    let _ = writer.apply([Operation::Add(Spec::usual(FIRST).pod(0)), Operation::Set(pods.clone())]);
+    assert_eq!(reader.load().pods().len() + reader.load().mirror_pods().len(), FIRST);
+    let _ = writer.apply([Operation::Update(Spec::usual(0).pod(1)), Operation::Set(pods[1..].to_vec())]);
+    assert_eq!(reader.load().pods().len() + reader.load().mirror_pods().len(), FIRST - 1);
 }

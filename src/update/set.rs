@@ -78,6 +78,10 @@ impl<P: PodMeta> Draft<'_, P> {
                 self.take(UidKey::new(pod.uid().into(), &self.hashing));
             }
         }
+        // Pods that an earlier operation of the same batch stored look exchanged, too.
+        if self.pods.len() + self.mirrors.len() != replaced {
+            return None;
+        }
         for pod in unknown {
             let key = UidKey::new(pod.uid().into(), &self.hashing);
             if self.known(key).is_some() {
@@ -122,7 +126,8 @@ impl<P: PodMeta> Draft<'_, P> {
         born == self.generation()
     }
 
-    /// Reads the next pods, and their pages. In a large index, a write mostly waits for memory. The processor waits for several pods at once if nothing is stored in between.
+    /// Reads the next pods, and their pages. In a large index, a write mostly waits for memory. The processor waits for
+    /// several pods at once if nothing is stored in between.
     pub(crate) fn read_ahead<'a>(&self, pods: impl Iterator<Item = &'a Arc<P>> + Clone)
     where
         P: 'a,
