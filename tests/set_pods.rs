@@ -107,6 +107,7 @@ fn a_set_gives_the_index_that_a_fresh_one_would_be() {
         let mut specs: Vec<_> = (0..FIRST).map(Spec::usual).collect();
         let _ = writer.set_pods(specs.iter().map(|spec| spec.pod(0)));
         for (version, edits) in (1..).zip(&sets) {
+            let mut batch = Vec::new();
             for edit in edits {
                 let len = specs.len();
                 let at = |pod: usize| pod % len;
@@ -126,7 +127,14 @@ fn a_set_gives_the_index_that_a_fresh_one_would_be() {
                     Edit::ChangeKind(pod) => specs[at(pod)].kind = (specs[at(pod)].kind + 1) % 3,
                     Edit::Swap(pod, other) => specs.swap(at(pod), at(other)),
                     Edit::Repeat(pod, other) => specs[at(pod)] = specs[at(other)],
+                    // In the same batch, or before.
+                    Edit::Write(uid) if uid % 2 == 0 => {
+                        batch.push(Operation::Update(Spec::usual(uid).pod(1_000 + version)));
+                    }
                     Edit::Write(uid) => _ = writer.update_pod(Spec::usual(uid).pod(1_000 + version)),
+                    Edit::Remove(uid) if uid % 2 == 0 => {
+                        batch.push(Operation::Remove(format!("{:032x}", uid + 7).as_str().into()));
+                    }
                     Edit::Remove(uid) => _ = writer.remove_pod(&*Spec::usual(uid).pod(0)),
                 }
             }
@@ -139,8 +147,8 @@ fn a_set_gives_the_index_that_a_fresh_one_would_be() {
                         .unwrap_or_else(|| spec.pod(version))
                 })
                 .collect();
-            let applied = writer.set_pods(pods.clone());
-            assert!(applied.refused.is_empty());
+            batch.push(Operation::Set(pods.clone()));
+            assert!(writer.apply(batch).refused.is_empty());
             let (mut fresh, other) = pod_index::with_options::<TestPod>(Options::all());
             let _ = fresh.set_pods(pods);
             invariants::check(&reader.load());
