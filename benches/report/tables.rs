@@ -45,7 +45,7 @@ pub(crate) fn report(figures: &Figures, machine: &str) -> String {
          kubelet's maps have all five.\n\n## Goals\n\n"
     );
     text += &goals::table(figures);
-    text += "\n[Why goals are missed](what-falls-short.md).\n";
+    text += "\n[Why goals are missed](missed-goals.md).\n";
     for (what, title) in [("UID, hit", "Lookup by UID, hit"), ("UID, miss", "Lookup by UID, miss")] {
         text += &designs(&figures.ratios, title, "ns, and times the bare table", what);
     }
