@@ -265,6 +265,7 @@ impl Model {
     }
 
     fn typed(&mut self, code: KeyCode, with_control: bool) {
+        let before = self.filter.text.clone();
         match code {
             KeyCode::Enter | KeyCode::Tab => self.is_typing = false,
             KeyCode::Esc => {
@@ -277,8 +278,10 @@ impl Model {
             _ => return,
         }
         self.scroll = 0;
-        // The agent is asked again.
-        self.filter.uid = None;
+        if self.filter.text != before {
+            // The agent is asked again.
+            self.filter.uid = None;
+        }
         self.select();
     }
 
