@@ -1,7 +1,7 @@
 //! Reads this node's Node object, to check who owns the node's mirror pods.
 //!
-//! Only while the writer thread needs it: nodes without static pods make no such request. An account without the right
-//! to read the object makes none either; it asks the API server for its rights instead.
+//! It is read only while the writer thread needs it: an agent on a node without mirror pods makes no such request. An agent
+//! without the right to read the object makes none either; it only asks the API server for its rights.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ async fn follow(
         {
             tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
         }
-        // If the thread has not even taken the last result, it still needs the next one.
+        // If the channel is full, the thread has not taken the last result yet. It asks again if it needs another.
         if let Err(TrySendError::Disconnected(_)) = read.try_send(found.ok()) {
             return;
         }

@@ -112,7 +112,7 @@ impl<K, V> Table<K, V> {
         self.page_of(place).flags(place.index % MAX_LEN)
     }
 
-    /// The generation in which the value of an entry was stored, which was just located.
+    /// The generation in which the value of an entry was stored. The entry was just located.
     pub(crate) fn born(&self, place: Place) -> u64 {
         self.page_of(place).value_born(place.index % MAX_LEN)
     }

@@ -141,7 +141,7 @@ impl<P> Snapshot<P> {
 
     /// The [`generation`](Self::generation) that last changed the pods or the mirror pods.
     ///
-    /// It is smaller than the generation after publications that only dropped [removed pods](Self::removed). Two
+    /// It is smaller than the generation if the last publications only dropped [removed pods](Self::removed). Two
     /// snapshots of one index with the same value have the same pods and mirror pods.
     ///
     /// # Complexity

@@ -1,6 +1,6 @@
 //! Replaces all pods of an index.
 //!
-//! A source usually lists the same pods again, few of them new. Then the new objects are stored over the old ones, the
+//! A source usually lists the same pods again, and few new ones. Then the new objects are stored over the old ones, the
 //! missing pods are removed, and the new pods are added. Otherwise, and whenever names or UIDs collide, the tables are
 //! built from nothing. The result is the same.
 
@@ -26,7 +26,7 @@ pub(crate) const READ_AHEAD: usize = 16;
 /// From this number of pods on, pods are read in advance. Fewer pods and their pages fit into a near cache.
 const LARGE: usize = 1 << 14;
 
-/// What storing over the old pods did with one pod.
+/// The result of storing one pod over its old object.
 enum Exchanged {
     Replaced,
     /// Its UID is new.
@@ -78,7 +78,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 self.take(UidKey::new(pod.uid().into(), &self.hashing));
             }
         }
-        // Pods that an earlier operation of the same batch stored look exchanged, too.
+        // A pod that an earlier operation of the same batch stored looks exchanged too.
         if self.pods.len() + self.mirrors.len() != replaced {
             return None;
         }

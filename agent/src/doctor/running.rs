@@ -69,7 +69,7 @@ impl Problem {
         !["skipped", "unhinted"].contains(&&*self.kind)
     }
 
-    /// `source`: the origin of the source, which is not repeated.
+    /// Leaves out the place if it is only `source`, the origin of the source.
     fn words(&self, source: &str) -> String {
         let place = match self.line {
             Some(line) => format!("{}:{line}: ", self.origin),

@@ -11,16 +11,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::Serialize;
 use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
-/// Bytes that each allocation takes in addition: the allocator's header, and rounding.
+/// Overhead of an allocation in bytes: the allocator's header, and rounding.
 const ALLOCATION: usize = 16;
-/// Entries for which a node of a `BTreeMap` has space.
+/// Capacity of a node of a `BTreeMap`, in entries.
 const NODE: usize = 11;
-/// Entries of a node of a map that was filled in order: a full node is split in halves, and only the last is filled.
+/// Entries per node of a map that was filled in order: full nodes are split in half, and only the last one is filled
+/// further.
 const FILLED: usize = 6;
 /// The size of a `String`, a `Vec` and a `BTreeMap`.
 const HANDLE: usize = size_of::<String>();
 
-/// About how many bytes the pod takes in memory. Visits the whole pod.
+/// The estimated memory of the pod in bytes. Visits the whole pod.
 pub(super) fn bytes(pod: &Pod) -> usize {
     size_of::<Pod>() + ALLOCATION + pod.serialize(Counter).map_or(0, |size| size.heap)
 }
@@ -30,11 +31,11 @@ pub(super) fn bytes(pod: &Pod) -> usize {
 struct Size {
     /// The value itself.
     own: usize,
-    /// What it owns on the heap.
+    /// The memory that it owns on the heap.
     heap: usize,
 }
 
-/// The size of a struct in memory, by the name of its type: of those that are many in a usual pod.
+/// The size of a struct in memory, by the name of its type. Covers the types of which a usual pod has many values.
 fn known(name: &str) -> Option<usize> {
     Some(match name {
         "Container" => size_of::<core::Container>(),
@@ -75,7 +76,7 @@ impl Items {
         Ok(())
     }
 
-    /// Buffers with space for this many items in all, and what the items own.
+    /// The size of a list or a map with this many buffers, which have space for `spaces` items in all.
     fn within(&self, buffers: usize, spaces: usize) -> Size {
         let item = self.total.own.checked_div(self.len).unwrap_or_default();
         let buffers = if self.len == 0 { 0 } else { buffers * ALLOCATION + spaces * item };
@@ -119,7 +120,7 @@ impl SerializeMap for Items {
     }
 }
 
-/// A struct, whose size is known or that of the fields that it has.
+/// A struct. Its size is the known one or, if there is none, the sum of its fields.
 struct Fields {
     known: Option<usize>,
     total: Size,

@@ -40,9 +40,9 @@ pub(super) struct Limits {
     pub(super) events: usize,
     /// Maximum age of a stored event.
     pub(super) age: Duration,
-    /// Maximum bytes of the pods that the stored events replaced, about.
+    /// Maximum of the estimated bytes of the pods that the stored events replaced.
     pub(super) replaced: usize,
-    /// The number of events to store although they exceed `replaced`.
+    /// This many events are stored even if they exceed `replaced`.
     pub(super) least: usize,
     /// Maximum bytes of cached encodings.
     pub(super) encoded: usize,
@@ -77,7 +77,7 @@ struct Inner {
     version: u64,
     /// Versions are consecutive. The last is `version`.
     events: VecDeque<Kept>,
-    /// The sum of their `bytes`.
+    /// The sum of the events' `bytes`.
     bytes: usize,
     /// A watch keeps its index here. New watches reuse free indices.
     watches: Vec<Option<Place>>,
@@ -88,7 +88,8 @@ struct Inner {
 struct Kept {
     event: Arc<Event>,
     since: Instant,
-    /// The memory of the pod that this event replaced. The pod that it shows is current, or replaced by a later event.
+    /// Estimated memory of the pod that this event replaced. The new pod does not count: it is current, or a later event
+    /// replaced it.
     bytes: usize,
 }
 
@@ -117,7 +118,7 @@ pub(super) enum Start {
 pub(super) struct Sizes {
     /// Stored events.
     pub(super) events: usize,
-    /// The memory of the pods that they replaced, about.
+    /// Estimated memory of the pods that they replaced, in bytes.
     pub(super) bytes: usize,
     /// Open watches.
     pub(super) watches: usize,
@@ -126,7 +127,7 @@ pub(super) struct Sizes {
 /// The next step of a watch.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The next selected event. Only one, so that a watch whose client does not read holds no replaced pods.
+    /// The next selected event. Only one at a time: a watch whose client does not read must not hold replaced pods.
     Event(Kind, Arc<Object>, u64),
     /// No events. This version is the latest.
     Nothing(u64),
@@ -316,7 +317,7 @@ impl Inner {
         }
     }
 
-    /// Removes the oldest events, as far as they exceed a limit. Drop them without the lock: freeing pods takes time.
+    /// Removes the oldest events while a limit is exceeded. Drop them without the lock: freeing pods takes time.
     #[must_use]
     fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
         let mut dropped = Vec::new();

@@ -54,8 +54,8 @@ use crate::readiness::Readiness;
 /// Maximum number and age of stored events. A node with one change per second stores 300 of them.
 const EVENTS: usize = 4096;
 const AGE: Duration = Duration::from_secs(5 * 60);
-/// Maximum memory of the pods that they replaced: 900 pods of 9 KB of JSON. Over it, the last events stay nevertheless,
-/// so that watches of large pods can follow.
+/// Maximum memory of the pods that the events replaced: 900 pods of 9 KB of JSON. The last `LEAST` events stay even if
+/// they exceed it. Otherwise a watch of large pods could not keep up.
 const REPLACED: usize = 32 << 20;
 const LEAST: usize = 64;
 /// Maximum bytes of encodings shared between watches.
@@ -82,7 +82,7 @@ pub(crate) struct Figures {
     pub(crate) watches: usize,
     /// Stored events.
     pub(crate) events: usize,
-    /// The memory of the pods that they replaced, about.
+    /// Estimated memory of the pods that they replaced, in bytes.
     pub(crate) bytes: usize,
     /// Events sent, counted once per watch.
     pub(crate) sent: u64,

@@ -132,8 +132,7 @@ fn one(headers: &HeaderMap, pod: &Pod) -> Response {
     let (form, text) = if elements(headers, header::ACCEPT).find_map(form) == Some(true) {
         ("application/yaml", serde_saphyr::to_string(pod).map_err(|error| error.to_string()))
     } else {
-        // Not axum's `Json`: it writes into another type of buffer than the lists, and each type takes another 100 KB of
-        // machine code.
+        // Not axum's `Json`: it writes into another type of buffer than the lists do, which adds 100 KB of machine code.
         ("application/json", serde_json::to_string(pod).map_err(|error| error.to_string()))
     };
     match text {

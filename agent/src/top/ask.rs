@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const REST: u32 = 4;
 /// The shortest pause.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The pause after a change of the filter before the agent is asked which pod it identifies: more keys may follow.
+/// The pause between a change of the filter and the question which pod it identifies: more keys may follow.
 const TYPING: Duration = Duration::from_millis(200);
 /// The pods in a form with only the columns shown.
 const TABLE: [(&str, &str); 1] = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
@@ -70,8 +70,8 @@ pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<
     }
 }
 
-/// Asks the agent which pod each text of the filter identifies, until the receiver of the answers is gone. The lists
-/// hold no container IDs, addresses or processes.
+/// Asks the agent which pod the filter identifies, after each change of the filter. The lists have no container IDs,
+/// addresses or processes. Returns when the receiver of the answers is gone.
 pub(super) async fn identify(
     server: Server,
     mut filters: watch::Receiver<String>,
@@ -84,7 +84,7 @@ pub(super) async fn identify(
             continue;
         }
         let path = format!("/whois?q={}", escaped(&text));
-        // Without an answer, the filter's words are what counts.
+        // Without an answer, only the filter's words count.
         let Ok(Ok(found)) = timeout(TIMEOUT, server.get_json(&path)).await else { continue };
         if identified.send((text, found)).await.is_err() {
             return;

@@ -1,4 +1,4 @@
-//! Runs a command for its output. If the run is given up, its process group is killed.
+//! Runs a command for its output. If the run is cancelled, its process group is killed.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,16 +14,16 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
 
-/// A longer standard output is an error.
+/// Maximum length of the standard output. More is an error.
 const LONGEST_STDOUT: usize = 1 << 20;
-/// The rest of a longer standard error is dropped.
+/// Maximum length of the standard error. The rest is dropped.
 const LONGEST_STDERR: usize = 64 << 10;
 
-/// Runs the command as a process group of its own. Kills the group if the future is dropped, or if the standard
-/// output is too long.
+/// Runs the command in a new process group. Kills the group if the future is dropped, or if the standard output is
+/// too long, unless the command has already ended.
 ///
-/// Takes what the pipes hold when the process ends. Does not wait for their end: a process that the command leaves
-/// behind may keep them open.
+/// Returns what the process and its children have written when it ends. Does not wait for the end of the pipes: a
+/// process that the command leaves behind may keep them open.
 ///
 /// # Errors
 /// If the process cannot be started, or if its standard output is too long ([`io::ErrorKind::FileTooLarge`]).
@@ -81,7 +81,7 @@ impl Captured {
         Ok(Self { pipe: Receiver::from_owned_fd(pipe.into())?, content: Vec::new(), limit })
     }
 
-    /// Reads to the end of the pipe. If the future is dropped earlier, nothing is lost.
+    /// Reads to the end of the pipe. If the future is dropped earlier, what it has read stays in `content`.
     async fn read(&mut self) -> io::Result<()> {
         while self.pipe.read_buf(&mut self.content).await? > 0 {
             self.limit.apply(&mut self.content)?;
@@ -89,12 +89,12 @@ impl Captured {
         Ok(())
     }
 
-    /// The content, with what is left in the pipe now.
+    /// The content, and what is in the pipe now.
     fn rest(self) -> io::Result<Vec<u8>> {
         let Self { pipe, mut content, limit } = self;
-        // tokio would read only what it has been notified of.
+        // tokio reads only after a notification, which may still be under way.
         let pipe = File::from(pipe.into_nonblocking_fd()?);
-        // A process that is left behind may still write.
+        // A process left behind may still write: read a limited amount.
         match pipe.take(LONGEST_STDOUT as u64).read_to_end(&mut content) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
@@ -144,7 +144,7 @@ impl Run {
     }
 
     fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
-        // Until the process is reaped, no other one gets its ID.
+        // Do not reap the process yet: afterwards, another one may get its ID.
         let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         rustix::io::retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&child)), end))?;
         *self.lock() = State::Over;
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((&*output.stdout, output.stderr.len()), (&b"a\n"[..], LONGEST_STDERR));
     }
 
-    /// It is in a session of its own, so it is not killed.
+    /// The process has its own session, so it is not killed.
     #[tokio::test]
     async fn a_process_that_is_left_behind_and_writes_on_is_not_waited_for() {
         let script = "setsid sh -c 'while echo b; do sleep 0.01; done' >&2 & echo $!";

@@ -48,7 +48,7 @@ impl Plugin {
         (!is_preferred).then_some(Self { exec, limit })
     }
 
-    /// Runs the plugin, as a process group of its own. Kills the group if this takes longer than the limit, or
+    /// Runs the plugin in a new process group. Kills the group if this takes longer than the limit, or
     /// if the future is dropped.
     pub(super) async fn run(&self) -> kube::Result<Issued> {
         self.output().await.and_then(|output| self.issued(output)).map_err(kube::Error::Auth)
@@ -91,7 +91,7 @@ impl Plugin {
         Ok(command)
     }
 
-    /// The credentials in the output. No error has a part of the standard output.
+    /// The credentials in the output. Errors do not quote the standard output.
     fn issued(&self, output: Output) -> Result<Issued, AuthError> {
         let Output { status, stdout, stderr } = output;
         if !status.success() {

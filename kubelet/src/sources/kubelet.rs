@@ -9,8 +9,8 @@
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
 //!   until the pod is no longer listed or can be decoded again.
 //! * A pod with neither a UID nor a name may be any pod of its namespace, or any pod at all if it has no namespace
-//!   either. Its problem names its index in the list. While it is listed, none of the pods that it may be is
-//!   removed, unless the list has a pod of the same name with another UID.
+//!   either. Its problem names its index in the list. While it is listed, no pod that it may be is removed, unless
+//!   the list has a pod of the same name with another UID.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.
 
@@ -199,7 +199,7 @@ fn decode(body: &[u8]) -> Decoded {
         );
     }
     let (mut pods, mut bad) = (Vec::new(), Vec::new());
-    // By namespace: the first one's index, and how many there are.
+    // By namespace: the index of the first one, and their number.
     let mut nameless = BTreeMap::<_, (usize, usize)>::new();
     for (at, item) in list.items.unwrap_or_default().into_iter().enumerate() {
         match pod(item.get()) {
@@ -226,7 +226,7 @@ fn decode(body: &[u8]) -> Decoded {
     Decoded { pods: Some(pods), problems, unusable: bad.into_iter().map(|(id, _)| id).collect() }
 }
 
-/// One pod of a list. If it cannot be used, what can be read of its identity, and its problem.
+/// One pod of a list. If it cannot be used, the known parts of its identity, and its problem.
 fn pod(json: &str) -> Result<Pod, Box<(PodId, Problem)>> {
     let wrong = match serde_json::from_str::<Pod>(json) {
         Ok(pod) if pod.uid().is_empty() => ("metadata.uid".to_owned(), "is missing".to_owned()),
@@ -248,8 +248,8 @@ fn pod(json: &str) -> Result<Pod, Box<(PodId, Problem)>> {
     Err(Box::new((id, problem)))
 }
 
-/// The pods of this namespace that have neither a UID nor a name. One problem for all of them: they have no names
-/// that would tell them apart, and the kubelet's order varies.
+/// The pods of this namespace that have neither a UID nor a name. They share one problem: nothing distinguishes
+/// them, and the kubelet's order varies.
 fn without_identity(namespace: String, at: usize, count: usize) -> (PodId, Problem) {
     let which = if namespace.is_empty() {
         String::new()

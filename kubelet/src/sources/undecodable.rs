@@ -10,7 +10,7 @@ use crate::text::{shorten, without_found};
 /// Limit of problems that are listed one by one: a server that is a version ahead may have thousands.
 const MOST_PROBLEMS: usize = 16;
 
-/// The object. If it cannot be decoded, the path of the field and a message.
+/// Decodes an object. On failure, the path of the field and a message, which quotes no value.
 pub(super) fn decode<K: DeserializeOwned>(json: &str) -> Result<K, (Path, String)> {
     let decoded = serde_path_to_error::deserialize(&mut Deserializer::from_str(json));
     decoded.map_err(|error| {

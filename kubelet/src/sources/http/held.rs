@@ -1,4 +1,4 @@
-//! Pods that stay although a list has no usable version of them.
+//! Pods that are kept although a list has no usable version of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-/// A pod's UID, or its namespace and name if that is unknown. An empty namespace or name may be any.
+/// A pod's UID or, if it is empty, the pod's namespace and name. An empty namespace or name stands for any.
 pub(in crate::sources) struct PodId {
     pub(in crate::sources) uid: String,
     pub(in crate::sources) namespace: String,
@@ -15,8 +15,8 @@ pub(in crate::sources) struct PodId {
 
 /// The pods of `before` that `listed` lacks and that may be one of the `unusable` pods of the same list.
 ///
-/// Keeps a pod too many rather than removing a living one. A pod whose name `listed` has under another UID is not
-/// kept, unless the list has its UID.
+/// In doubt, keeps a pod. If `listed` has a pod of the same name with another UID, keeps the old one only if
+/// `unusable` has its UID.
 pub(super) fn held(before: &[Arc<Pod>], listed: &[Arc<Pod>], unusable: &[PodId]) -> Vec<Arc<Pod>> {
     if unusable.is_empty() {
         return Vec::new();

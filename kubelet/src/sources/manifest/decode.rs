@@ -106,8 +106,8 @@ impl Decoding<'_> {
         serde_json::from_str(std::str::from_utf8(self.bytes).ok()?).ok()
     }
 
-    /// Decodes YAML by way of JSON, as the kubelet does: only so is an unquoted `1` no string. It also keeps the
-    /// program small: a decoder of pods directly from YAML is several megabytes of machine code.
+    /// Converts the YAML into JSON first, as the kubelet does. An unquoted `1` is then a number, not a string. This also
+    /// keeps the program small: decoding pods directly from YAML takes several megabytes of machine code.
     fn yaml(&mut self, document: &Value, position: usize) {
         if !document.is_object() {
             return self.refuse(ProblemKind::Syntax, position, &Field::default(), "expected mapping");

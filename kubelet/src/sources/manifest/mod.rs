@@ -7,7 +7,8 @@
 //! YAML or JSON. YAML may have any number of documents, each of which must be a `v1` `Pod`. A URL may also
 //! serve a `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are
 //! ignored, `<<` merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two
-//! equal keys counts. An unquoted `1`, `true` or `yes` is no string, so `value: 1` in an environment is refused.
+//! equal keys counts. An unquoted `1`, `true` or `yes` is not a string, so `value: 1` of an
+//! environment variable is refused.
 //!
 //! # Defaults
 //! | field | becomes |

@@ -135,8 +135,8 @@ impl<P: SourcePod> Merge<P> {
         merged
     }
 
-    /// Whether to read the own node's Node object and pass it to [`own_node`](Self::own_node): mirror pods came
-    /// that it may not own.
+    /// Whether to read the own node's Node object and pass it to [`own_node`](Self::own_node): there are new
+    /// mirror pods that it may not own.
     ///
     /// Check this after each update. Limit the rate of reads: anyone who may create pods can cause one.
     #[must_use]
@@ -147,7 +147,7 @@ impl<P: SourcePod> Merge<P> {
     /// Compares the owners of the own node's mirror pods with its Node object. Those that it does not own
     /// become [refused claims](Self::refused_claims).
     ///
-    /// `None` if it could not be read. Then only mirror pods are refused that an earlier read has refuted.
+    /// Pass `None` if it could not be read. Then only mirror pods that an earlier read has refuted stay refused.
     ///
     /// Before the first call, owners' UIDs are not compared. After a successful one, a mirror pod with another
     /// owner counts only after the next call: the node may have been deleted and created again.

@@ -18,8 +18,8 @@ pub(in crate::sources) struct Claimed<P> {
     pub(in crate::sources) pod: Arc<P>,
     /// When it was first seen with this owner.
     pub(in crate::sources) seen: Instant,
-    /// Whether a read of the Node object has refuted the owner. That does not change: a Node object created later does
-    /// not own older mirror pods.
+    /// Whether a read of the Node object has refuted the owner. This is final: a Node object created later does not own
+    /// older mirror pods.
     pub(in crate::sources) refuted: bool,
 }
 

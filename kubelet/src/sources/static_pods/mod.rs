@@ -11,7 +11,7 @@
 //! * its `config.hash` equals its `config.mirror`, and is not empty,
 //! * its spec names a node,
 //! * its controller is that Node,
-//! * on the own node, that Node has the UID of the Node object, if the embedder passes it to
+//! * on the own node, the owner's UID is that of the Node object, if the embedder passes the object to
 //!   [`Merge::own_node`](super::Merge::own_node).
 //!
 //! A mirror pod that is older than the Node object belonged to an earlier Node object of that name. It counts:

@@ -13,14 +13,14 @@ pub struct OwnNode {
     pub uid: String,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// When it was requested. The answer says nothing about mirror pods that came later.
+    /// When it was requested. Mirror pods that came later are not checked against it.
     pub asked: Instant,
 }
 
 /// Whether a mirror pod's owner is the Node object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::sources) enum Ownership {
-    /// It is, or it was once.
+    /// It is, or an earlier Node object of that name was.
     Confirmed,
     /// The Node object was last read before the mirror pod came, or never.
     Unread,
@@ -34,12 +34,12 @@ pub(in crate::sources) struct NodeCheck {
     known: Option<OwnNode>,
     /// Whether the last read succeeded.
     is_readable: bool,
-    /// Whether to read it, because mirror pods came that it may not own.
+    /// Whether to read it, because there are new mirror pods that it may not own.
     pub(in crate::sources) is_due: bool,
 }
 
 impl NodeCheck {
-    /// Records the result of a read. After a failed one, the last known Node object stays known.
+    /// Records the result of a read. A failed one does not replace the last known Node object.
     pub(in crate::sources) fn read(&mut self, node: Option<OwnNode>) {
         self.is_readable = node.is_some();
         self.known = node.or(self.known.take());
