@@ -17,7 +17,7 @@ export "CC_${processor}_unknown_linux_musl=$processor-linux-gnu-gcc" "AR_${proce
 # Rust has a linker and the start files of musl for both processors.
 linker=CARGO_TARGET_${processor^^}_UNKNOWN_LINUX_MUSL
 flags="-Clink-self-contained=yes -Clink-arg=--build-id"
-# Relocations in the compact form: 6 KB instead of half a megabyte. musl knows it since 1.2.4.
+# Relocations in the compact form: 6 KB instead of half a megabyte. musl supports it since 1.2.4.
 flags+=" -Clink-arg=--pack-dyn-relocs=relr"
 export "${linker}_LINKER=rust-lld" "${linker}_RUSTFLAGS=$flags"
 cargo build --locked --profile dist --target "$target" --package pod-index-agent

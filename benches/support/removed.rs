@@ -1,4 +1,4 @@
-//! Removed pods that the index keeps: what keeping them costs, and lookups of them.
+//! Removed pods that the index keeps: the cost of keeping them, and their lookups.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::keys::{BY_UID, Keyed, filled, keyed};
 use crate::rounds::Rounds;
 use crate::workload::Workload;
 
-/// The removal that the other is compared with.
+/// The baseline: the removed pod is not kept.
 pub const NOT_KEPT: &str = "a removal and an addition";
-/// The agent's limit.
+/// The agent's limit of removed pods.
 const MOST: usize = 10_000;
 /// Pods replaced per run.
 const WRITES: usize = 5_000;
@@ -24,14 +24,14 @@ fn kept() -> Options {
     Options::all().keep_removed(Duration::from_secs(60), MOST)
 }
 
-/// Removals, each followed by the addition of the pod that was removed longest ago, if the removed pods are kept and if
-/// they are not. A publication each.
+/// Pairs of a removal and the addition of the pod that was removed longest ago: one publication each. Compares an index
+/// that keeps removed pods with one that does not.
 #[must_use]
 pub fn removals(workload: &Workload, time: Duration) -> Vec<Figure> {
     let pods = keyed(workload, true, 1);
     let mut rounds = Rounds::default();
     for (what, options) in [(NOT_KEPT, Options::all()), ("the same, and the removed pod is kept", kept())] {
-        // Half of the pods live. The others have left.
+        // Half of the pods are in the index. The others take turns with them.
         let living = pods.len() / 2;
         let (mut writer, reader) = filled(&pods[..living], options);
         writer.expire(Instant::now());
@@ -54,7 +54,7 @@ pub fn removals(workload: &Workload, time: Duration) -> Vec<Figure> {
 pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
     let pods = keyed(workload, true, 1);
     let pods = workload.shuffled(&pods);
-    // As many live as are removed.
+    // The number of removed pods, and of living pods that are looked up.
     let count = MOST.min(pods.len() / 2);
     let (removed, living) = pods.split_at(count);
     let (mut writer, mut reader) = filled(&pods, kept());

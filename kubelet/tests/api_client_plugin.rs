@@ -230,7 +230,7 @@ async fn a_token_that_is_accepted_after_a_401_is_not_renewed_again() {
     assert_eq!(runs(), before + 2);
 }
 
-/// It is in a session of its own, and holds the plugin's standard output and standard error.
+/// The process has its own session. It holds the plugin's standard output and standard error open.
 #[tokio::test]
 async fn the_answer_of_a_plugin_that_leaves_a_process_behind_is_used() {
     let site = Site::new().await;

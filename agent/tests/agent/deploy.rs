@@ -347,7 +347,7 @@ fn the_service_sees_the_manifests_and_its_configuration_and_no_key_of_the_node()
         "/etc/ssl/private/key.pem",
         "/etc/pki/tls/private/localhost.key",
         "/etc/credstore/other",
-        // Where guides to kubeadm put the kubeconfig of root.
+        // kubeadm's guides put root's kubeconfig here.
         "/root/.kube/config",
         "/home/me/.kube/config",
         "/var/lib/etcd/member",

@@ -1,4 +1,4 @@
-//! Mirror pods are checked against the UID of the node's Node object, if the agent may read it.
+//! The agent checks mirror pods against the UID of the node's Node object, if it may read the object.
 
 use serde_json::{Value, json};
 

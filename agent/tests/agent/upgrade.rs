@@ -1,5 +1,5 @@
-//! Upgrade and downgrade of the agent with a checkpoint directory: it starts on the files that a released version wrote,
-//! leaves them as that version can read them, and starts on files of a newer version.
+//! Upgrade and downgrade of the agent with a checkpoint directory. It starts on the files of a released version and leaves
+//! them unchanged, and it starts on files of a newer version.
 
 use std::collections::BTreeMap;
 use std::fs;
