@@ -135,7 +135,7 @@ impl State {
             if let Some(held) = history.clone().filter(possible).find(|held| held.version == version) {
                 let age = held.until.map_or(Duration::ZERO, |until| asked.saturating_duration_since(until));
                 self.oldest[outage] = self.oldest[outage].max(age);
-            } else {
+            } else if version.is_some() || self.pods.contains_key(name) {
                 let had: Vec<_> = history
                     .take(3)
                     .map(|held| (held.version, held.until.map(|until| until.elapsed())))
@@ -169,6 +169,9 @@ fn an_old_version_is_wrong_once_it_is_too_old_unless_there_was_an_outage() {
     assert_eq!(wrong(116, 2, None), 0);
     assert_eq!(wrong(99, 2, Some(7)), 1, "not yet there");
     assert_eq!(wrong(116, 3, None), 1, "never there");
+    let mut never = |shown: &Pods| state.wrong(at(116), at(116), Some("never changed"), shown).len();
+    assert_eq!(never(&Pods::new()), 0);
+    assert_eq!(never(&[("never changed".to_owned(), 1)].into()), 1);
     state.outages.push(Outage { from: at(100), until: Some(at(140)) });
     state.outages.push(Outage { from: at(145), until: Some(at(160)) });
     let mut wrong = |asked| state.wrong(at(asked), at(asked), Some("a"), &[("a".to_owned(), 1)].into()).len();
