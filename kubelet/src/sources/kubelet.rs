@@ -9,8 +9,8 @@
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
 //!   until the pod is no longer listed or can be decoded again.
 //! * A pod with neither a UID nor a name may be any pod of its namespace, or any pod at all if it has no namespace
-//!   either. Its problem names its index in the list. While it is listed, no pod that it may be is removed, unless
-//!   the list has a pod of the same name with another UID.
+//!   either. Such pods of one namespace share a problem, with the field `items[].metadata.uid`. While one is listed,
+//!   no pod that it may be is removed, unless the list has a pod of the same name with another UID.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.
 
@@ -199,9 +199,9 @@ fn decode(body: &[u8]) -> Decoded {
         );
     }
     let (mut pods, mut bad) = (Vec::new(), Vec::new());
-    // By namespace: the index of the first one, and their number.
-    let mut nameless = BTreeMap::<_, (usize, usize)>::new();
-    for (at, item) in list.items.unwrap_or_default().into_iter().enumerate() {
+    // Their number, by namespace.
+    let mut nameless = BTreeMap::<_, usize>::new();
+    for item in list.items.unwrap_or_default() {
         match pod(item.get()) {
             Ok(pod) if is_mirror_pod(&pod) => {
                 let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
@@ -212,15 +212,14 @@ fn decode(body: &[u8]) -> Decoded {
             Ok(pod) => pods.push(pod),
             Err(error) => match *error {
                 (id, _) if id.uid.is_empty() && id.name.is_empty() => {
-                    let (_, count) = nameless.entry(id.namespace).or_insert((at, 0));
-                    *count += 1;
+                    *nameless.entry(id.namespace).or_default() += 1;
                 }
                 named => bad.push(named),
             },
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    bad.extend(nameless.into_iter().map(|(namespace, (at, count))| without_identity(namespace, at, count)));
+    bad.extend(nameless.into_iter().map(|(namespace, count)| without_identity(namespace, count)));
     bad.sort_by(|(_, a), (_, b)| (a.origin(), a.field()).cmp(&(b.origin(), b.field())));
     let problems = undecodable::limited(bad.iter().map(|(_, problem)| problem));
     Decoded { pods: Some(pods), problems, unusable: bad.into_iter().map(|(id, _)| id).collect() }
@@ -249,8 +248,8 @@ fn pod(json: &str) -> Result<Pod, Box<(PodId, Problem)>> {
 }
 
 /// The pods of this namespace that have neither a UID nor a name. They share one problem: nothing distinguishes
-/// them, and the kubelet's order varies.
-fn without_identity(namespace: String, at: usize, count: usize) -> (PodId, Problem) {
+/// them. It has no index, because the kubelet's order varies and the problem would be logged again at each request.
+fn without_identity(namespace: String, count: usize) -> (PodId, Problem) {
     let which = if namespace.is_empty() {
         String::new()
     } else {
@@ -260,7 +259,7 @@ fn without_identity(namespace: String, at: usize, count: usize) -> (PodId, Probl
     let message = format!(
         "is missing, as is metadata.name; while this pod is listed, no pod{which} is removed{others}"
     );
-    let field = Some(format!("items[{at}].metadata.uid"));
+    let field = Some("items[].metadata.uid".to_owned());
     let problem = Problem::new(ProblemKind::Syntax, "kubelet", None, field, message);
     (PodId { uid: String::new(), namespace, name: String::new() }, problem)
 }
