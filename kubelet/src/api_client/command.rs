@@ -146,8 +146,10 @@ impl Run {
     fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
         // Do not reap the process yet: afterwards, another one may get its ID.
         let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&child)), end))?;
+        let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&child)), end));
+        // Also after an error: the kernel has reaped the process if this one ignores SIGCHLD.
         *self.lock() = State::Over;
+        ended?;
         child.wait()
     }
 
@@ -192,6 +194,16 @@ mod tests {
         drop(Cancel(run.clone()));
         let child = run.start(Command::new("sleep").arg("1000").process_group(0)).unwrap();
         assert_eq!(run.wait(child).unwrap().signal(), Some(9));
+    }
+
+    /// As after the end of a process whose parent ignores SIGCHLD. Its ID may belong to another process.
+    #[test]
+    fn a_process_that_is_already_reaped_is_not_killed() {
+        let run = Run::default();
+        let child = run.start(Command::new("true").process_group(0)).unwrap();
+        waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED).unwrap();
+        run.wait(child).unwrap_err();
+        assert!(matches!(*run.lock(), State::Over));
     }
 
     #[tokio::test]
