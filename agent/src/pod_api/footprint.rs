@@ -1,7 +1,7 @@
 //! Estimates the memory of a pod.
 //!
 //! Visits the pod as serialization does, and adds up what is on the heap: text, the buffers of lists, and the nodes of
-//! maps. Serialization does not show how large the items of a list are in memory, so the usual ones are listed here.
+//! maps. Serialization does not show how large the items of a list are in memory, so their types are listed here.
 
 use std::fmt::{Display, Error};
 
@@ -18,6 +18,8 @@ const NODE: usize = 11;
 /// Entries per node of a map that was filled in order: full nodes are split in half, and only the last one is filled
 /// further.
 const FILLED: usize = 6;
+/// The least size of a struct whose type is not known: absent fields take space too, but are not serialized.
+const UNKNOWN: usize = 256;
 /// The size of a `String`, a `Vec` and a `BTreeMap`.
 const HANDLE: usize = size_of::<String>();
 
@@ -35,26 +37,30 @@ struct Size {
     heap: usize,
 }
 
-/// The size of a struct in memory, by the name of its type. Covers the types of which a usual pod has many values.
+macro_rules! sizes {
+    ($name:ident: $($module:ident { $($type:ident)* })*) => {
+        match $name {
+            $($(stringify!($type) => Some(size_of::<$module::$type>()),)*)*
+            _ => None,
+        }
+    };
+}
+
+/// The size of a struct in memory, by the name of its type. Covers the types that the lists of a pod hold.
 fn known(name: &str) -> Option<usize> {
-    Some(match name {
-        "Container" => size_of::<core::Container>(),
-        "ContainerPort" => size_of::<core::ContainerPort>(),
-        "ContainerStatus" => size_of::<core::ContainerStatus>(),
-        "EnvFromSource" => size_of::<core::EnvFromSource>(),
-        "EnvVar" => size_of::<core::EnvVar>(),
-        "EphemeralContainer" => size_of::<core::EphemeralContainer>(),
-        "KeyToPath" => size_of::<core::KeyToPath>(),
-        "ManagedFieldsEntry" => size_of::<meta::ManagedFieldsEntry>(),
-        "OwnerReference" => size_of::<meta::OwnerReference>(),
-        "PodCondition" => size_of::<core::PodCondition>(),
-        "Toleration" => size_of::<core::Toleration>(),
-        "Volume" => size_of::<core::Volume>(),
-        "VolumeMount" => size_of::<core::VolumeMount>(),
-        "VolumeMountStatus" => size_of::<core::VolumeMountStatus>(),
-        "VolumeProjection" => size_of::<core::VolumeProjection>(),
-        _ => return None,
-    })
+    sizes! { name:
+        core {
+            Container ContainerExtendedResourceRequest ContainerPort ContainerResizePolicy ContainerRestartRule
+            ContainerStatus DownwardAPIVolumeFile EnvFromSource EnvVar EphemeralContainer EvictionResponder HTTPHeader
+            HostAlias HostIP KeyToPath LocalObjectReference NodeAllocatableMappedResources
+            NodeAllocatableOverheadResources NodeAllocatableResourceClaimStatus NodeSelectorRequirement
+            NodeSelectorTerm PodAffinityTerm PodCondition PodDNSConfigOption PodIP PodReadinessGate PodResourceClaim
+            PodResourceClaimStatus PodSchedulingGate PodVolumeHealth PreferredSchedulingTerm ResourceClaim
+            ResourceHealth ResourceStatus Sysctl Toleration TopologySpreadConstraint Volume VolumeDevice
+            VolumeHealthCondition VolumeMount VolumeMountStatus VolumeProjection WeightedPodAffinityTerm
+        }
+        meta { LabelSelectorRequirement ManagedFieldsEntry OwnerReference }
+    }
 }
 
 /// A serializer that returns the size of the value. Fails only for types that no pod contains: tuples, and enums with
@@ -120,7 +126,7 @@ impl SerializeMap for Items {
     }
 }
 
-/// A struct. Its size is the known one or, if there is none, the sum of its fields.
+/// A struct. Its size is the known one or, if there is none, the sum of its present fields, but at least [`UNKNOWN`].
 struct Fields {
     known: Option<usize>,
     total: Size,
@@ -138,7 +144,8 @@ impl SerializeStruct for Fields {
     }
 
     fn end(self) -> Result<Size, Error> {
-        Ok(Size { own: self.known.unwrap_or(self.total.own), heap: self.total.heap })
+        let own = self.known.unwrap_or_else(|| self.total.own.max(UNKNOWN));
+        Ok(Size { own, heap: self.total.heap })
     }
 }
 
@@ -280,6 +287,59 @@ mod tests {
         assert_eq!(heap(map(12)), 2 * (ALLOCATION + NODE * 16));
         let variable = core::EnvVar { name: "ab".to_owned(), ..core::EnvVar::default() };
         assert_eq!(heap(vec![variable]), (ALLOCATION + 4 * size_of::<core::EnvVar>()) + (ALLOCATION + 2));
+    }
+
+    /// Most fields of these are absent.
+    #[test]
+    fn long_lists_of_small_structs_count_with_their_absent_fields() {
+        fn check<T>(spec: &Value, item: &Value) {
+            const LEN: usize = 1000;
+            let pod = |len| -> Pod {
+                let list = Value::Array(vec![item.clone(); len]).to_string();
+                let spec = spec.to_string().replace("\"LIST\"", &list);
+                serde_json::from_str(&format!("{{\"metadata\": {{}}, \"spec\": {spec}}}")).unwrap()
+            };
+            let (measured, least) = (bytes(&pod(LEN)) - bytes(&pod(0)), LEN * size_of::<T>());
+            assert!(
+                (least..=2 * least).contains(&measured),
+                "{measured} instead of {least} bytes with {item}"
+            );
+        }
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let with = |field: &str| json!({ "containers": [], field: "LIST" });
+        let affinity = |kind: &str, list: Value| json!({ "containers": [], "affinity": { kind: list } });
+        check::<core::WeightedPodAffinityTerm>(
+            &affinity("podAffinity", json!({ preferred: "LIST" })),
+            &json!({ "weight": 1, "podAffinityTerm": { "topologyKey": "" } }),
+        );
+        check::<core::PodAffinityTerm>(
+            &affinity("podAntiAffinity", json!({ required: "LIST" })),
+            &json!({ "topologyKey": "" }),
+        );
+        check::<core::NodeSelectorTerm>(
+            &affinity("nodeAffinity", json!({ required: { "nodeSelectorTerms": "LIST" } })),
+            &json!({}),
+        );
+        check::<core::NodeSelectorRequirement>(
+            &affinity(
+                "nodeAffinity",
+                json!({ required: { "nodeSelectorTerms": [{ "matchFields": "LIST" }] } }),
+            ),
+            &json!({ "key": "", "operator": "" }),
+        );
+        check::<core::HostAlias>(&with("hostAliases"), &json!({ "ip": "" }));
+        check::<core::Toleration>(&with("tolerations"), &json!({}));
+        check::<core::TopologySpreadConstraint>(
+            &with("topologySpreadConstraints"),
+            &json!({ "maxSkew": 1, "topologyKey": "", "whenUnsatisfiable": "" }),
+        );
+    }
+
+    /// Such as a type of a later version of Kubernetes.
+    #[test]
+    fn structs_of_a_type_that_is_not_listed_count_with_a_least_size() {
+        assert_eq!(heap(vec![core::ObjectReference::default(); 4]), ALLOCATION + 4 * UNKNOWN);
     }
 
     #[test]
