@@ -28,23 +28,30 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// Timeout of a read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reads the Node object whenever the writer thread needs it.
-pub(super) fn start(client: Option<&Client>, node: &NodeName, writer_thread: &WriterThread) {
-    let Some(client) = client else { return };
+/// Reads the Node object whenever the writer thread needs it. Send each later client to the returned sender.
+pub(super) fn start(
+    client: Option<Client>,
+    node: &NodeName,
+    writer_thread: &WriterThread,
+) -> watch::Sender<Option<Client>> {
+    let (clients, client) = watch::channel(client);
     let (needed, read) = writer_thread.own_node();
-    tokio::spawn(follow(client.clone(), node.to_string(), needed, read));
+    tokio::spawn(follow(client, node.to_string(), needed, read));
+    clients
 }
 
 /// Sends the Node object, or `None` if it cannot be read.
 async fn follow(
-    client: Client,
+    mut clients: watch::Receiver<Option<Client>>,
     node: String,
     mut needed: watch::Receiver<bool>,
     read: Sender<Option<OwnNode>>,
 ) {
-    let mut backoff = Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
-    let mut reported = false;
+    let new_backoff = || Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
+    let (mut backoff, mut reported) = (new_backoff(), false);
     while needed.wait_for(|needed| *needed).await.is_ok() {
+        let client = clients.wait_for(Option::is_some).await.map(|client| client.clone());
+        let Ok(Some(client)) = client else { return };
         let found = timeout(PATIENCE, look_up(&client, &node)).await;
         let found = found.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
         let pause = if found.is_ok() { PAUSE } else { backoff.wait(Instant::now()) };
@@ -57,7 +64,11 @@ async fn follow(
         if let Err(TrySendError::Disconnected(_)) = read.try_send(found.ok()) {
             return;
         }
-        sleep(pause).await;
+        tokio::select! {
+            () = sleep(pause) => {}
+            // A new client may have other rights: do not wait.
+            Ok(()) = clients.changed() => (backoff, reported) = (new_backoff(), false),
+        }
     }
 }
 

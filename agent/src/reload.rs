@@ -3,6 +3,9 @@
 //! A reload is atomic: if the new configuration is wrong, the old one stays. A pod in both configurations stays visible
 //! throughout.
 
+use kube::Client;
+use tokio::sync::watch;
+
 use super::api_requests::ApiRequests;
 use super::exit::Failure;
 use super::log::Log;
@@ -18,6 +21,8 @@ pub(super) struct Reload<'a> {
     pub(super) settings: &'a Settings,
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
+    /// Takes the client of the API server that reads the Node object.
+    pub(super) own_node: watch::Sender<Option<Client>>,
     pub(super) hangups: Hangups,
     pub(super) api_requests: ApiRequests,
 }
@@ -45,7 +50,8 @@ impl Reload<'_> {
             return Err(Failure::Usage(format!("{name} cannot change while the agent runs")));
         }
         let client = source_tasks::client(&settings).await?.map(|client| self.api_requests.counted(client));
-        self.source_tasks.follow(&settings, client).await?;
+        self.source_tasks.follow(&settings, client.clone()).await?;
+        self.own_node.send_replace(client);
         if let Some(tls) = &self.settings.tls {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;

@@ -97,7 +97,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let events = tokio::spawn(Events::register(metrics.ours()).follow(reader.changes()));
     let api_requests = ApiRequests::register(metrics.ours());
     let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
-    own_node::start(client.as_ref(), &settings.node, &writer_thread);
+    let own_node = own_node::start(client.clone(), &settings.node, &writer_thread);
     let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(&settings, client.clone()).await?;
@@ -140,7 +140,8 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let derive_own = writer_thread.derive_own();
     let work = async {
         let Some((listeners, hangups)) = serving else { return once(&settings, &app, signals).await };
-        let reload = Reload { given, settings: &settings, log, source_tasks, hangups, api_requests };
+        let reload =
+            Reload { given, settings: &settings, log, source_tasks, own_node, hangups, api_requests };
         serve(&settings, listeners, socket, &app, signals, reload, &leaving).await
     };
     let done = tokio::select! {
