@@ -28,6 +28,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// Timeout of a read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Pause while the writer thread has not taken the last result yet.
+const BUSY: Duration = Duration::from_millis(100);
+
 /// Reads the Node object whenever the writer thread needs it. Send each later client to the returned sender.
 pub(super) fn start(
     client: Option<Client>,
@@ -60,8 +63,7 @@ async fn follow(
         {
             tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
         }
-        // If the channel is full, the thread has not taken the last result yet. It asks again if it needs another.
-        if let Err(TrySendError::Disconnected(_)) = read.try_send(found.ok()) {
+        if deliver(&read, found.ok()).await.is_err() {
             return;
         }
         tokio::select! {
@@ -69,6 +71,18 @@ async fn follow(
             // A new client may have other rights: do not wait.
             Ok(()) = clients.changed() => (backoff, reported) = (new_backoff(), false),
         }
+    }
+}
+
+/// Sends `message` once the channel has room. Without a receiver, returns the message.
+async fn deliver<T>(sender: &Sender<T>, mut message: T) -> Result<(), T> {
+    loop {
+        match sender.try_send(message) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(unsent)) => message = unsent,
+            Err(TrySendError::Disconnected(unsent)) => return Err(unsent),
+        }
+        sleep(BUSY).await;
     }
 }
 
@@ -101,4 +115,26 @@ async fn may_get(client: &Client, name: &str) -> Result<bool, String> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let review = reviews.create(&PostParams::default(), &review).await.map_err(|error| api_causes(&error))?;
     Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_waits_until_the_thread_has_taken_the_one_before() {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        deliver(&sender, "one").await.unwrap();
+        let taken = async {
+            sleep(10 * BUSY).await;
+            [receiver.try_recv().ok(), {
+                sleep(10 * BUSY).await;
+                receiver.try_recv().ok()
+            }]
+        };
+        let (sent, taken) = tokio::join!(deliver(&sender, "two"), taken);
+        assert_eq!((sent, taken), (Ok(()), [Some("one"), Some("two")]));
+        drop(receiver);
+        assert_eq!(deliver(&sender, "three").await, Err("three"));
+    }
 }
