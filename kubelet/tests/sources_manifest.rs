@@ -492,6 +492,45 @@ fn bombs_are_refused_cheaply() {
 }
 
 #[test]
+fn aliases_and_merge_keys_are_replaced() {
+    let pod = one(from_file(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: &name web, labels: {app: *name}}\nspec:\n  containers:\n  \
+         - &web {name: *name, image: nginx, command: &run [serve]}\n  - {<<: *web, name: two, args: *run}\n",
+    ));
+    assert_eq!(pod.metadata.labels.unwrap()["app"], "web");
+    let containers = pod.spec.unwrap().containers;
+    let [web, two] = &*containers else { panic!("{containers:?}") };
+    assert_eq!((&*web.name, web.image.as_deref(), &web.args), ("web", Some("nginx"), &None));
+    assert_eq!((&*two.name, two.image.as_deref()), ("two", Some("nginx")));
+    assert_eq!((&two.command, &two.args), (&web.command, &web.command));
+}
+
+#[test]
+fn aliases_may_not_make_a_manifest_much_larger() {
+    let with_aliases = |text: &str, count: usize| {
+        let anchors = (1..=count / 10).map(|n| format!("    - &e{n} x\n")).collect::<Vec<_>>().concat();
+        let aliases = "    - *text\n".repeat(count);
+        format!("{WEB}    args:\n    - &text \"{text}\"\n{anchors}{aliases}")
+    };
+    let text = "x".repeat(100_000);
+    one(from_file(&with_aliases(&text, 10)));
+    let limit = "larger than the limit of 4194304 bytes, with every alias replaced";
+    for count in [60, 1_000] {
+        let problem = refusal(&with_aliases(&text, count));
+        assert!(problem.contains(limit), "{problem}");
+    }
+    // A control character takes six bytes in JSON.
+    let limit = "larger than the limit of 8388608 bytes as JSON";
+    let problem = refusal(&with_aliases(&r"\a".repeat(100_000), 40));
+    assert!(problem.contains(limit), "{problem}");
+    // All documents together.
+    let decoded = from_file(&format!("{}---\n", with_aliases(&text, 20)).repeat(10));
+    let problems: Vec<_> = decoded.problems.iter().map(ToString::to_string).collect();
+    assert_eq!((decoded.pods.len(), problems.len()), (3, 1), "{problems:?}");
+    assert!(problems[0].contains("bytes as JSON"), "{problems:?}");
+}
+
+#[test]
 fn bytes_that_are_no_text_are_refused() {
     for bytes in [&b"\xff\xfe\x00\x01"[..], b"\0", b"\x89PNG\r\n", &[0x80; 1000]] {
         let decoded = decode(bytes, Origin::File(Path::new("/pods/x")), &NodeName::new("n"));

@@ -4,9 +4,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
 
 use super::field::Field;
-use super::locate::{Locator, options};
+use super::locate::{Locator, most_text, options};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
@@ -26,7 +27,8 @@ pub struct Decoded {
 /// A manifest without any document (empty, or comments only) is a problem too.
 ///
 /// # Complexity
-/// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early.
+/// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early. With every
+/// alias replaced, the text of a YAML document may have twice the length of `bytes`, or 4 MiB if that is more.
 ///
 /// # Examples
 /// ```
@@ -46,7 +48,7 @@ pub struct Decoded {
 #[must_use]
 pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
     let mut decoding =
-        Decoding { bytes, origin, node, locator: None, unlisted: 0, decoded: Decoded::default() };
+        Decoding { bytes, origin, node, locator: None, unlisted: 0, length: 0, decoded: Decoded::default() };
     decoding.run();
     decoding.summarize_the_rest();
     decoding.decoded
@@ -78,6 +80,8 @@ struct Decoding<'a> {
     locator: Option<Locator>,
     /// Number of problems beyond [`MOST_PROBLEMS`].
     unlisted: usize,
+    /// Length of the documents so far as JSON.
+    length: usize,
     decoded: Decoded,
 }
 
@@ -90,12 +94,15 @@ impl Decoding<'_> {
         }
         let mut reader = self.bytes;
         let mut documents = 0;
-        for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options()) {
+        for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options(self.bytes.len())) {
             match document {
                 Ok(document) => self.yaml(&document, documents),
                 Err(error) => self.undecodable(&error),
             }
             documents += 1;
+            if self.length > self.most_json() {
+                break;
+            }
         }
         if documents == 0 {
             self.problem(ProblemKind::Syntax, None, None, "holds no pod");
@@ -112,12 +119,24 @@ impl Decoding<'_> {
         if !document.is_object() {
             return self.refuse(ProblemKind::Syntax, position, &Field::default(), "expected mapping");
         }
-        match undecodable::decode(&document.to_string()) {
+        let json = document.to_string();
+        self.length += json.len();
+        if self.length > self.most_json() {
+            let most = self.most_json();
+            let message = format!("larger than the limit of {most} bytes as JSON, with every alias replaced");
+            return self.problem(ProblemKind::TooLarge, None, None, &message);
+        }
+        match undecodable::decode(&json) {
             Ok(document) => self.document(document, position),
             Err((path, message)) => {
                 self.refuse(ProblemKind::Syntax, position, &Field::from(&path), &message);
             }
         }
+    }
+
+    /// Limit of all documents together. Without aliases, JSON takes less than four times as many bytes as YAML.
+    fn most_json(&self) -> usize {
+        2 * most_text(self.bytes.len())
     }
 
     fn document(&mut self, document: Document, position: usize) {
@@ -176,13 +195,27 @@ impl Decoding<'_> {
     }
 
     fn undecodable(&mut self, error: &serde_saphyr::Error) {
-        let message = crate::text::yaml_problem(error);
+        let mut cause = error.without_snippet();
+        while let serde_saphyr::Error::AliasError { error, .. } = cause {
+            cause = error;
+        }
+        let (kind, message) = match cause {
+            serde_saphyr::Error::Budget {
+                breach: BudgetBreach::ScalarBytes { .. } | BudgetBreach::RecordedAnchorBytes { .. },
+                ..
+            } => {
+                let most = most_text(self.bytes.len());
+                let message = format!("larger than the limit of {most} bytes, with every alias replaced");
+                (ProblemKind::TooLarge, message)
+            }
+            cause => (ProblemKind::Syntax, crate::text::yaml_problem(cause)),
+        };
         if self.is_full() {
             return;
         }
         let place = error.location().map(|location| (location.line(), location.column()));
         let field = place.and_then(|(line, column)| self.locator().field_at(line, column));
-        self.problem(ProblemKind::Syntax, place.map(|(line, _)| line), field, &message);
+        self.problem(kind, place.map(|(line, _)| line), field, &message);
     }
 
     fn refuse(&mut self, kind: ProblemKind, document: usize, field: &Field, message: &str) {

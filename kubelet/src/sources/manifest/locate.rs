@@ -10,6 +10,10 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::field::{Field, Step};
 
+/// Limit of values in all documents together. Problems in documents beyond it have no line: many documents full of
+/// aliases could otherwise fill the memory.
+const MOST_NODES: usize = 500_000;
+
 pub(super) struct Locator {
     documents: Vec<Option<Spanned<Tree>>>,
 }
@@ -20,11 +24,29 @@ enum Tree {
     Mapping(Vec<(Spanned<String>, Spanned<Tree>)>),
 }
 
+impl Tree {
+    fn nodes(&self) -> usize {
+        match self {
+            Self::Scalar => 1,
+            Self::Sequence(items) => 1 + items.iter().map(|item| item.value.nodes()).sum::<usize>(),
+            Self::Mapping(entries) => {
+                1 + entries.iter().map(|(_, value)| 1 + value.value.nodes()).sum::<usize>()
+            }
+        }
+    }
+}
+
 impl Locator {
     pub(super) fn new(bytes: &[u8]) -> Self {
         let mut reader = bytes;
         // A document that cannot be read still counts, so that the others keep their positions.
-        let documents = serde_saphyr::read_with_options(&mut reader, options()).map(Result::ok).collect();
+        let read = serde_saphyr::read_with_options(&mut reader, options(bytes.len()));
+        let mut nodes = 0;
+        let documents = read.map(Result::ok).take_while(|document: &Option<Spanned<Tree>>| {
+            nodes += document.as_ref().map_or(0, |root| root.value.nodes());
+            nodes <= MOST_NODES
+        });
+        let documents = documents.collect();
         Self { documents }
     }
 
@@ -148,9 +170,19 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// YAML as Go's `sigs.k8s.io/yaml` reads it. The limits against bombs are serde-saphyr's own.
-pub(super) fn options() -> serde_saphyr::Options {
+/// Limit of a document's text in bytes, with every alias replaced, in a manifest of `length` bytes. Without aliases, the
+/// text is shorter than twice the manifest: the escape sequence `\L` stands for three bytes.
+pub(super) fn most_text(length: usize) -> usize {
+    (2 * length).max(4 << 20)
+}
+
+/// YAML as Go's `sigs.k8s.io/yaml` reads it, for a manifest of `length` bytes. The other limits are serde-saphyr's own.
+pub(super) fn options(length: usize) -> serde_saphyr::Options {
     serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_total_scalar_bytes: most_text(length),
+            max_recorded_anchor_bytes: most_text(length),
+        },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
         with_snippet: false,
