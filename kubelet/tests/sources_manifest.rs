@@ -480,7 +480,9 @@ fn bombs_are_refused_cheaply() {
     let documents = "---\n{}\n".repeat(100_000);
     let annotations = (0..300_000).map(|n| format!("    a{n}: b\n")).collect::<Vec<_>>().concat();
     let million = WEB.replacen("name: web\n", &format!("name: web\n  annotations:\n{annotations}"), 1);
-    for bomb in [&aliases, &deep_json, &deep_pod, &documents, &million] {
+    let key = format!("name: web\n  annotations:\n    ? {}\n    : 1\n", "k".repeat(1_000_000));
+    let long_key = WEB.replacen("name: web\n", &key, 1);
+    for bomb in [&aliases, &deep_json, &deep_pod, &documents, &million, &long_key] {
         let decoded = from_file(bomb);
         assert!(decoded.pods.is_empty());
         assert!(!decoded.problems.is_empty());

@@ -228,6 +228,8 @@ impl Decoding<'_> {
     }
 
     fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {
+        // A key may be as long as the manifest.
+        let field = field.map(|field| crate::text::shorten_to(&field, 256));
         self.decoded.problems.push(Problem::new(kind, self.origin.name(), line, field, message));
     }
 
