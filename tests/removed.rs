@@ -61,7 +61,8 @@ fn what_finds_a_removed_pod_is_what_the_list_of_removals_says() {
     let compared = Cell::new(0);
     let config = seeded(96);
     let cases = config.cases as usize;
-    let histories = (limits(), vec(steps(), 1..60));
+    // So long that the floor below is five standard deviations from the mean.
+    let histories = (limits(), vec(steps(), 1..90));
     let result = TestRunner::new(config).run(&histories, |((age, most), history)| {
         let mut run = Run::keeping(age, most);
         let mut kept = Vec::new();
@@ -80,8 +81,7 @@ fn what_finds_a_removed_pod_is_what_the_list_of_removals_says() {
     });
     result.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{} removed pods compared in {cases} cases", compared.get());
-    // Six standard deviations below the mean: chance does not fail the test.
-    assert!(compared.get() >= 20 * cases || cases < 32, "few removed pods were compared: {}", compared.get());
+    assert!(compared.get() >= 30 * cases || cases < 32, "few removed pods were compared: {}", compared.get());
 }
 
 proptest! {
