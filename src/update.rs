@@ -26,7 +26,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
 use crate::map::{Place, Text, Words, any_tag};
-use crate::pod::{PodMeta, is_mirror_pod, is_static_pod};
+use crate::pod::{PodMeta, is_static_pod};
 use crate::snapshot::{EPHEMERAL, Mirror, PodKind, STATIC, Shadowed, Translation, UidKey};
 use crate::versions::Draft;
 
@@ -46,7 +46,7 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Stores `pod` under its UID, known or not.
     pub(crate) fn upsert(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
         check(&**pod)?;
-        let kind = if is_mirror_pod(&**pod) { PodKind::Mirror } else { PodKind::Pod };
+        let kind = PodKind::of(&**pod);
         let key = UidKey::new(UidRef::from(pod.uid()), &self.hashing);
         let known = self.known(key);
         if let Some((place, known_kind, old)) = known

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
 use crate::map::{Entry, Hashing, PodValue, Table, Text, Value, Words, tag};
-use crate::pod::PodMeta;
+use crate::pod::{PodMeta, is_mirror_pod};
 
 /// Pods by UID.
 pub(crate) type UidTable<P> = Table<Words, Arc<P>>;
@@ -25,6 +25,10 @@ pub(crate) enum PodKind {
 }
 
 impl PodKind {
+    pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
+        if is_mirror_pod(pod) { Self::Mirror } else { Self::Pod }
+    }
+
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Pod => Self::Mirror,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::check;
 use crate::error::Error;
 use crate::map::Place;
-use crate::pod::{PodMeta, is_mirror_pod};
+use crate::pod::PodMeta;
 use crate::snapshot::{History, PodKind, UidKey};
 use crate::versions::Draft;
 
@@ -57,9 +57,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         let (mut refused, mut unknown, mut replaced) = (Vec::new(), Vec::new(), 0);
         for (position, pod) in pods.iter().enumerate() {
-            if position.is_multiple_of(READ_AHEAD) {
-                self.read_ahead(pods.iter().skip(position).take(READ_AHEAD));
-            }
+            self.read_ahead_at(pods, position);
             if let Err(error) = check(&**pod) {
                 refused.push((position, error));
                 continue;
@@ -87,7 +85,7 @@ impl<P: PodMeta> Draft<'_, P> {
             if self.known(key).is_some() {
                 return None;
             }
-            self.insert(kind_of(&**pod), key, pod);
+            self.insert(PodKind::of(&**pod), key, pod);
         }
         // Otherwise the order matters: of several pods with one name, the last holds it. And no mirror may translate to a
         // pod that is not in the set.
@@ -96,7 +94,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Stores `pod` over the old pod with the same UID, kind and name.
     fn exchange(&mut self, pod: &Arc<P>) -> Exchanged {
-        let kind = kind_of(&**pod);
+        let kind = PodKind::of(&**pod);
         let key = UidKey::new(pod.uid().into(), &self.hashing);
         let Some((place, known_kind, old)) = self.known(key) else { return Exchanged::Unknown };
         if known_kind != kind || self.is_exchanged(kind, place) {
@@ -144,6 +142,13 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
+    /// Reads the pods from `position` on in advance, if the last ones that were read end there.
+    fn read_ahead_at(&self, pods: &[Arc<P>], position: usize) {
+        if position.is_multiple_of(READ_AHEAD) {
+            self.read_ahead(pods.iter().skip(position).take(READ_AHEAD));
+        }
+    }
+
     /// Builds all tables from `pods`.
     fn rebuild_all(&mut self, pods: &[Arc<P>]) -> Vec<(usize, Error)> {
         let mirrors = self.mirrors.len().min(pods.len());
@@ -157,9 +162,7 @@ impl<P: PodMeta> Draft<'_, P> {
         *self.history() = History::default();
         let mut refused = Vec::new();
         for (position, pod) in pods.iter().enumerate() {
-            if position.is_multiple_of(READ_AHEAD) {
-                self.read_ahead(pods.iter().skip(position).take(READ_AHEAD));
-            }
+            self.read_ahead_at(pods, position);
             if let Err(error) = self.upsert(pod) {
                 refused.push((position, error));
             }
@@ -174,8 +177,4 @@ impl<P: PodMeta> Draft<'_, P> {
         self.memory().trim();
         refused
     }
-}
-
-fn kind_of<P: PodMeta>(pod: &P) -> PodKind {
-    if is_mirror_pod(pod) { PodKind::Mirror } else { PodKind::Pod }
 }
