@@ -7,13 +7,13 @@
 
 mod checkpoint_support;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use checkpoint_support::{Place, Run, add, open, restored};
 use pod_index::PodMeta;
 use pod_index_kubelet::checkpoint::{CheckpointErrorKind, Which};
+use pod_index_test_support::files::{self, Files};
 
 const RELEASED: [&str; 1] = ["0.1.0"];
 const PODS: [(&str, &str, &str); 3] = [
@@ -22,28 +22,16 @@ const PODS: [(&str, &str, &str); 3] = [
     ("odd/uid ä", "default/odd-node-1", "file"),
 ];
 
-/// File names and content.
-type Files = BTreeMap<String, String>;
-
-fn files(directory: &Path) -> Files {
-    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
-    entries
-        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap()))
-        .collect()
-}
-
 fn written_by(version: &str) -> Files {
     let directory = format!("{}/tests/checkpoint_support/written_by_{version}", env!("CARGO_MANIFEST_DIR"));
-    files(Path::new(&directory))
+    files::read(Path::new(&directory))
 }
 
 /// A checkpoint directory with these files.
 fn place(files: &Files) -> Place {
     let place = Place::new();
     fs::create_dir(place.directory()).unwrap();
-    for (name, text) in files {
-        fs::write(place.directory().join(name), text).unwrap();
-    }
+    files::write(&place.directory(), files);
     place
 }
 
@@ -82,7 +70,7 @@ fn for_a_downgrade_the_same_pods_are_written_to_the_same_files_byte_for_byte() {
         run.acknowledged();
         run.end();
         assert_eq!(
-            files(&place.directory()),
+            files::read(&place.directory()),
             recorded,
             "{version} cannot read what this version writes: give the format a new version and keep this reader"
         );
@@ -91,18 +79,18 @@ fn for_a_downgrade_the_same_pods_are_written_to_the_same_files_byte_for_byte() {
 
 #[test]
 fn after_a_downgrade_files_of_a_newer_format_are_set_aside_as_they_are_and_others_are_restored() {
-    let mut files = written_by("0.1.0");
+    let mut left = written_by("0.1.0");
     let newer = "# pod-index checkpoint 2 sha256:0\nwhatever it holds\n".to_owned();
-    files.insert("Pod_newer.yaml".to_owned(), newer.clone());
-    files.insert("index".to_owned(), "a file that only the newer version knows".to_owned());
-    let place = place(&files);
+    left.insert("Pod_newer.yaml".to_owned(), newer.clone());
+    left.insert("index".to_owned(), "a file that only the newer version knows".to_owned());
+    let place = place(&left);
     let (checkpoints, found) = open(&place.directory(), Which::All);
     assert_eq!(found.pods.len(), PODS.len());
     let [error] = &found.errors[..] else { panic!("{:?}", found.errors) };
     assert_eq!(error.kind(), CheckpointErrorKind::Newer);
     assert!(error.to_string().contains("it is of version 2"), "{error}");
     drop(checkpoints);
-    files.remove("Pod_newer.yaml");
-    files.insert("Pod_newer.yaml.unusable".to_owned(), newer);
-    assert_eq!(self::files(&place.directory()), files);
+    left.remove("Pod_newer.yaml");
+    left.insert("Pod_newer.yaml.unusable".to_owned(), newer);
+    assert_eq!(files::read(&place.directory()), left);
 }

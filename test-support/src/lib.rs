@@ -3,6 +3,7 @@
 
 pub mod api_server;
 pub mod canary;
+pub mod files;
 pub mod proxy;
 
 /// Reports, once per test, that a test cannot run on this machine. The message bypasses libtest's capture,

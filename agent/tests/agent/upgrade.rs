@@ -1,13 +1,12 @@
 //! Upgrade and downgrade of the agent with a checkpoint directory. It starts on the files of a released version and leaves
 //! them unchanged, and it starts on files of a newer version.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
+use pod_index_test_support::files::{self, Files};
 
 use crate::api::kubeconfig;
 use crate::api_server::ApiServer;
@@ -22,21 +21,9 @@ const PODS: [(&str, &str, &str); 3] = [
     ("kube-system", "etcd-node-1", "95e75cfd343ab0e3e520a6f642a5c528"),
 ];
 
-/// File names and content.
-type Files = BTreeMap<String, String>;
-
-fn files(directory: &Path) -> Files {
-    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
-    entries
-        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap()))
-        .collect()
-}
-
 fn directory_with(files: &Files) -> Directory {
     let directory = Directory::new();
-    for (name, text) in files {
-        fs::write(directory.0.join(name), text).unwrap();
-    }
+    files::write(&directory.0, files);
     directory
 }
 
@@ -49,7 +36,7 @@ fn is_restored(pod: &Pod) -> bool {
 async fn after_an_upgrade_the_pods_are_served_before_any_source_responds_and_a_downgrade_has_them_too() {
     let server = ApiServer::start().await;
     server.refuse();
-    let written = files(Path::new(WRITTEN));
+    let written = files::read(Path::new(WRITTEN));
     let (checkpoints, directory) = (directory_with(&written), Directory::new());
     let kubeconfig = kubeconfig(&directory, &server);
     let path = checkpoints.0.to_str().unwrap();
@@ -71,7 +58,7 @@ async fn after_an_upgrade_the_pods_are_served_before_any_source_responds_and_a_d
         let log = agent.whole_log();
         assert!(log.iter().any(|line| line.contains("restored pods from checkpoints pods=3")), "{log:#?}");
         assert!(!log.iter().any(|line| line.contains("ERROR") && line.contains("checkpoint")), "{log:#?}");
-        assert_eq!(files(&checkpoints.0), written, "the files that version 0.1.0 reads");
+        assert_eq!(files::read(&checkpoints.0), written, "the files that version 0.1.0 reads");
     }
     // Sources replace the restored pods.
     server.put("pods", &crate::api::pod("new", "node-1", &serde_json::json!({})));
@@ -85,7 +72,7 @@ async fn after_an_upgrade_the_pods_are_served_before_any_source_responds_and_a_d
 
 #[test]
 fn after_a_downgrade_files_of_a_newer_version_are_set_aside_and_named_and_the_agent_is_ready() {
-    let mut written = files(Path::new(WRITTEN));
+    let mut written = files::read(Path::new(WRITTEN));
     let newer = "# pod-index checkpoint 2 sha256:0\nunknown\n".to_owned();
     written.insert("Pod_newer.yaml".to_owned(), newer.clone());
     written.insert("index".to_owned(), "a file that only the newer version knows".to_owned());
@@ -107,7 +94,7 @@ fn after_a_downgrade_files_of_a_newer_version_are_set_aside_and_named_and_the_ag
         assert!(line.contains(words), "{words}: {line}");
     }
     assert!(log.iter().any(|line| line.contains("restored pods from checkpoints pods=3")), "{log:#?}");
-    let left = files(&checkpoints.0);
+    let left = files::read(&checkpoints.0);
     assert_eq!(left.get("Pod_newer.yaml.unusable"), Some(&newer), "as it was");
     assert!(!left.contains_key("Pod_newer.yaml"));
     assert_eq!(left.get("index"), written.get("index"));
