@@ -38,6 +38,7 @@ mod events;
 mod exit;
 mod format;
 mod headers;
+mod latest_client;
 mod log;
 mod log_filter;
 mod manual;

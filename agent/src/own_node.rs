@@ -31,16 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause while the writer thread has not taken the last result yet.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// Reads the Node object whenever the writer thread needs it. Send each later client to the returned sender.
-pub(super) fn start(
-    client: Option<Client>,
-    node: &NodeName,
-    writer_thread: &WriterThread,
-) -> watch::Sender<Option<Client>> {
-    let (clients, client) = watch::channel(client);
+/// Reads the Node object whenever the writer thread needs it, with the last of `clients`.
+pub(super) fn start(clients: watch::Receiver<Option<Client>>, node: &NodeName, writer_thread: &WriterThread) {
     let (needed, read) = writer_thread.own_node();
-    tokio::spawn(follow(client, node.to_string(), needed, read));
-    clients
+    tokio::spawn(follow(clients, node.to_string(), needed, read));
 }
 
 /// Sends the Node object, or `None` if it cannot be read.

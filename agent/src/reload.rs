@@ -21,8 +21,8 @@ pub(super) struct Reload<'a> {
     pub(super) settings: &'a Settings,
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
-    /// Takes the client of the API server that reads the Node object.
-    pub(super) own_node: watch::Sender<Option<Client>>,
+    /// Takes the client of the API server for all requests but those of the sources.
+    pub(super) clients: watch::Sender<Option<Client>>,
     pub(super) hangups: Hangups,
     pub(super) api_requests: ApiRequests,
 }
@@ -51,7 +51,7 @@ impl Reload<'_> {
         }
         let client = source_tasks::client(&settings).await?.map(|client| self.api_requests.counted(client));
         self.source_tasks.follow(&settings, client.clone()).await?;
-        self.own_node.send_replace(client);
+        self.clients.send_replace(client);
         if let Some(tls) = &self.settings.tls {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;

@@ -16,6 +16,7 @@ use super::api_requests::ApiRequests;
 use super::cli::Output;
 use super::events::Events;
 use super::exit::Failure;
+use super::latest_client::latest_client;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
@@ -97,10 +98,12 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let events = tokio::spawn(Events::register(metrics.ours()).follow(reader.changes()));
     let api_requests = ApiRequests::register(metrics.ours());
     let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
-    let own_node = own_node::start(client.clone(), &settings.node, &writer_thread);
-    let references = ReferenceManagers::start(&settings, client.as_ref(), &reader);
+    let clients = watch::Sender::new(client.clone());
+    own_node::start(clients.subscribe(), &settings.node, &writer_thread);
+    let latest = latest_client(clients.subscribe());
+    let references = ReferenceManagers::start(&settings, latest.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
-    source_tasks.follow(&settings, client.clone()).await?;
+    source_tasks.follow(&settings, client).await?;
     if let Some(checkpoints) = &checkpoints {
         metrics.checkpoints(checkpoints);
     }
@@ -119,7 +122,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let processes = Processes::new(&settings.proc).map_err(|error| Failure::unable("--proc", error))?;
     let whois = Whois::new(&reader, &readiness, processes, lookups);
     let requests = Requests::register(metrics.ours());
-    let access = Access::new(&settings.access, client.as_ref(), settings.node.as_str());
+    let access = Access::new(&settings.access, latest.as_ref(), settings.node.as_str());
     metrics.log(&log);
     let metrics = Arc::new(metrics);
     let app = App {
@@ -140,13 +143,12 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let derive_own = writer_thread.derive_own();
     let work = async {
         let Some((listeners, hangups)) = serving else { return once(&settings, &app, signals).await };
-        let reload =
-            Reload { given, settings: &settings, log, source_tasks, own_node, hangups, api_requests };
+        let reload = Reload { given, settings: &settings, log, source_tasks, clients, hangups, api_requests };
         serve(&settings, listeners, socket, &app, signals, reload, &leaving).await
     };
     let done = tokio::select! {
         () = writer_thread.ended() => return Err(Failure::Unable("the writer thread has ended; see the log".to_owned())),
-        failure = app.mirrors.keep(client, &app.reader, &app.readiness, &derive_own) => Err(failure),
+        failure = app.mirrors.keep(latest, &app.reader, &app.readiness, &derive_own) => Err(failure),
         done = work => done,
     };
     leaving.begin();

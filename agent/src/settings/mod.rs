@@ -372,7 +372,8 @@ impl Settings {
             ("proc", self.proc != new.proc),
             ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
             ("redactEnv", self.redact_env != new.redact_env),
-            // Mirror pods and references keep the client that they started with.
+            // Otherwise the mirror pods on the old API server would stay there, and a watch of a Secret would continue
+            // with a version of the old one.
             (
                 "kubeconfig",
                 (self.mirrors != Management::Off || self.references) && self.api_server() != new.api_server(),

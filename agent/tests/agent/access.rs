@@ -26,7 +26,13 @@ impl Authority {
 }
 
 /// The agent's answer to a client with this certificate, this token, or none.
-fn answer(pki: &Pki, agent: &Agent, is: Option<(String, String)>, token: Option<&str>, path: &str) -> Answer {
+pub fn answer(
+    pki: &Pki,
+    agent: &Agent,
+    is: Option<(String, String)>,
+    token: Option<&str>,
+    path: &str,
+) -> Answer {
     let client = Client { trusts: pki.authority.pem.clone(), is };
     let mut stream = client.connect(agent.address);
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();

@@ -6,6 +6,7 @@ use pod_index_test_support::api_server;
 mod browser;
 mod config;
 mod cost;
+mod credentials;
 mod dashboard;
 mod deploy;
 mod doctor;

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -13,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Shared;
 use super::handle::handle;
+use super::identity::PeerCertificate;
 
 type Connections = Arc<Mutex<JoinSet<()>>>;
 
@@ -71,12 +74,14 @@ async fn accept(
         connections.spawn(async move {
             let _open = OpenConnection::new(&shared);
             match tls {
-                None => serve(stream, false, Arc::clone(&shared)).await,
+                None => serve(stream, false, PeerCertificate(None), Arc::clone(&shared)).await,
                 // A client that rejects the certificate disconnects.
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
-                        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                        serve(stream, is_http2, Arc::clone(&shared)).await;
+                        let session = stream.get_ref().1;
+                        let is_http2 = session.alpn_protocol() == Some(b"h2");
+                        let peer = PeerCertificate::of(session);
+                        serve(stream, is_http2, peer, Arc::clone(&shared)).await;
                     }
                 }
             }
@@ -87,10 +92,14 @@ async fn accept(
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     is_http2: bool,
+    peer: PeerCertificate,
     shared: Arc<Shared>,
 ) {
     let most = shared.lock().most_streams;
-    let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        handle(Arc::clone(&shared), request)
+    });
     let stream = TokioIo::new(stream);
     // A connection that a test cut, or that the client closed, ends with an error; ignore it.
     if is_http2 {

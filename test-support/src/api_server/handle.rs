@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::answer::{Body, Cut, Refusal, json_answer};
 use super::fault::Fault;
+use super::identity::PeerCertificate;
 use super::request::{Request, Verb};
 use super::write::Write;
 use super::{Shared, admission, list, review, watch, write};
@@ -43,9 +44,15 @@ fn date_after(seconds: i64) -> HeaderValue {
 async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Cut> {
     let is_let_in = |request: &hyper::Request<Incoming>| {
         let bearer = request.headers().get(header::AUTHORIZATION);
-        shared.lock().token.as_ref().is_none_or(|token| {
+        let state = shared.lock();
+        let has_token = state.token.as_ref().is_none_or(|token| {
             bearer.is_some_and(|bearer| bearer.as_bytes() == format!("Bearer {token}").as_bytes())
-        })
+        });
+        let peer = request.extensions().get::<PeerCertificate>();
+        let has_certificate = state.certificate.as_ref().is_none_or(|certificate| {
+            peer.is_some_and(|PeerCertificate(peer)| peer.as_ref() == Some(certificate))
+        });
+        has_token && has_certificate
     };
     if request.uri().path() == "/version" {
         if !is_let_in(&request) {

@@ -21,6 +21,7 @@ mod answer;
 mod connections;
 mod fault;
 mod handle;
+mod identity;
 mod list;
 mod request;
 mod review;
@@ -84,6 +85,8 @@ struct State {
     reviews: review::Reviews,
     /// Requests without this token are unauthorized.
     token: Option<String>,
+    /// Requests on connections without this client certificate are unauthorized.
+    certificate: Option<CertificateDer<'static>>,
     /// How many seconds the server's clock is ahead.
     date: Option<i64>,
     /// The cache, if it is older than the store: lists of version 0 use it.
@@ -161,10 +164,11 @@ impl ApiServer {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clients = identity::AnyClient(provider.signature_verification_algorithms);
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(Arc::new(clients))
             .with_single_cert(vec![certificate], key)
             .unwrap();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -180,6 +184,7 @@ impl ApiServer {
                 rights: Rights::default(),
                 reviews: review::Reviews::default(),
                 token: None,
+                certificate: None,
                 date: None,
                 cached: None,
                 future_patience: Duration::from_secs(3),
@@ -435,6 +440,13 @@ impl ApiServer {
     /// Requests without this token are refused.
     pub fn demand_token(&self, token: &str) {
         self.shared.lock().token = Some(token.to_owned());
+    }
+
+    /// Requests on connections without this client certificate, in PEM, are refused. Open connections and watches
+    /// stay open.
+    pub fn demand_certificate(&self, pem: &str) {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        self.shared.lock().certificate = Some(certificate);
     }
 
     /// The server's clock is this many seconds ahead of the machine's.

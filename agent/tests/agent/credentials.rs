@@ -1,0 +1,135 @@
+//! Client certificates of the API server that change while the agent runs.
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::access::answer;
+use crate::api::{kubeconfig_with, pod};
+use crate::api_server::ApiServer;
+use crate::support::{Agent, manifest};
+use crate::tls::{Authority, Pki};
+
+const NODE: &str = "node-1";
+const REFERENCES: &str = "--config-map-and-secret-change-detection-strategy";
+
+/// A server with client certificates, and an agent that makes every kind of request.
+struct Site {
+    server: ApiServer,
+    /// The agent's own TLS files.
+    pki: Pki,
+    /// Of the server and its clients.
+    authority: Authority,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let authority = Authority::new();
+        let (certificate, key) = authority.sign("127.0.0.1");
+        let server = ApiServer::start_with_tls(&certificate, &key).await;
+        server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+        Self { server, pki: Pki::new(), authority }
+    }
+
+    /// From now on the server accepts only the returned certificate, which comes with its key.
+    fn demand_another(&self) -> (String, String) {
+        let identity = self.authority.sign(NODE);
+        self.server.demand_certificate(&identity.0);
+        identity
+    }
+
+    /// Writes the kubeconfig. Returns its path.
+    fn kubeconfig(&self, user: &Value) -> String {
+        let authority = ByteString(self.authority.pem.clone().into_bytes());
+        let cluster = json!({ "server": self.server.url(), "certificate-authority-data": authority });
+        kubeconfig_with(&self.pki.directory, &cluster, user)
+    }
+
+    /// Writes a manifest, and starts an agent with this kubeconfig. Waits until the mirror pod exists.
+    async fn start(&self, kubeconfig: &str) -> Agent {
+        let manifests = self.pki.directory.0.join("manifests");
+        std::fs::create_dir(&manifests).unwrap();
+        self.add_manifest("first");
+        let (cert, key) = (self.pki.at("node.crt"), self.pki.at("node.key"));
+        let agent = Agent::start(&[
+            "--pod-manifest-path",
+            manifests.to_str().unwrap(),
+            "--kubeconfig",
+            kubeconfig,
+            "--node-name",
+            NODE,
+            "--manage-mirror-pods",
+            "--authentication-token-webhook",
+            "--tls-cert-file",
+            &cert,
+            "--tls-private-key-file",
+            &key,
+            REFERENCES,
+            "Watch",
+        ]);
+        self.mirrored("first").await;
+        agent
+    }
+
+    fn add_manifest(&self, name: &str) {
+        let path = self.pki.directory.0.join("manifests").join(format!("{name}.yaml"));
+        std::fs::write(path, manifest(name)).unwrap();
+    }
+
+    async fn mirrored(&self, name: &str) {
+        let name = format!("{name}-{NODE}");
+        let exists = |server: &ApiServer| server.object("pods", "default", &name).is_some();
+        self.server.until(&name, exists).await;
+    }
+
+    /// Every part of the agent that makes requests gets what it asks for.
+    async fn all_parts_are_served(&self, agent: &Agent, round: &str) {
+        self.add_manifest(round);
+        self.mirrored(round).await;
+
+        self.server.know_token(round, "prometheus", &[]);
+        let code = || answer(&self.pki, agent, None, Some(round), "/livez").code;
+        assert_eq!(tokio::task::block_in_place(code), 200, "the token is reviewed");
+
+        // No watch of this Secret is open yet.
+        let secret = format!("of-{round}");
+        let metadata = json!({ "namespace": "default", "name": secret });
+        self.server.put("secrets", &json!({ "metadata": metadata }));
+        let mut web = pod(&format!("web-{round}"), NODE, &json!({}));
+        web["spec"]["containers"][0]["envFrom"] = json!([{ "secretRef": { "name": secret } }]);
+        self.server.put("pods", &web);
+        let is_watched =
+            |server: &ApiServer| server.open_watches_by_object().keys().any(|key| key.name == secret);
+        self.server.until(&secret, is_watched).await;
+    }
+}
+
+/// A user's certificate and key within a kubeconfig.
+fn inline((certificate, key): (String, String)) -> Value {
+    let base64 = |pem: String| ByteString(pem.into_bytes());
+    json!({ "client-certificate-data": base64(certificate), "client-key-data": base64(key) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_reload_all_requests_use_the_new_client_certificate() {
+    let site = Site::new().await;
+    let kubeconfig = site.kubeconfig(&inline(site.demand_another()));
+    let agent = site.start(&kubeconfig).await;
+    site.all_parts_are_served(&agent, "one").await;
+
+    site.kubeconfig(&inline(site.demand_another()));
+    agent.signal("HUP");
+    agent.wait_for_log("reloaded the configuration");
+    site.all_parts_are_served(&agent, "two").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_failed_reload_all_requests_use_the_old_client_certificate() {
+    let site = Site::new().await;
+    let kubeconfig = site.kubeconfig(&inline(site.demand_another()));
+    let agent = site.start(&kubeconfig).await;
+    std::fs::write(&kubeconfig, "no kubeconfig").unwrap();
+    agent.signal("HUP");
+    let line = agent.wait_for_log("the configuration is unchanged");
+    assert!(line.contains("is not a kubeconfig"), "{line}");
+    site.all_parts_are_served(&agent, "one").await;
+}
