@@ -76,6 +76,8 @@ async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result
         if verb == Verb::List && parsed.metadata_only && parsed.query("resourceVersion").is_some() {
             state.comparisons += 1;
         }
+        // Also for requests that are answered below.
+        shared.announce();
         if !is_let_in {
             return Ok(Refusal::new(401, "Unauthorized", "Unauthorized").answer());
         }
