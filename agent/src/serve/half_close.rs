@@ -1,8 +1,9 @@
 //! Answers clients that close their half of the connection after the request, as `nc -N` does.
 //!
 //! hyper closes a connection that ends before its response is sent. [`HalfClose`] hides the end of the stream from hyper
-//! until then, for a few seconds at most: a client that has gone ends its stream, too, and must not hold a connection.
-//! Watches are the exception: they have no last byte, and a client that has gone must not count as a watcher.
+//! until then, but only for a few seconds if nothing is sent meanwhile: a client that has gone ends its stream, too, and
+//! must not hold a connection. Watches are the exception: they have no last byte, and a client that has gone must not
+//! count as a watcher.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use crate::pod_api::Peer;
 /// How often a hidden end of the stream is reconsidered: the request may have become a watch.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// How long the end is hidden.
+/// How long the end is hidden while nothing is sent.
 const HIDDEN: Duration = Duration::from_secs(10);
 
 /// Whether a connection has a request whose response is not sent.
@@ -84,7 +85,7 @@ pub(super) struct HalfClose<S> {
     answering: Answering,
     peer: Arc<Peer>,
     recheck: Option<Pin<Box<Sleep>>>,
-    /// When the end was first hidden during this request.
+    /// When the end was first hidden during this request, or since the last part of the response was sent.
     hidden_since: Option<Instant>,
 }
 
@@ -125,7 +126,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for HalfClose<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClose<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
+        self.hidden_since = None;
+        Poll::Ready(written)
     }
 
     fn poll_write_vectored(
@@ -133,7 +136,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClose<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs));
+        self.hidden_since = None;
+        Poll::Ready(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -157,10 +162,13 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::watch;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::access::Certified;
     use crate::serve::{Service, converse};
+
+    const DEADLINE: Duration = Duration::from_secs(60);
 
     /// A response whose body never ends, with or without being a watch.
     fn endless() -> Body {
@@ -181,18 +189,30 @@ mod tests {
         let router = Router::new()
             .route("/", get(async || "answer"))
             .route("/later", get(later))
+            .route("/slow", get(slow))
             .route("/never", get(std::future::pending::<()>))
             .route("/watch", get(watched));
         let service = Service { router, peer: Peer::new("client"), certified: Certified(None) };
         let (_stop, stopped) = watch::channel(false);
         let mut response = String::new();
-        tokio::join!(converse(accepted, service, stopped), client.read_to_string(&mut response)).1.unwrap();
+        let both = async {
+            tokio::join!(converse(accepted, service, stopped), client.read_to_string(&mut response)).1
+        };
+        timeout(DEADLINE, both).await.expect("the connection ends").unwrap();
         response
     }
 
     async fn later() -> &'static str {
         sleep(Duration::from_millis(10)).await;
         "answer"
+    }
+
+    /// A body that is sent in parts, for longer than the end is hidden.
+    async fn slow() -> Body {
+        Body::from_stream(futures_util::stream::unfold(0, async |part| {
+            sleep(HIDDEN / 4).await;
+            (part < 8).then_some((Ok::<_, io::Error>(Bytes::from_static(b"part")), part + 1))
+        }))
     }
 
     async fn watched(Extension(peer): Extension<Arc<Peer>>) -> Body {
@@ -208,6 +228,13 @@ mod tests {
             assert!(response.contains("\r\ncontent-length: 6\r\n"), "{path}: {response:?}");
             assert!(response.ends_with("\r\n\r\nanswer"), "{path}: {response:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_is_sent_to_its_end() {
+        let response = response("/slow").await;
+        assert_eq!(response.matches("part").count(), 8, "{response:?}");
+        assert!(response.ends_with("\r\n0\r\n\r\n"), "{response:?}");
     }
 
     #[tokio::test(start_paused = true)]
