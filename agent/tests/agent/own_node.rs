@@ -25,10 +25,14 @@ fn mirror(name: &str, uid: &str, owner: &str, day: u32) -> Value {
 }
 
 fn start(server: &ApiServer, directory: &Directory) -> Agent {
+    start_with(server, directory, &[])
+}
+
+fn start_with(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
     let kubeconfig = kubeconfig(directory, server);
     // Otherwise `/pods/{uid}` finds a refused pod for a minute more.
     let args = ["--kubeconfig", &kubeconfig, "--hostname-override", NODE, "--keep-removed", "0"];
-    let agent = Agent::start(&args);
+    let agent = Agent::start(&[&args[..], more].concat());
     agent.until("/readyz", |answer| answer.code == 200);
     agent
 }
@@ -90,9 +94,10 @@ async fn without_the_right_the_node_is_not_requested_and_uids_are_not_compared()
     server.grant(shipped("pod-index", &["base"]));
     server.put("nodes", &node("n1", 1));
     server.put("pods", &mirror("web-node-1", WEB, "n0", 2));
-    let agent = start(&server, &directory);
-    // It has asked for its rights.
-    server.seen(Verb::Create, 1).await;
+    let agent = start_with(&server, &directory, &["--log-level", "debug"]);
+    // It has asked for its rights, and has read the answer.
+    agent.wait_for_log("the UID of the Node object in mirror pods is not checked");
+    assert!(server.requests(Verb::Create) > 0);
     agent.until(&format!("/pods/{WEB}"), |answer| answer.code == 200);
     let is_node = |right: &Right| right.resource == "nodes";
     assert!(!server.asked().iter().any(is_node), "{:?}", server.asked());
