@@ -91,8 +91,8 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => one().prop_map(Edit::ChangeKind),
         1 => (one(), one()).prop_map(|(pod, other)| Edit::Swap(pod, other)),
         1 => (one(), one()).prop_map(|(pod, other)| Edit::Repeat(pod, other)),
-        1 => one().prop_map(Edit::Write),
-        1 => one().prop_map(Edit::Remove),
+        3 => one().prop_map(Edit::Write),
+        3 => one().prop_map(Edit::Remove),
     ]
 }
 
