@@ -47,8 +47,8 @@ fn grown(workload: &Workload) -> f64 {
     number(allocated() - before) / number(workload.pods.len().cast_signed())
 }
 
-/// Bytes that a snapshot taken before 1,000 updates keeps from being freed. All old and new pods stay alive
-/// meanwhile.
+/// Bytes that go back to the allocator when a snapshot taken before 1,000 updates is dropped. All old and new pods
+/// stay alive meanwhile. The pages that the writer keeps for later writes do not count.
 fn held(workload: &mut Workload, batched: bool) -> f64 {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let _ = writer.set_pods(workload.all());

@@ -131,7 +131,9 @@ fn index_alone(figures: &[Figure]) -> String {
 }
 
 fn held(figures: &[Figure]) -> String {
-    let mut text = "\n### Cost of a held snapshot\n\nkB that it keeps allocated\n\n".to_owned();
+    let mut text = "\n### Cost of a held snapshot\n\nkB that dropping it returns to the allocator. Up to 2 MiB of freed \
+                    pages stay with the writer and do not count.\n\n"
+        .to_owned();
     header(&mut text, "pods", &SIZES.map(grouped));
     for what in ["1,000 updates", "1,000 updates in one batch"] {
         let cells = SIZES.map(|n| {
