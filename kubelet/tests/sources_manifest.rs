@@ -532,6 +532,30 @@ fn aliases_may_not_make_a_manifest_much_larger() {
     assert!(problems[0].contains("bytes as JSON"), "{problems:?}");
 }
 
+/// A failed document, one that is no mapping and one with a repeated key may each take long and leave little behind.
+#[test]
+fn many_documents_and_many_aliases_are_refused() {
+    let many = |count: usize| format!("a: &a [{}]\n", "x,".repeat(count));
+    let limit = "the aliases of a document stand for more than 10000 values";
+    for document in [
+        format!("{}b: [*a, *a]\n", many(5_000)),
+        format!("{}{}b: x\n", many(5_000), "b: *a\n".repeat(4)),
+        format!("{}? [*a, *a]\n: x\n", many(5_000)),
+        format!("- {}- [*a, *a]\n", many(5_000)),
+    ] {
+        let decoded = from_file(&document);
+        let problems: Vec<_> = decoded.problems.iter().map(ToString::to_string).collect();
+        assert!(problems.len() == 1 && problems[0].ends_with(limit), "{problems:?}");
+    }
+    let decoded = from_file(&format!("{}{WEB}", "[]\n---\n".repeat(1_023)));
+    assert_eq!(decoded.pods.len(), 1);
+    let decoded = from_file(&format!("{}{WEB}", "[]\n---\n".repeat(1_024)));
+    let problems: Vec<_> = decoded.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(decoded.pods.len(), 0);
+    let limit = "/pods/web.yaml: has more than 1024 documents; the others are not read";
+    assert!(problems.iter().any(|problem| problem == limit), "{problems:?}");
+}
+
 #[test]
 fn bytes_that_are_no_text_are_refused() {
     for bytes in [&b"\xff\xfe\x00\x01"[..], b"\0", b"\x89PNG\r\n", &[0x80; 1000]] {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
 
 use super::field::Field;
-use super::locate::{Locator, most_text, options};
+use super::locate::{Locator, MOST_REPLACED, most_text, options};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
@@ -28,7 +28,8 @@ pub struct Decoded {
 ///
 /// # Complexity
 /// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early. With every
-/// alias replaced, the text of a YAML document may have twice the length of `bytes`, or 4 MiB if that is more.
+/// alias replaced, the text of a YAML document may have twice the length of `bytes`, or 4 MiB if that is more. Its
+/// aliases may stand for 10,000 values. At most 1,024 documents are read.
 ///
 /// # Examples
 /// ```
@@ -57,6 +58,8 @@ pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
 /// Limit of problems reported for one manifest: ten megabytes of nonsense must not become a gigabyte of
 /// messages.
 const MOST_PROBLEMS: usize = 16;
+/// Limit of documents in a manifest: together with the limits of one document, it bounds the time for all.
+const MOST_DOCUMENTS: usize = 1024;
 
 /// A `Pod`, a `PodList`, or neither.
 ///
@@ -95,6 +98,11 @@ impl Decoding<'_> {
         let mut reader = self.bytes;
         let mut documents = 0;
         for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options(self.bytes.len())) {
+            if documents == MOST_DOCUMENTS {
+                let message = format!("has more than {MOST_DOCUMENTS} documents; the others are not read");
+                self.problem(ProblemKind::TooLarge, None, None, &message);
+                break;
+            }
             match document {
                 Ok(document) => self.yaml(&document, documents),
                 Err(error) => self.undecodable(&error),
@@ -206,6 +214,10 @@ impl Decoding<'_> {
             } => {
                 let most = most_text(self.bytes.len());
                 let message = format!("larger than the limit of {most} bytes, with every alias replaced");
+                (ProblemKind::TooLarge, message)
+            }
+            serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
+                let message = format!("the aliases of a document stand for more than {MOST_REPLACED} values");
                 (ProblemKind::TooLarge, message)
             }
             cause => (ProblemKind::Syntax, crate::text::yaml_problem(cause)),

@@ -176,12 +176,19 @@ pub(super) fn most_text(length: usize) -> usize {
     (2 * length).max(4 << 20)
 }
 
+/// Limit of values in a document that stand in place of aliases. Many documents that need little memory could otherwise
+/// take minutes.
+pub(super) const MOST_REPLACED: usize = 10_000;
+
 /// YAML as Go's `sigs.k8s.io/yaml` reads it, for a manifest of `length` bytes. The other limits are serde-saphyr's own.
 pub(super) fn options(length: usize) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_total_scalar_bytes: most_text(length),
             max_recorded_anchor_bytes: most_text(length),
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MOST_REPLACED,
         },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
