@@ -340,6 +340,16 @@ fn pods_added_and_removed_in_one_batch_are_freed_with_it() {
     assert!(before.pods().is_empty());
 }
 
+#[test]
+fn pods_of_a_batch_that_is_not_published_are_freed_with_it() {
+    let ledger = Ledger::default();
+    let (mut writer, _reader) = pod_index::new();
+    let pod = ledger.pod(1, 1, Kind::Static);
+    let remove = Operation::Remove(pod.uid.as_str().into());
+    assert!(!writer.apply([Operation::Add(pod), remove]).published);
+    assert!(ledger.live().is_empty());
+}
+
 /// Although nothing is written. With a pod whose `Drop` panics.
 #[test]
 fn removed_pods_are_freed_when_their_time_is_over() {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pod_index::Options;
+use pod_index::{Operation, Options};
 use support::{TestKeys, TestPod};
 
 struct Counting;
@@ -47,7 +47,7 @@ static ALLOCATOR: Counting = Counting;
 /// An index is created, written to, and dropped.
 fn life() {
     let (mut writer, _reader) = pod_index::new::<TestPod>();
-    for n in 0..500 {
+    for n in 0..600 {
         let uid = format!("{n:08x}-0000-4000-8000-000000000000");
         writer.add_pod(TestPod::plain(&uid, &format!("pod-{n}"))).expect("a good pod");
     }
@@ -124,6 +124,42 @@ fn lists() {
     assert!(others() < before + 500_000, "{} bytes more", others() - before);
 }
 
+/// An entry in every table, with UIDs in every spelling. Pods are replaced and removed while a snapshot is held, and a
+/// batch that cancels out is not published. Then everything is dropped.
+fn every_table() {
+    let pod = |n: usize| {
+        let name = format!("pod-{}", n - n % 4 / 3);
+        let uid = if n.is_multiple_of(3) { format!("{n:032x}") } else { format!("an unusual UID {n}") };
+        let pod = match n % 4 {
+            2 => TestPod::fixed(&uid, &name),
+            3 => TestPod::mirror(&uid, &name, "hash"),
+            _ => TestPod::plain(&uid, &name),
+        };
+        pod.with_keys(TestKeys {
+            containers: vec![(format!("app-{}", n % 8), format!("{n:064x}"))],
+            ips: vec![format!("fd00::{n:x}")],
+            own: vec![(1, (n / 2).to_ne_bytes().to_vec())],
+            ..TestKeys::default()
+        })
+    };
+    for options in [Options::all(), Options::all().keep_removed(Duration::from_secs(60), 20)] {
+        let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
+        writer.expire(Instant::now());
+        assert!(writer.set_pods((0..79).map(pod)).refused.is_empty());
+        let held = reader.snapshot();
+        // The first one is the mirror of a known pod.
+        let add = (79..120).map(|n| Operation::Add(pod(n)));
+        let remove = (79..120).map(|n| Operation::Remove(pod(n).uid.as_str().into()));
+        // With removed pods to keep, it is a change.
+        assert_eq!(writer.apply(add.chain(remove)).published, !writer.current().removed().is_empty());
+        assert!(writer.set_pods((40..120).map(pod)).published);
+        for n in 40..80 {
+            assert!(writer.remove_pod(&pod(n)).is_some());
+        }
+        drop((writer, held));
+    }
+}
+
 #[test]
 fn a_thread_that_wrote_leaves_no_pages_behind_when_it_ends() {
     let and_ends = || thread::spawn(life).join().expect("a life without a panic");
@@ -137,4 +173,8 @@ fn a_thread_that_wrote_leaves_no_pages_behind_when_it_ends() {
     removed();
     assert_eq!(NODES.load(Ordering::Relaxed), before);
     lists();
+    every_table();
+    let before = BYTES.load(Ordering::Relaxed);
+    every_table();
+    assert_eq!(BYTES.load(Ordering::Relaxed), before, "everything is freed");
 }

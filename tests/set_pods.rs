@@ -175,6 +175,19 @@ fn a_refused_pod_of_a_set_that_changes_few_pods_is_reported_and_nothing_else_is_
 }
 
 #[test]
+fn of_two_new_pods_with_one_uid_a_set_that_changes_few_pods_keeps_the_last() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let mut pods: Vec<_> = (0..FIRST).map(|uid| Spec::usual(uid).pod(0)).collect();
+    let _ = writer.set_pods(pods.clone());
+    pods.extend(["one", "other"].map(|name| TestPod::plain("new", name)));
+    let _ = writer.set_pods(pods);
+    let snapshot = reader.load();
+    assert_eq!(snapshot.pods().len() + snapshot.mirror_pods().len(), FIRST + 1);
+    assert_eq!(snapshot.pod_by_uid("new").map(|pod| pod.name.as_str()), Some("other"));
+    assert!(snapshot.pod_by_name("default", "one").is_none());
+}
+
+#[test]
 fn a_set_removes_a_pod_that_the_same_batch_stored_before() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let pods: Vec<_> = (0..FIRST).map(|uid| Spec::usual(uid).pod(0)).collect();
