@@ -176,7 +176,7 @@ async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
 async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
     let site = Site::new().await;
     site.expire_in(40);
-    let options = ConnectionOptions::default().plugin(10 * QUICK, DEADLINE);
+    let options = ConnectionOptions::default().plugin(DEADLINE, DEADLINE);
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let runs = site.processes().len();
     let any = ListParams::default();
@@ -258,6 +258,22 @@ async fn no_error_has_a_part_of_the_plugins_standard_output() {
         let error = site.try_client(&ConnectionOptions::default()).await.err().unwrap();
         let said = format!("{error} {error:?} {}", api_causes(&error));
         assert!(said.contains(expected) && !said.contains("hunter2"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_with_empty_or_half_credentials_is_refused() {
+    let site = Site::new().await;
+    for (status, expected) in [
+        (r#"{"token": ""}"#, "neither a token nor a certificate"),
+        (r#"{"clientCertificateData": "", "clientKeyData": ""}"#, "neither a token nor a certificate"),
+        (r#"{"token": "one", "clientCertificateData": "c"}"#, "a certificate without a key"),
+        (r#"{"token": "one", "clientCertificateData": "", "clientKeyData": "k"}"#, "or a key alone"),
+    ] {
+        site.directory.write("plugin", format!("#!/bin/sh\necho '{{\"status\": {status}}}'\n"));
+        let error = site.try_client(&ConnectionOptions::default()).await.err();
+        let said = api_causes(&error.unwrap_or_else(|| panic!("{status} is accepted")));
+        assert!(said.contains(expected), "{said}");
     }
 }
 

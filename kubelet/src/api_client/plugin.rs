@@ -105,8 +105,17 @@ impl Plugin {
             });
             AuthError::AuthExec(format!("the credential plugin's answer cannot be decoded{place}"))
         })?;
-        let issued = answer.status.ok_or(AuthError::ExecPluginFailed)?;
-        let has_certificate = issued.client_certificate_data.is_some() && issued.client_key_data.is_some();
+        let mut issued = answer.status.ok_or(AuthError::ExecPluginFailed)?;
+        // As in Go, an empty field counts as a missing one.
+        for field in [&mut issued.token, &mut issued.client_certificate_data, &mut issued.client_key_data] {
+            field.take_if(|value| value.is_empty());
+        }
+        let has_certificate = issued.client_certificate_data.is_some();
+        if has_certificate != issued.client_key_data.is_some() {
+            return Err(AuthError::AuthExec(format!(
+                "{self} issued a certificate without a key, or a key alone"
+            )));
+        }
         if issued.token.is_none() && !has_certificate {
             // The server would treat the client as `system:anonymous`.
             return Err(AuthError::AuthExec(format!("{self} issued neither a token nor a certificate")));
