@@ -48,6 +48,12 @@ impl fmt::Display for Unreachable {
 impl std::error::Error for Unreachable {}
 
 impl Outage {
+    /// Whether an attempt has failed since the state `before`. The failure that began the outage does not count.
+    fn has_failed_since(&self, before: Option<&Self>) -> bool {
+        let same = before.filter(|before| before.since == self.since);
+        self.failures > same.map_or(0, |before| before.failures)
+    }
+
     /// The pause after another attempt.
     fn pause(&mut self) -> Duration {
         let longest = LONGEST_PAUSES[usize::from(self.since.elapsed() >= EARLY)];
@@ -67,7 +73,7 @@ impl Outages {
     /// does not wait after an unclear answer to another one.
     pub(super) async fn attempt(&self, is_clear: bool) -> Result<Attempt<'_>, Unreachable> {
         let mut changes = self.0.subscribe();
-        let failures_before = changes.borrow_and_update().as_ref().map(|outage| outage.failures);
+        let before = changes.borrow_and_update().clone();
         loop {
             let mut is_probe = false;
             let mut outage = None;
@@ -89,7 +95,7 @@ impl Outages {
             if is_probe {
                 return Ok(Attempt { outages: self, is_probe, is_reported: false });
             }
-            if Some(outage.failures) > failures_before {
+            if outage.has_failed_since(before.as_ref()) {
                 return Err(Unreachable(outage.why));
             }
             tokio::select! {
@@ -103,11 +109,11 @@ impl Outages {
     /// Waits for an attempt to fail.
     pub(super) async fn failure(&self) -> Unreachable {
         let mut changes = self.0.subscribe();
-        let before = changes.borrow_and_update().as_ref().map_or(0, |outage| outage.failures);
+        let before = changes.borrow_and_update().clone();
         loop {
             let _ = changes.changed().await;
             if let Some(outage) = &*changes.borrow()
-                && outage.failures > before
+                && outage.has_failed_since(before.as_ref())
             {
                 return Unreachable(Arc::clone(&outage.why));
             }
@@ -279,6 +285,28 @@ mod tests {
         probe.answered();
         assert!(other.await.unwrap());
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    /// The old outage may have had more failures than the new one.
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_in_a_new_outage_reaches_those_who_waited_in_the_old_one() {
+        let outages = Outages::new();
+        for _ in 0..4 {
+            outages.attempt(true).await.unwrap().failed("refused", Duration::ZERO);
+        }
+        let probe = outages.attempt(true).await.unwrap();
+        let attempt = async { outages.attempt(true).await.err().map(|unreachable| unreachable.to_string()) };
+        let failure = async { outages.failure().await.to_string() };
+        let (attempt, failure, ()) =
+            tokio::join!(time::timeout(SECOND / 10, attempt), time::timeout(SECOND / 10, failure), async {
+                time::sleep(SECOND / 100).await;
+                // No waiter runs between these.
+                probe.answered();
+                outages.attempt(true).await.unwrap().failed("reset", Duration::ZERO);
+                outages.attempt(true).await.unwrap().failed("unplugged", Duration::ZERO);
+            });
+        assert_eq!(attempt, Ok(Some("unplugged".to_owned())));
+        assert_eq!(failure, Ok("unplugged".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
