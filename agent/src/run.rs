@@ -112,7 +112,6 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     metrics.mirrors(&mirrors, &reader);
-    let debug = settings.debug_endpoints.then(|| log.clone());
     let connections = metrics.connections();
     let pods = PodApi::start(&reader, &readiness, &settings.pod_api)
         .map_err(|error| Failure::unable("cannot start the thread of the pod API", error))?;
@@ -134,7 +133,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         tags: Tags::new(),
         pods,
         whois,
-        debug,
+        debug: settings.debug_endpoints.then(|| log.clone()),
         connections,
         requests,
         access,

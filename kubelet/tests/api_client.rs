@@ -241,6 +241,145 @@ async fn a_rotated_token_is_read_again_after_a_401() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// The files of a client certificate and its key.
+struct Identity(PathBuf);
+
+impl Identity {
+    fn new(site: &mut Site, name: &str) -> Self {
+        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let identity = Self(files);
+        site.config.auth_info.client_certificate = Some(identity.at("crt"));
+        site.config.auth_info.client_key = Some(identity.at("key"));
+        identity
+    }
+
+    fn at(&self, kind: &str) -> String {
+        self.0.with_extension(kind).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, kind: &str, pem: &str) {
+        std::fs::write(self.at(kind), pem).unwrap();
+    }
+
+    /// Writes another certificate and its key, which are the only ones that the server accepts from now on.
+    fn rotate(&self, server: &ApiServer) {
+        let (certificate, key) = another_identity();
+        self.write("crt", &certificate);
+        self.write("key", &key);
+        server.demand_certificate(&certificate);
+    }
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        for kind in ["crt", "key"] {
+            let _ = std::fs::remove_file(self.at(kind));
+        }
+    }
+}
+
+fn another_identity() -> (String, String) {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["n1".to_owned()]).unwrap();
+    (cert.pem(), signing_key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_rotated_client_certificate_is_read_again_after_a_401() {
+    for is_http2 in [true, false] {
+        let mut site = Site::new(is_http2).await;
+        let identity = Identity::new(&mut site, &format!("refused-{is_http2}"));
+        identity.rotate(&site.server);
+        let client = site.client().await;
+        let pods: Api<Pod> = Api::all(client.clone());
+        let list = async || {
+            let before = site.server.requests(Verb::List);
+            let result = pods.list(&ListParams::default()).await;
+            (result.map_err(|error| error.to_string()), site.server.requests(Verb::List) - before)
+        };
+        // On the other connection of the client.
+        let secrets: Api<Secret> = Api::all(client);
+        secrets.list(&ListParams::default()).await.unwrap();
+        let mut followed = Followed::whole(Source::new(site.client().await).pods());
+        site.server.put("pods", &pod("zero", "s"));
+        followed.equals(&site.server, |_| true).await;
+        site.server.watched_by(1).await;
+        assert!(matches!(list().await, (Ok(_), 1)));
+        let idle = site.server.open_connections();
+
+        identity.rotate(&site.server);
+        assert!(matches!(list().await, (Ok(_), 2)), "once with the old one, once with the new one");
+        assert!(matches!(list().await, (Ok(_), 1)));
+        secrets.list(&ListParams::default()).await.unwrap();
+        let is_replaced = |server: &ApiServer| server.open_connections() <= idle;
+        site.server.until("the old connections are closed", is_replaced).await;
+        // A watch that was open before stays open.
+        site.server.put("pods", &pod("one", "s"));
+        followed.equals(&site.server, |_| true).await;
+
+        // The certificate was written, its key not yet.
+        let (certificate, key) = another_identity();
+        site.server.demand_certificate(&certificate);
+        identity.write("crt", &certificate);
+        // The files are read at most once a second.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let (result, requests) = list().await;
+        assert!(result.is_err_and(|error| error.contains("Unauthorized")));
+        assert_eq!(requests, 1);
+        identity.write("key", &key);
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let (result, requests) = list().await;
+        result.expect("with the new certificate");
+        assert_eq!(requests, 1, "it was read before the request, not after another refusal");
+    }
+}
+
+#[tokio::test]
+async fn a_rotated_client_certificate_is_read_again_after_a_minute() {
+    let mut site = Site::new(true).await;
+    let identity = Identity::new(&mut site, "old");
+    identity.rotate(&site.server);
+    let pods: Api<Pod> = Api::all(site.client().await);
+    pods.list(&ListParams::default()).await.unwrap();
+    identity.rotate(&site.server);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    pods.list(&ListParams::default()).await.unwrap();
+    assert_eq!(site.server.requests(Verb::List), 2, "no request had the old one");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn another_certificate_of_a_plugin_is_used_after_a_401() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut site = Site::new(true).await;
+    let plugin = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("plugin-{}", std::process::id()));
+    let (script, answer) = (plugin.with_extension("sh"), plugin.with_extension("json"));
+    std::fs::write(&script, format!("#!/bin/sh\ncat '{}'\n", answer.display())).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let api_version = "client.authentication.k8s.io/v1";
+    let issue = |server: &ApiServer| {
+        let (certificate, key) = another_identity();
+        let status = json!({ "clientCertificateData": certificate, "clientKeyData": key });
+        let credential = json!({ "apiVersion": api_version, "kind": "ExecCredential", "status": status });
+        std::fs::write(&answer, credential.to_string()).unwrap();
+        server.demand_certificate(&certificate);
+    };
+    let exec = json!({ "apiVersion": api_version, "command": script, "interactiveMode": "Never" });
+    site.config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+    issue(&site.server);
+    let pods: Api<Pod> = Api::all(site.client().await);
+    for requests in [1, 3] {
+        pods.list(&ListParams::default()).await.unwrap();
+        assert_eq!(site.server.requests(Verb::List), requests, "the second was refused once");
+        issue(&site.server);
+    }
+    for file in [script, answer] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_request_is_repeated_after_the_time_in_retry_after() {
     let site = Site::new(true).await;

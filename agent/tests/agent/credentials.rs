@@ -123,6 +123,23 @@ async fn after_a_reload_all_requests_use_the_new_client_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotated_file_of_the_client_certificate_is_used_without_a_reload() {
+    let site = Site::new().await;
+    let rotate = || {
+        let (certificate, key) = site.demand_another();
+        // One file for both, as the kubelet's.
+        site.pki.directory.write("client.pem", &(certificate + &key));
+    };
+    rotate();
+    let file = site.pki.at("client.pem");
+    let kubeconfig = site.kubeconfig(&json!({ "client-certificate": file, "client-key": file }));
+    let agent = site.start(&kubeconfig).await;
+    site.all_parts_are_served(&agent, "one").await;
+    rotate();
+    site.all_parts_are_served(&agent, "two").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_failed_reload_all_requests_use_the_old_client_certificate() {
     let site = Site::new().await;
     let kubeconfig = site.kubeconfig(&inline(site.demand_another()));

@@ -1,4 +1,5 @@
-//! What is added to every request: the server's address, the credentials and the configured headers.
+//! What is added to every request: the server's address, the credentials and the configured headers. Also renews the
+//! client certificate, which belongs to the connections.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,15 +13,17 @@ use tokio::time::{self, Instant};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, service_fn};
 
+use super::ConnectionOptions;
+use super::connect::Connections;
 use super::plugin::{Issued, Plugin};
 use super::pool::{Answer, Pool};
 use crate::text::api_causes;
 
-/// Minimum time between two renewals (reading the token file or running the credential plugin), even if the
-/// server keeps answering 401.
+/// Minimum time between two renewals (reading the files of the token and of the client certificate, or running the
+/// credential plugin), even if the server keeps answering 401.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
-/// A token file is read again after this time, as in client-go.
-const TOKEN_AGE: Duration = Duration::from_secs(60);
+/// The files are read again after this time, as client-go does with a token file.
+const FILE_AGE: Duration = Duration::from_secs(60);
 /// A plugin's credentials are renewed this long before they expire, as in kube.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(60);
 
@@ -37,8 +40,7 @@ pub(super) struct Credentials {
     current: Mutex<Current>,
     /// Held during a renewal.
     renewing: Arc<AsyncMutex<()>>,
-    /// The longest that a request waits for a renewal.
-    wait: Duration,
+    options: ConnectionOptions,
 }
 
 #[derive(Clone)]
@@ -46,6 +48,8 @@ struct Current {
     service: Service,
     /// The token of the token file or of the plugin, if there is one.
     token: Option<String>,
+    /// The client certificate, as its file or the plugin has it.
+    certificate: Option<Vec<u8>>,
     /// When the plugin's credentials expire.
     expires: Option<SystemTime>,
     /// Number of renewals.
@@ -59,22 +63,38 @@ struct Current {
     failure: Option<String>,
 }
 
+/// The result of a renewal.
+struct Renewed {
+    service: Service,
+    token: Option<String>,
+    certificate: Option<Vec<u8>>,
+    /// Connections with the client certificate, if it is another one.
+    connections: Option<Connections>,
+    expires: Option<SystemTime>,
+}
+
 impl Credentials {
-    /// `plugin` comes with what it has issued. A request waits for a renewal for at most `wait`.
+    /// `plugin` comes with what it has issued.
     pub(super) fn new(
-        config: Config,
+        mut config: Config,
         plugin: Option<(Plugin, Issued)>,
-        pool: Arc<Pool>,
-        wait: Duration,
+        options: &ConnectionOptions,
     ) -> kube::Result<Self> {
         let (plugin, issued) = plugin.unzip();
-        let (token, expires) = match issued {
+        let (token, expires) = match &issued {
             Some(issued) => (issued.token.clone(), issued.expires()),
             None => (token(&config)?, None),
         };
+        if let Some(issued) = &issued {
+            issued.identify(&mut config);
+        }
+        // Before the connections: if the file changes in between, the next renewal notices.
+        let certificate = certificate(&config)?;
+        let pool = Arc::new(Pool::new(Connections::new(&config, options)?, options));
         let current = Current {
             service: service(&config, token.as_deref(), &pool)?,
             token,
+            certificate,
             expires,
             version: 0,
             since: Instant::now(),
@@ -82,7 +102,8 @@ impl Credentials {
             is_refused: false,
             failure: None,
         };
-        Ok(Self { config, plugin, pool, current: Mutex::new(current), renewing: Arc::default(), wait })
+        let (current, options) = (Mutex::new(current), options.clone());
+        Ok(Self { config, plugin, pool, current, renewing: Arc::default(), options })
     }
 
     /// The current service and its version. Refused credentials are renewed first: there may be new ones by now.
@@ -92,13 +113,17 @@ impl Credentials {
     /// if they have expired and it fails.
     pub(super) async fn current(self: &Arc<Self>) -> Result<(Service, u64), BoxError> {
         let Current { version, since, is_refused, expires, .. } = self.lock().clone();
-        let is_old = self.config.auth_info.token_file.is_some() && since.elapsed() >= TOKEN_AGE;
+        let is_old = self.has_files() && since.elapsed() >= FILE_AGE;
         let ends_within = |time| {
             expires.is_some_and(|end| end.duration_since(SystemTime::now()).unwrap_or_default() <= time)
         };
         if is_old || is_refused || ends_within(BEFORE_EXPIRY) {
             let is_usable = !is_refused && !ends_within(Duration::ZERO);
-            let wait = if is_usable { self.wait.min(WAIT_IF_USABLE) } else { self.wait };
+            let wait = if is_usable {
+                self.options.plugin_wait.min(WAIT_IF_USABLE)
+            } else {
+                self.options.plugin_wait
+            };
             let renewal = self.renew(version, wait).await;
             let has_expired = ends_within(Duration::ZERO);
             match renewal {
@@ -125,7 +150,7 @@ impl Credentials {
             let mut current = self.lock();
             current.is_refused |= current.version == version;
         }
-        Ok(!was_renewed && self.renew(version, self.wait).await?)
+        Ok(!was_renewed && self.renew(version, self.options.plugin_wait).await?)
     }
 
     /// A request with `version` succeeded: an earlier 401 was a passing fault of the server.
@@ -134,14 +159,20 @@ impl Credentials {
         current.is_refused &= current.version != version;
     }
 
-    /// Reads the token file or runs the credential plugin again, unless another task has done so since
+    /// Whether the token or the client certificate is read from a file. A plugin takes precedence.
+    fn has_files(&self) -> bool {
+        let in_file = self.config.auth_info.token_file.is_some() || certificate_file(&self.config).is_some();
+        in_file && self.plugin.is_none()
+    }
+
+    /// Reads the files or runs the credential plugin again, unless another task has done so since
     /// `version`. Returns `false` if the credentials are still those of `version`. If the renewal fails, the
     /// old credentials stay in use (k/k#68164).
     ///
     /// # Errors
     /// If the credential plugin does not answer within `wait`.
     async fn renew(self: &Arc<Self>, version: u64, wait: Duration) -> Result<bool, BoxError> {
-        if self.plugin.is_none() && self.config.auth_info.token_file.is_none() {
+        if self.plugin.is_none() && !self.has_files() {
             return Ok(false);
         }
         match (time::timeout(wait, self.renewed(version)).await, &self.plugin) {
@@ -170,32 +201,47 @@ impl Credentials {
         renewal.await.unwrap_or(false)
     }
 
-    /// A service with the current content of the token file, or with a new answer of the plugin.
-    async fn issued(&self) -> kube::Result<(Service, Option<String>, Option<SystemTime>)> {
-        let (token, expires) = if let Some(plugin) = &self.plugin {
-            let issued = plugin.run().await?;
-            (issued.token.clone(), issued.expires())
-        } else {
-            let config = self.config.clone();
-            // Reading a file may block.
-            let read = tokio::task::spawn_blocking(move || token(&config)).await;
-            (read.map_err(|error| kube::Error::Service(error.into()))??, None)
-        };
-        Ok((service(&self.config, token.as_deref(), &self.pool)?, token, expires))
+    /// The current content of the files, or a new answer of the plugin.
+    async fn issued(&self) -> kube::Result<Renewed> {
+        let mut config = self.config.clone();
+        let mut issued = None;
+        if let Some(plugin) = &self.plugin {
+            let answer = plugin.run().await?;
+            answer.identify(&mut config);
+            issued = Some((answer.token.clone(), answer.expires()));
+        }
+        let (known, options) = (self.lock().certificate.clone(), self.options.clone());
+        let pool = Arc::clone(&self.pool);
+        // Reading a file may block.
+        let renewed = tokio::task::spawn_blocking(move || {
+            let (token, expires) = match issued {
+                Some(issued) => issued,
+                None => (token(&config)?, None),
+            };
+            let certificate = certificate(&config)?;
+            let is_new = certificate != known;
+            let connections = is_new.then(|| Connections::new(&config, &options)).transpose()?;
+            let service = service(&config, token.as_deref(), &pool)?;
+            Ok(Renewed { service, token, certificate, connections, expires })
+        });
+        renewed.await.map_err(|error| kube::Error::Service(error.into()))?
     }
 
     /// Whether there are new credentials.
-    fn replace(&self, issued: kube::Result<(Service, Option<String>, Option<SystemTime>)>) -> bool {
+    fn replace(&self, issued: kube::Result<Renewed>) -> bool {
         let mut current = self.lock();
         (current.since, current.was_tried) = (Instant::now(), true);
         match issued {
-            Ok((service, token, expires)) => {
+            Ok(Renewed { service, token, certificate, connections, expires }) => {
                 (current.expires, current.failure) = (expires, None);
-                if token == current.token {
+                if token == current.token && connections.is_none() {
                     return false;
                 }
-                current.service = service;
-                current.token = token;
+                if let Some(connections) = connections {
+                    self.pool.replace(connections);
+                    tracing::info!("the client certificate has changed; new connections use it");
+                }
+                (current.service, current.token, current.certificate) = (service, token, certificate);
                 current.version += 1;
                 current.is_refused = false;
                 drop(current);
@@ -247,4 +293,20 @@ fn token(config: &Config) -> kube::Result<Option<String>> {
         return Err(unread(io::Error::new(io::ErrorKind::InvalidData, "the file is empty")));
     }
     Ok(Some(token.to_owned()))
+}
+
+/// The client certificate: in base64 if the configuration contains it, otherwise the content of its file.
+fn certificate(config: &Config) -> kube::Result<Option<Vec<u8>>> {
+    let Some(path) = certificate_file(config) else {
+        let data = config.auth_info.client_certificate_data.as_ref();
+        return Ok(data.map(|data| data.as_bytes().to_vec()));
+    };
+    let unread = |error| format!("cannot read the client certificate {path:?}: {error}");
+    std::fs::read(path).map(Some).map_err(|error| kube::Error::Service(unread(error).into()))
+}
+
+/// The file of the client certificate, unless the configuration contains the certificate.
+fn certificate_file(config: &Config) -> Option<&String> {
+    let auth = &config.auth_info;
+    auth.client_certificate.as_ref().filter(|_| auth.client_certificate_data.is_none())
 }

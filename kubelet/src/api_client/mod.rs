@@ -24,9 +24,11 @@
 //!   pods: elsewhere it may be about one object. During an outage, such a 500 delays all requests but lists and
 //!   watches of pods, which have attempts of their own.
 //! * `Retry-After` is obeyed.
-//! * After a 401, the client reads its token file or runs its credential plugin again. With new credentials it
-//!   repeats the request at once. Without, it reads or runs again before every later request until one
-//!   succeeds.
+//! * After a 401, the client reads the files of its token and its certificate or runs its credential plugin again. With
+//!   new credentials it repeats the request at once. Without, it reads or runs again before every later request until
+//!   one succeeds.
+//! * The files are read again every minute as well, by the next request. With a new certificate, the client opens new
+//!   connections. Open watches keep theirs until they end.
 //! * One renewal runs at a time. Requests wait for it, without a thread, for at most 8 s and then fail if the
 //!   credential plugin has not answered. A plugin that runs for 30 s is killed. The next request runs it again.
 //! * In the last minute before a plugin's credentials expire, a request waits for at most 1 s and is then sent
@@ -51,7 +53,7 @@ use tower::{BoxError, ServiceExt, service_fn};
 
 use credentials::Credentials;
 use plugin::Plugin;
-use pool::{Answer, Pool};
+use pool::Answer;
 
 /// How often a request is repeated because of `Retry-After`, as in client-go.
 const REPEATS: usize = 10;
@@ -147,14 +149,12 @@ pub async fn client(
     let plugin = match Plugin::take(&mut config, options.plugin_limit) {
         Some(plugin) => {
             let issued = plugin.run().await?;
-            issued.identify(&mut config);
             Some((plugin, issued))
         }
         None => None,
     };
     let namespace = config.default_namespace.clone();
-    let pool = Arc::new(Pool::new(connect::Connections::new(&config, options)?, options));
-    let credentials = Arc::new(Credentials::new(config, plugin, pool, options.plugin_wait)?);
+    let credentials = Arc::new(Credentials::new(config, plugin, options)?);
     let service = service_fn(move |request| send(Arc::clone(&credentials), request));
     Ok(Client::new(service, namespace))
 }

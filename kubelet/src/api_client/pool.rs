@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::outage::{Attempt, Outages};
 
 /// All connections to one server.
 pub(super) struct Pool {
-    connections: Connections,
+    connections: Mutex<Connections>,
     /// Connections for the pod watch, for writes, and for all other requests about pods.
     pods: Mutex<Vec<Arc<PooledConnection>>>,
     /// Connections for all other requests.
@@ -48,7 +48,7 @@ struct PooledConnection {
 impl Pool {
     pub(super) fn new(connections: Connections, options: &ConnectionOptions) -> Self {
         Self {
-            connections,
+            connections: Mutex::new(connections),
             pods: Mutex::default(),
             others: Mutex::default(),
             outages: Outages::new(),
@@ -95,6 +95,13 @@ impl Pool {
         Ok(answer.map(|body| Answer { body, stream }))
     }
 
+    /// Later requests use new connections. A connection that is in use closes after its last request.
+    pub(super) fn replace(&self, connections: Connections) {
+        *lock(&self.connections) = connections;
+        lock(&self.pods).clear();
+        lock(&self.others).clear();
+    }
+
     /// There are credentials other than the refused ones: the next attempt does not wait.
     pub(super) fn try_now(&self) {
         self.outages.try_now();
@@ -103,7 +110,7 @@ impl Pool {
     /// Picks a connection that has a stream left.
     fn stream(&self, request: &Request<Body>) -> Stream {
         let connections = if is_of_pods(request) { &self.pods } else { &self.others };
-        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = lock(connections);
         let mut kept = 0;
         connections.retain(|pooled| {
             let is_needed = kept == 0 || pooled.streams.load(Ordering::Relaxed) > 0;
@@ -116,7 +123,7 @@ impl Pool {
             Arc::clone(pooled)
         } else {
             let pooled = Arc::new(PooledConnection {
-                connection: self.connections.another(),
+                connection: lock(&self.connections).another(),
                 streams: AtomicUsize::new(0),
                 is_open: AtomicBool::new(false),
                 opening: AsyncMutex::default(),
@@ -128,6 +135,10 @@ impl Pool {
         pooled.streams.fetch_add(1, Ordering::Relaxed);
         Stream { pooled, silence: None }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the request is a write or about pods. No other request may delay these.

@@ -1,5 +1,6 @@
 //! Explains a 401 after the client certificate has expired: the server's answer does not say why.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{Request, Response, StatusCode};
@@ -12,6 +13,7 @@ use kube::config::AuthInfo;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tower::{BoxError, service_fn};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -37,15 +39,21 @@ pub(super) fn over(end: Timestamp) -> Option<String> {
     is_over.then(|| format!("the client certificate of the kubeconfig expired at {end}"))
 }
 
-/// Wraps a client: after `end`, it adds the reason to answers with status 401.
-pub(super) fn explained_client(client: Client, end: Timestamp) -> Client {
+/// Wraps a client: once its certificate has expired, it adds the reason to answers with status 401.
+pub(super) fn explained_client(client: Client, auth: &AuthInfo) -> Client {
     let namespace = client.default_namespace().to_owned();
+    let auth = Arc::new(auth.clone());
     let service = service_fn(move |request: Request<Body>| {
-        let client = client.clone();
+        let (client, auth) = (client.clone(), Arc::clone(&auth));
         async move {
             let response = client.send(request).await?;
-            match over(end) {
-                Some(why) if response.status() == StatusCode::UNAUTHORIZED => explained(response, &why).await,
+            if response.status() != StatusCode::UNAUTHORIZED {
+                return Ok(response);
+            }
+            // A new certificate may be in the file by now. Reading it may block.
+            let why = spawn_blocking(move || end(&auth).and_then(over)).await;
+            match why {
+                Ok(Some(why)) => explained(response, &why).await,
                 _ => Ok(response),
             }
         }

@@ -67,8 +67,8 @@ pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
 /// Adds certificate expiry to a client, and warns about problems with its identity.
 pub(super) fn identified(client: Client, auth: &AuthInfo) -> Client {
     #[cfg(feature = "tls")]
-    if let Some(end) = expiry::end(auth) {
-        return expiry::explained_client(client, end);
+    if expiry::end(auth).is_some() {
+        return expiry::explained_client(client, auth);
     }
     let _ = auth;
     client
