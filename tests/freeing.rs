@@ -393,6 +393,7 @@ fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     ];
     assert!(catch_unwind(AssertUnwindSafe(|| writer.apply(batch))).is_err());
     check_whole(&reader.load());
+    assert_eq!(reader.load().pods().len(), 2, "the batch is published");
     writer.add_pod(ledger.pod(3, 3, Kind::Plain)).expect("a good pod");
     writer.reclaim();
     assert_eq!(ledger.live(), numbers(writer.current()), "no pod is kept that is in no snapshot");

@@ -460,6 +460,8 @@ fn a_table_with_enough_reserved_pages_keeps_its_shape() {
         let mut all = Versions::of((0..50).map(|key| (spread(key), key)));
         all.clear(expected);
         let links = all.draft().0.pages().1;
+        let root = all.draft().0.table.root.children();
+        assert!((root.len()..=2 * root.len()).contains(&root[0].children().len()), "{} chunks", root.len());
         assert!(
             (expected / PRESIZE_LOAD..=2 * expected / PRESIZE_LOAD + 2).contains(&links),
             "{links} links"
