@@ -359,15 +359,27 @@ impl<E> PageLink<E> {
 
     /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an
     /// entry has three words.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
+        self.prefetch_lines(size_of::<E>().div_ceil(8));
+    }
+
+    /// Prefetches the page and its births, for a draft that will copy it.
+    pub(super) fn prefetch_whole(&self) {
+        self.prefetch_lines(tag(self.at) + 1);
+    }
+
+    #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
+    #[inline]
+    fn prefetch_lines(&self, lines: usize) {
         #[cfg(target_arch = "x86_64")]
-        for line in 0..size_of::<E>().div_ceil(8) {
+        for line in 0..lines {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: it accesses nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = lines;
     }
 
     /// The page for writing, copied unless the draft already owns it. `None` if the page is empty or in a

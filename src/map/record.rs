@@ -88,7 +88,7 @@ impl Record {
 
     /// The lengths of the strings.
     #[inline]
-    fn lengths(&self) -> (usize, usize) {
+    pub(crate) fn lengths(&self) -> (usize, usize) {
         let Head { first, second, .. } = self.head();
         (*first as usize, *second as usize)
     }

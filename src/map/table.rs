@@ -79,9 +79,9 @@ impl<K, V> Table<K, V> {
         link.page()
     }
 
-    /// Prefetches the page of `hash`.
+    /// Prefetches the page of `hash`, which will be copied.
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.link(hash).prefetch();
+        self.link(hash).prefetch_whole();
     }
 
     /// The entry with `hash` and `tag` for which `is` returns true.

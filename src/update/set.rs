@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::check;
 use crate::error::Error;
-use crate::map::Place;
+use crate::map::{Place, any_tag};
 use crate::pod::PodMeta;
 use crate::snapshot::{History, PodKind, UidKey};
 use crate::versions::Draft;
@@ -124,21 +124,37 @@ impl<P: PodMeta> Draft<'_, P> {
         born == self.generation()
     }
 
-    /// Reads the next pods, and their pages. In a large index, a write mostly waits for memory. The processor waits for
-    /// several pods at once if nothing is stored in between.
-    pub(crate) fn read_ahead<'a>(&self, pods: impl Iterator<Item = &'a Arc<P>> + Clone)
+    /// Reads the next pods, their pages, and the names' records and the old pods on these pages. In a large index, a write
+    /// mostly waits for memory. The processor waits for several pods at once if nothing is stored in between.
+    #[inline]
+    pub(crate) fn read_ahead<'a>(&self, pods: impl Iterator<Item = &'a Arc<P>>)
     where
         P: 'a,
     {
-        if self.pods.len() < LARGE {
-            return;
+        if self.pods.len() >= LARGE {
+            let mut next = [None; READ_AHEAD];
+            next.iter_mut().zip(pods).for_each(|(slot, pod)| *slot = Some(&**pod));
+            self.read(next);
         }
-        for pod in pods.clone() {
+    }
+
+    #[inline(never)]
+    fn read(&self, pods: [Option<&P>; READ_AHEAD]) {
+        for pod in pods.into_iter().flatten() {
             black_box([pod.uid(), pod.name(), pod.namespace()].map(|text| text.as_bytes().first().copied()));
         }
-        for pod in pods {
+        let names = self.names(PodKind::Pod);
+        let hashes = pods.map(|pod| {
+            let pod = pod?;
             self.pods.prefetch(UidKey::new(pod.uid().into(), &self.hashing).hash);
-            self.names(PodKind::Pod).prefetch(self.hashing.pair(pod.name(), pod.namespace()));
+            let hash = self.hashing.pair(pod.name(), pod.namespace());
+            names.prefetch(hash);
+            Some(hash)
+        });
+        for hash in hashes.into_iter().flatten() {
+            if let Some(entry) = names.find(hash, any_tag(hash), |entry| entry.key.hash == hash) {
+                black_box((entry.key.record.lengths(), Arc::strong_count(&entry.value)));
+            }
         }
     }
 
