@@ -76,11 +76,28 @@ fn names() -> Setup<(Box<str>, Box<str>)> {
     setup(|workload| workload.hits(TIMES, |pod| (pod.namespace().into(), pod.name().into())))
 }
 
-fn updates() -> Setup<Arc<Pod>> {
+/// A full index and pods to write. No reader holds a snapshot, so the writer can reuse its nodes.
+struct Writes<P> {
+    writer: Writer<P>,
+    reader: Option<Reader<P>>,
+    pods: Vec<Arc<P>>,
+}
+
+fn writes(pods: impl FnOnce(&mut Workload) -> Vec<Arc<Pod>>) -> Writes<Pod> {
+    let Setup { writer, reader, keys, .. } = setup(pods);
+    Writes { writer, reader: Some(reader), pods: keys }
+}
+
+fn updates() -> Writes<Pod> {
+    writes(|workload| workload.hits(TIMES, Pod::renewed))
+}
+
+/// As `updates`, beside a reader that holds the snapshot before them: nothing is freed.
+fn held_updates() -> Setup<Arc<Pod>> {
     setup(|workload| workload.hits(TIMES, Pod::renewed))
 }
 
-/// An index of `pods`, and another version of the same pods.
+/// An index of `pods`, and another version of the same pods. A reader holds the snapshot with the old one.
 fn whole(pods: usize) -> Setup<Arc<Pod>> {
     let mut workload = Workload::new(pods);
     let (mut writer, reader) = pod_index::new();
@@ -94,8 +111,8 @@ fn whole(pods: usize) -> Setup<Arc<Pod>> {
     Setup { writer, reader, cached, keys }
 }
 
-fn strangers() -> Setup<Arc<Pod>> {
-    setup(|workload| workload.strangers(TIMES))
+fn strangers() -> Writes<Pod> {
+    writes(|workload| workload.strangers(TIMES))
 }
 
 /// An index of pods with keys, and a thousand keys.
@@ -126,8 +143,9 @@ fn container_ids() -> KeyedSetup<ContainerId> {
     with_keys(true, 1, |pod| pod.container().expect("it has one").parse().expect("64 digits"))
 }
 
-fn keyed_updates(containers: usize) -> KeyedSetup<Arc<Keyed>> {
-    with_keys(true, containers, |pod| pod.renewed())
+fn keyed_updates(containers: usize) -> Writes<Keyed> {
+    let KeyedSetup { writer, keys, .. } = with_keys(true, containers, |pod| pod.renewed());
+    Writes { writer, reader: None, pods: keys }
 }
 
 #[library_benchmark(setup = uids, config = held_at(140_663))]
@@ -202,38 +220,38 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(5_134_706))]
+#[library_benchmark(setup = updates, config = held_at(4_925_000))]
 #[bench::one_by_one()]
-fn update(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
-    for pod in &on.keys {
+fn update(mut on: Writes<Pod>) -> Writes<Pod> {
+    for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
     }
     on
 }
 
 // As `update`, with a subscriber that is not asleep: it costs the writer nothing.
-#[library_benchmark(setup = updates, config = held_at(5_134_706))]
+#[library_benchmark(setup = updates, config = held_at(4_925_000))]
 #[bench::one_by_one()]
-fn update_followed(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
-    let changes = on.reader.changes();
-    for pod in &on.keys {
+fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
+    let changes = on.reader.as_ref().map(Reader::changes);
+    for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
     }
     drop(changes);
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(2_585_201))]
+#[library_benchmark(setup = held_updates, config = held_at(2_585_201))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(3_180_665))]
+#[library_benchmark(setup = updates, config = held_at(2_786_000))]
 #[bench::batches_of_64()]
-fn update_in_batches(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
-    for batch in on.keys.chunks(64) {
+fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
+    for batch in on.pods.chunks(64) {
         let _ = black_box(on.writer.apply(batch.iter().cloned().map(Operation::Update)));
     }
     on
@@ -246,10 +264,10 @@ fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(10_910_443))]
+#[library_benchmark(setup = strangers, config = held_at(9_870_000))]
 #[bench::one_by_one()]
-fn add_and_remove(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
-    for pod in &on.keys {
+fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
+    for pod in &on.pods {
         let _ = black_box(on.writer.add_pod(Arc::clone(pod)));
         black_box(on.writer.remove_pod(pod));
     }
@@ -285,10 +303,10 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(5_770_697))]
+#[bench::an_ip(args = (0), config = held_at(5_459_000))]
 #[bench::an_ip_and_two_containers(args = (2), config = held_at(6_811_154))]
-fn update_with_keys(mut on: KeyedSetup<Arc<Keyed>>) -> KeyedSetup<Arc<Keyed>> {
-    for pod in &on.keys {
+fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
+    for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
     }
     on
