@@ -65,12 +65,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         Some((Listeners::bind(&settings).await?, Hangups::new().map_err(unheard)?))
     };
     let leaving = Leaving::default();
-    let socket = settings.socket.as_ref().filter(|_| !settings.once).map(|(path, mode)| {
-        let unable =
-            |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
-        Socket::bind(path, *mode).map_err(unable)
-    });
-    let socket = socket.transpose()?;
+    let socket = socket(&settings).transpose()?;
 
     let (max_age, max_pods) = settings.keep_removed;
     let options = Options::new().container_ids(true).ips(true).keep_removed(max_age, max_pods);
@@ -158,6 +153,14 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
         checkpoints::finish(checkpoints, leaving.left());
     }
     done
+}
+
+/// The socket of `--socket`, unless the agent ends before it would serve.
+fn socket(settings: &Settings) -> Option<Result<Socket, Failure>> {
+    let (path, mode) = settings.socket.as_ref().filter(|_| !settings.once)?;
+    let unable =
+        |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
+    Some(Socket::bind(path, *mode).map_err(unable))
 }
 
 /// Prints the pods once all sources are read.
