@@ -70,7 +70,8 @@ fn removed() {
         let ips = vec![std::net::Ipv4Addr::from(n).to_string()];
         TestKeys { containers: vec![container('a'), container('b')], ips, ..TestKeys::default() }
     };
-    let pods: Vec<_> = pods().zip(0..).map(|(pod, n)| pod.with_keys(keys(n))).collect();
+    // So many that the writer's pool, of at most 2 MiB, has a small share.
+    let pods: Vec<_> = some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(keys(n))).collect();
     let count = pods.len();
     let (options, start) = (Options::all().keep_removed(Duration::from_secs(60), count), Instant::now());
     let (mut writer, _reader) = pod_index::with_options::<TestPod>(options);
@@ -86,7 +87,7 @@ fn removed() {
     println!(
         "a removed pod with two containers and an IP: {each:?} bytes, in pages that are reused and otherwise"
     );
-    assert!((500..1000).contains(&each[1]) && each[0] < 500, "{each:?}");
+    assert!((500..1000).contains(&each[1]) && each[0] < 300, "{each:?}");
     assert_eq!(writer.expire(start + Duration::from_secs(60)), count);
     writer.reclaim();
     assert!(others() < before.1 + 500_000, "{} bytes are left", others() - before.1);
