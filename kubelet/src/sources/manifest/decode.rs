@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
 
 use super::field::Field;
-use super::locate::{Locator, MOST_REPLACED, most_text, options};
+use super::locate::{Locator, MOST_DOCUMENTS, MOST_REPLACED, most_text, options};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
@@ -29,7 +29,8 @@ pub struct Decoded {
 /// # Complexity
 /// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early. With every
 /// alias replaced, the text of a YAML document may have twice the length of `bytes`, or 4 MiB if that is more. Its
-/// aliases may stand for 10,000 values. At most 1,024 documents are read.
+/// aliases may stand for 10,000 YAML events: one for each scalar or key, two for each list or mapping. At most 1,024
+/// documents are read.
 ///
 /// # Examples
 /// ```
@@ -58,8 +59,6 @@ pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
 /// Limit of problems reported for one manifest: ten megabytes of nonsense must not become a gigabyte of
 /// messages.
 const MOST_PROBLEMS: usize = 16;
-/// Limit of documents in a manifest: together with the limits of one document, it bounds the time for all.
-const MOST_DOCUMENTS: usize = 1024;
 
 /// A `Pod`, a `PodList`, or neither.
 ///

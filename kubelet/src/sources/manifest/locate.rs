@@ -14,6 +14,9 @@ use super::field::{Field, Step};
 /// aliases could otherwise fill the memory.
 const MOST_NODES: usize = 500_000;
 
+/// Limit of documents in a manifest: together with the limits of one document, it bounds the time for all.
+pub(super) const MOST_DOCUMENTS: usize = 1024;
+
 pub(super) struct Locator {
     documents: Vec<Option<Spanned<Tree>>>,
 }
@@ -40,7 +43,7 @@ impl Locator {
     pub(super) fn new(bytes: &[u8]) -> Self {
         let mut reader = bytes;
         // A document that cannot be read still counts, so that the others keep their positions.
-        let read = serde_saphyr::read_with_options(&mut reader, options(bytes.len()));
+        let read = serde_saphyr::read_with_options(&mut reader, options(bytes.len())).take(MOST_DOCUMENTS);
         let mut nodes = 0;
         let documents = read.map(Result::ok).take_while(|document: &Option<Spanned<Tree>>| {
             nodes += document.as_ref().map_or(0, |root| root.value.nodes());
@@ -176,8 +179,8 @@ pub(super) fn most_text(length: usize) -> usize {
     (2 * length).max(4 << 20)
 }
 
-/// Limit of values in a document that stand in place of aliases. Many documents that need little memory could otherwise
-/// take minutes.
+/// Limit of the YAML events that replace a document's aliases. Without it, a manifest of many small documents could take
+/// minutes.
 pub(super) const MOST_REPLACED: usize = 10_000;
 
 /// YAML as Go's `sigs.k8s.io/yaml` reads it, for a manifest of `length` bytes. The other limits are serde-saphyr's own.
@@ -193,5 +196,15 @@ pub(super) fn options(length: usize) -> serde_saphyr::Options {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
         with_snippet: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_documents_are_located_than_decoded() {
+        assert_eq!(Locator::new("[]\n---\n".repeat(3_000).as_bytes()).documents.len(), MOST_DOCUMENTS);
     }
 }
