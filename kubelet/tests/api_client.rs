@@ -5,7 +5,7 @@
 mod followed;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use followed::Followed;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -263,10 +263,15 @@ impl Identity {
 
     /// Writes another certificate and its key, which are the only ones that the server accepts from now on.
     fn rotate(&self, server: &ApiServer) {
+        server.demand_certificate(&self.write_another());
+    }
+
+    /// Writes another certificate and its key. Returns the certificate.
+    fn write_another(&self) -> String {
         let (certificate, key) = another_identity();
         self.write("crt", &certificate);
         self.write("key", &key);
-        server.demand_certificate(&certificate);
+        certificate
     }
 }
 
@@ -337,47 +342,92 @@ async fn a_rotated_client_certificate_is_read_again_after_a_401() {
 async fn a_rotated_client_certificate_is_read_again_after_a_minute() {
     let mut site = Site::new(true).await;
     let identity = Identity::new(&mut site, "old");
-    identity.rotate(&site.server);
+    identity.write_another();
     let pods: Api<Pod> = Api::all(site.client().await);
     pods.list(&ListParams::default()).await.unwrap();
-    identity.rotate(&site.server);
+    identity.write_another();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
-    pods.list(&ListParams::default()).await.unwrap();
-    assert_eq!(site.server.requests(Verb::List), 2, "no request had the old one");
+    // A request waits for the new certificate for at most one second.
+    let start = Instant::now();
+    while site.server.connections() < 2 {
+        assert!(start.elapsed() < DEADLINE, "no connection with the new certificate");
+        pods.list(&ListParams::default()).await.unwrap();
+        tokio::time::sleep(QUICK).await;
+    }
+}
+
+/// A credential plugin that prints what was issued last.
+#[cfg(target_os = "linux")]
+struct Plugin(PathBuf);
+
+#[cfg(target_os = "linux")]
+impl Plugin {
+    const API_VERSION: &str = "client.authentication.k8s.io/v1";
+
+    fn new(site: &mut Site, name: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+
+        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let (script, answer) = (files.with_extension("sh"), files.with_extension("json"));
+        std::fs::write(&script, format!("#!/bin/sh\ncat '{}'\n", answer.display())).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let exec = json!({ "apiVersion": Self::API_VERSION, "command": script, "interactiveMode": "Never" });
+        site.config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        Self(files)
+    }
+
+    fn issue(&self, status: &Value) {
+        let credential =
+            json!({ "apiVersion": Self::API_VERSION, "kind": "ExecCredential", "status": status });
+        std::fs::write(self.0.with_extension("json"), credential.to_string()).unwrap();
+    }
+
+    /// Returns the certificate.
+    fn issue_certificate(&self) -> String {
+        let (certificate, key) = another_identity();
+        self.issue(&json!({ "clientCertificateData": certificate, "clientKeyData": key }));
+        certificate
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        for kind in ["sh", "json"] {
+            let _ = std::fs::remove_file(self.0.with_extension(kind));
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn another_certificate_of_a_plugin_is_used_after_a_401() {
-    use std::os::unix::fs::PermissionsExt;
-
     let mut site = Site::new(true).await;
-    let plugin = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("plugin-{}", std::process::id()));
-    let (script, answer) = (plugin.with_extension("sh"), plugin.with_extension("json"));
-    std::fs::write(&script, format!("#!/bin/sh\ncat '{}'\n", answer.display())).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let api_version = "client.authentication.k8s.io/v1";
-    let issue = |server: &ApiServer| {
-        let (certificate, key) = another_identity();
-        let status = json!({ "clientCertificateData": certificate, "clientKeyData": key });
-        let credential = json!({ "apiVersion": api_version, "kind": "ExecCredential", "status": status });
-        std::fs::write(&answer, credential.to_string()).unwrap();
-        server.demand_certificate(&certificate);
-    };
-    let exec = json!({ "apiVersion": api_version, "command": script, "interactiveMode": "Never" });
-    site.config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
-    issue(&site.server);
+    let plugin = Plugin::new(&mut site, "another");
+    site.server.demand_certificate(&plugin.issue_certificate());
     let pods: Api<Pod> = Api::all(site.client().await);
     for requests in [1, 3] {
         pods.list(&ListParams::default()).await.unwrap();
         assert_eq!(site.server.requests(Verb::List), requests, "the second was refused once");
-        issue(&site.server);
+        site.server.demand_certificate(&plugin.issue_certificate());
     }
-    for file in [script, answer] {
-        std::fs::remove_file(file).unwrap();
-    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_certificate_of_a_plugin_is_not_used_after_an_answer_without_one() {
+    let mut site = Site::new(true).await;
+    let plugin = Plugin::new(&mut site, "without");
+    plugin.issue_certificate();
+    let pods: Api<Pod> = Api::all(site.client().await);
+    pods.list(&ListParams::default()).await.unwrap();
+    plugin.issue(&json!({ "token": "two" }));
+    site.server.demand_token("two");
+    let connections = site.server.connections();
+    pods.list(&ListParams::default()).await.unwrap();
+    assert_eq!(site.server.connections(), connections + 1, "one without the certificate");
 }
 
 #[tokio::test]
@@ -385,7 +435,7 @@ async fn a_request_is_repeated_after_the_time_in_retry_after() {
     let site = Site::new(true).await;
     let pods: Api<Pod> = Api::all(site.client().await);
     site.server.fail(Verb::List, Fault::TooManyRequests(1));
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     pods.list(&ListParams::default()).await.unwrap();
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert_eq!(site.server.requests(Verb::List), 2);

@@ -76,7 +76,7 @@ struct Renewed {
 impl Credentials {
     /// `plugin` comes with what it has issued.
     pub(super) fn new(
-        mut config: Config,
+        config: Config,
         plugin: Option<(Plugin, Issued)>,
         options: &ConnectionOptions,
     ) -> kube::Result<Self> {
@@ -85,12 +85,14 @@ impl Credentials {
             Some(issued) => (issued.token.clone(), issued.expires()),
             None => (token(&config)?, None),
         };
+        // `config` stays without it: a later answer of the plugin may have no certificate.
+        let mut identified = config.clone();
         if let Some(issued) = &issued {
-            issued.identify(&mut config);
+            issued.identify(&mut identified);
         }
         // Before the connections: if the file changes in between, the next renewal notices.
-        let certificate = certificate(&config)?;
-        let pool = Arc::new(Pool::new(Connections::new(&config, options)?, options));
+        let certificate = certificate(&identified)?;
+        let pool = Arc::new(Pool::new(Connections::new(&identified, options)?, options));
         let current = Current {
             service: service(&config, token.as_deref(), &pool)?,
             token,
