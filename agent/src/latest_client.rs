@@ -10,7 +10,8 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tower::{BoxError, service_fn};
 
-/// Each of its requests uses the client that `clients` holds at that time. `None` if there is none now.
+/// A client that sends each request with the client that `clients` holds at that time. Returns `None` if `clients` holds
+/// none now.
 pub(super) fn latest_client(clients: watch::Receiver<Option<Client>>) -> Option<Client> {
     let namespace = clients.borrow().as_ref()?.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {

@@ -21,7 +21,7 @@ pub(super) struct Reload<'a> {
     pub(super) settings: &'a Settings,
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
-    /// Takes the client of the API server for all requests but those of the sources.
+    /// Receives each new client. All requests except those of the sources use it.
     pub(super) clients: watch::Sender<Option<Client>>,
     pub(super) hangups: Hangups,
     pub(super) api_requests: ApiRequests,

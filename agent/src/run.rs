@@ -155,7 +155,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     done
 }
 
-/// The socket of `--socket`, unless the agent ends before it would serve.
+/// The socket of `--socket`. `None` with `--once`, which does not serve.
 fn socket(settings: &Settings) -> Option<Result<Socket, Failure>> {
     let (path, mode) = settings.socket.as_ref().filter(|_| !settings.once)?;
     let unable =

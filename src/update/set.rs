@@ -124,8 +124,8 @@ impl<P: PodMeta> Draft<'_, P> {
         born == self.generation()
     }
 
-    /// Reads the next pods, their pages, and the names' records and the old pods on these pages. In a large index, a write
-    /// mostly waits for memory. The processor waits for several pods at once if nothing is stored in between.
+    /// Reads the next pods, the pages that they will be stored on, and there the old pods and the records of their names. In
+    /// a large index, a write mostly waits for memory. The processor waits for several pods at once if nothing is stored in between.
     #[inline]
     pub(crate) fn read_ahead<'a>(&self, pods: impl Iterator<Item = &'a Arc<P>>)
     where
@@ -158,7 +158,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Reads the pods from `position` on in advance, if the last ones that were read end there.
+    /// Reads the next pods in advance if `position` is a multiple of [`READ_AHEAD`].
     fn read_ahead_at(&self, pods: &[Arc<P>], position: usize) {
         if position.is_multiple_of(READ_AHEAD) {
             self.read_ahead(pods.iter().skip(position).take(READ_AHEAD));

@@ -373,7 +373,7 @@ impl Settings {
             ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
             ("redactEnv", self.redact_env != new.redact_env),
             // Otherwise the mirror pods on the old API server would stay there, and a watch of a Secret would continue
-            // with a version of the old one.
+            // with a version of the old one. Compares the path only: the same file may name another server now.
             (
                 "kubeconfig",
                 (self.mirrors != Management::Off || self.references) && self.api_server() != new.api_server(),
