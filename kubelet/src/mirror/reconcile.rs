@@ -63,6 +63,8 @@ struct Book {
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     tries: HashMap<FullName, Tries>,
     under_way: HashSet<FullName>,
+    /// Number of attempts so far.
+    attempts: u64,
     /// Counters since the last log line.
     done: Done,
     status: watch::Sender<MirrorsStatus>,
@@ -85,6 +87,7 @@ impl<C: MirrorClient> Mirrors<C> {
             clock: Box::new(SystemTime::now),
             tries: HashMap::new(),
             under_way: HashSet::new(),
+            attempts: 0,
             done: Done::default(),
             status: watch::Sender::new(MirrorsStatus::default()),
         };
@@ -198,7 +201,9 @@ impl Book {
         due.truncate(CONCURRENCY.saturating_sub(self.under_way.len()));
         for planned in &due {
             self.under_way.insert(planned.full_name.clone());
-            self.tries_of(planned.full_name.clone(), planned.pod.as_ref()).last = Some(now);
+            self.attempts += 1;
+            let number = self.attempts;
+            self.tries_of(planned.full_name.clone(), planned.pod.as_ref()).last = Some(number);
         }
         let pods = planned.into_iter().map(|planned| self.line(planned, sources_seen, now)).collect();
         self.tell(pods);

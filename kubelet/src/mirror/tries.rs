@@ -39,8 +39,8 @@ pub(super) struct Tries {
     waits: Waits,
     /// The version of the static pod that this state is about; `None` for an orphan.
     pod: Option<Arc<Pod>>,
-    /// When it was last tried.
-    pub(super) last: Option<Instant>,
+    /// The number of its last attempt among those of all names. Not its time: the clock is not a reliable order.
+    pub(super) last: Option<u64>,
     expected: Option<(Expected, Instant)>,
     failures: Backoff,
     failure: Option<MirrorFailure>,
