@@ -62,6 +62,8 @@ async fn an_outage_is_one_log_line_and_its_end_another() {
     });
     server.accept().await;
     agent.until("/readyz", |answer| answer.code == 200);
+    // It may be logged after the agent is ready.
+    agent.wait_for_log("problem solved");
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
     let logged = agent.whole_log();
