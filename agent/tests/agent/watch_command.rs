@@ -168,7 +168,11 @@ impl Forwarder {
                 let server = TcpStream::connect(agent).unwrap();
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    thread::spawn(move || io::copy(&mut from, &mut to));
+                    thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        // As if there were no forwarder: the other side notices the end.
+                        let _ = to.shutdown(Shutdown::Write);
+                    });
                 }
                 kept.extend([client, server]);
             }
