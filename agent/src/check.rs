@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::exit::Failure;
 use super::settings::{ApiSettings, FileSettings, Settings};
-use super::{format, source_tasks};
+use super::{api_clients, format, source_tasks};
 
 /// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ pub(super) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
 
 /// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
 pub(super) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
-    let client = source_tasks::client(settings).await?;
+    let client = api_clients::client(settings).await?;
     if let Some(api) = &settings.api {
         let checked = check_kubeconfig(api.kubeconfig.as_deref()).await;
         checked.map_err(|problem| without_pods(&problem, "the API server"))?;

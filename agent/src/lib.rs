@@ -26,6 +26,7 @@
 //! | 130, 143 | a second Ctrl-C or SIGTERM: ends at once |
 
 mod access;
+mod api_clients;
 mod api_requests;
 mod api_types;
 mod check;
@@ -38,7 +39,6 @@ mod events;
 mod exit;
 mod format;
 mod headers;
-mod latest_client;
 mod log;
 mod log_filter;
 mod manual;

@@ -3,15 +3,12 @@
 //! A reload is atomic: if the new configuration is wrong, the old one stays. A pod in both configurations stays visible
 //! throughout.
 
-use kube::Client;
-use tokio::sync::watch;
-
-use super::api_requests::ApiRequests;
+use super::api_clients::ApiClients;
 use super::exit::Failure;
 use super::log::Log;
 use super::settings::{Given, Settings};
 use super::signals::Hangups;
-use super::source_tasks::{self, SourceTasks};
+use super::source_tasks::SourceTasks;
 use super::systemd;
 
 /// What a reload needs.
@@ -22,9 +19,8 @@ pub(super) struct Reload<'a> {
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
     /// Receives each new client. All requests except those of the sources use it.
-    pub(super) clients: watch::Sender<Option<Client>>,
+    pub(super) clients: ApiClients,
     pub(super) hangups: Hangups,
-    pub(super) api_requests: ApiRequests,
 }
 
 impl Reload<'_> {
@@ -49,9 +45,9 @@ impl Reload<'_> {
         if let Some(name) = self.settings.fixed_difference(&settings) {
             return Err(Failure::Usage(format!("{name} cannot change while the agent runs")));
         }
-        let client = source_tasks::client(&settings).await?.map(|client| self.api_requests.counted(client));
+        let client = self.clients.create(&settings).await?;
         self.source_tasks.follow(&settings, client.clone()).await?;
-        self.clients.send_replace(client);
+        self.clients.replace(client);
         if let Some(tls) = &self.settings.tls {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;

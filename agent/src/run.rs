@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::access::Access;
+use super::api_clients::ApiClients;
 use super::api_requests::ApiRequests;
 use super::cli::Output;
 use super::events::Events;
 use super::exit::Failure;
-use super::latest_client::latest_client;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::mirrors::MirrorKeeper;
@@ -91,14 +91,12 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     .map_err(|error| Failure::unable("cannot start the writer thread", error))?;
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
     let events = tokio::spawn(Events::register(metrics.ours()).follow(reader.changes()));
-    let api_requests = ApiRequests::register(metrics.ours());
-    let client = source_tasks::client(&settings).await?.map(|client| api_requests.counted(client));
-    let clients = watch::Sender::new(client.clone());
-    own_node::start(clients.subscribe(), &settings.node, &writer_thread);
-    let latest = latest_client(clients.subscribe());
+    let clients = ApiClients::start(&settings, ApiRequests::register(metrics.ours())).await?;
+    own_node::start(clients.follow(), &settings.node, &writer_thread);
+    let latest = clients.latest();
     let references = ReferenceManagers::start(&settings, latest.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
-    source_tasks.follow(&settings, client).await?;
+    source_tasks.follow(&settings, clients.current()).await?;
     if let Some(checkpoints) = &checkpoints {
         metrics.checkpoints(checkpoints);
     }
@@ -137,7 +135,7 @@ async fn live(given: &Given, settings: Settings, log: Log) -> Result<(), Failure
     let derive_own = writer_thread.derive_own();
     let work = async {
         let Some((listeners, hangups)) = serving else { return once(&settings, &app, signals).await };
-        let reload = Reload { given, settings: &settings, log, source_tasks, clients, hangups, api_requests };
+        let reload = Reload { given, settings: &settings, log, source_tasks, clients, hangups };
         serve(&settings, listeners, socket, &app, signals, reload, &leaving).await
     };
     let done = tokio::select! {

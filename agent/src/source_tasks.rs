@@ -18,7 +18,7 @@ use super::exit::Failure;
 use super::readiness::{self, Readiness};
 use super::settings::{ApiSettings, FileSettings, Settings};
 use super::writer_thread::Report;
-use pod_index_kubelet::sources::api_server::{ApiServer, connect_as};
+use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
@@ -145,14 +145,6 @@ impl Prepared {
     fn run(self) -> Running {
         Running { source: self.source, stop: self.stop, task: tokio::spawn(self.work) }
     }
-}
-
-/// A client of the API server, if `settings` names one. It has not connected yet.
-pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
-    let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
-    let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
-    let client = connect_as(kubeconfig.as_deref(), &user_agent).await;
-    client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
 }
 
 /// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is stopped.

@@ -372,12 +372,7 @@ impl Settings {
             ("proc", self.proc != new.proc),
             ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
             ("redactEnv", self.redact_env != new.redact_env),
-            // Otherwise the mirror pods on the old API server would stay there, and a watch of a Secret would continue
-            // with a version of the old one. Compares the path only: the same file may name another server now.
-            (
-                "kubeconfig",
-                (self.mirrors != Management::Off || self.references) && self.api_server() != new.api_server(),
-            ),
+            ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
@@ -388,6 +383,12 @@ impl Settings {
         ]
         .into_iter()
         .find_map(|(name, differs)| differs.then_some(name))
+    }
+
+    /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
+    /// server would stay there, and a watch of a Secret would continue with a version of the old one.
+    pub(super) fn keeps_api_server(&self) -> bool {
+        self.mirrors != Management::Off || self.references
     }
 
     fn api_server(&self) -> Option<(Option<&Path>, bool)> {

@@ -140,6 +140,21 @@ async fn a_rotated_file_of_the_client_certificate_is_used_without_a_reload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_with_mirror_pods_does_not_change_to_another_api_server() {
+    let site = Site::new().await;
+    let kubeconfig = site.kubeconfig(&inline(site.demand_another()));
+    let agent = site.start(&kubeconfig).await;
+    let old = std::fs::read_to_string(&kubeconfig).unwrap();
+    let other = old.replace(&site.server.url(), "https://127.0.0.1:1");
+    assert_ne!(old, other);
+    std::fs::write(&kubeconfig, other).unwrap();
+    agent.signal("HUP");
+    let line = agent.wait_for_log("the configuration is unchanged");
+    assert!(line.contains("the server in the kubeconfig cannot change while the agent runs"), "{line}");
+    site.all_parts_are_served(&agent, "one").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_failed_reload_all_requests_use_the_old_client_certificate() {
     let site = Site::new().await;
     let kubeconfig = site.kubeconfig(&inline(site.demand_another()));
