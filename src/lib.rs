@@ -36,18 +36,19 @@
 //! ```
 //!
 //! # How it works
-//! A snapshot holds all indices of one moment: pods and mirror pods by UID, pods and mirror pods by full
-//! name, and the translation from a mirror's UID to its static pod's. They are persistent data structures.
+//! A snapshot holds all indices of one moment: pods and mirror pods by UID and by full name, pods by
+//! container ID, IP and keys of your own, and the translation from a mirror's UID to its static pod's. They
+//! are persistent data structures.
 //! The writer clones the current snapshot in O(1) and changes the clone. This copies the few small pages on
 //! the path to each change and shares all others. It publishes the clone by swapping one pointer. Therefore:
 //!
 //! * **A read sees one moment.** Results by UID and by name from one snapshot belong together. In every
 //!   snapshot, a mirror and the static pod that it translates to share a full name.
-//! * **A read costs about as much as a hash table's.** A lookup through a [`CachedReader`] or a [`Guard`]
-//!   takes no lock, allocates nothing, counts no shared reference and writes to no memory that another reader
-//!   uses. So readers on many threads do not slow each other down. (Methods that return something to keep
-//!   count a shared reference: [`Reader::snapshot`] and the lookups of [`Reader`] itself. A translation
-//!   copies its result if that is a UID in an unusual spelling.)
+//! * **A read takes no lock.** A lookup through a [`CachedReader`] or a [`Guard`] allocates nothing, counts no
+//!   shared reference and writes to no memory that another reader uses. So readers on many threads do not
+//!   slow each other down. Exceptions: [`Reader::snapshot`] and the lookups of [`Reader`] itself return a value
+//!   that you own, so they increment a shared reference count. A translation copies its result if that is a
+//!   UID in an unusual spelling.
 //! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
 //!   holds them. So after a hundred thousand pods are replaced, no reader pays for freeing them. Exception:
 //!   the last handle, after the writer is gone.

@@ -20,8 +20,8 @@ use crate::writer::{Applied, Operation, Writer};
 /// A [`Writer`] and a [`Reader`] behind one handle that can be cloned and shared.
 ///
 /// Writers wait for each other on a mutex. Readers never wait, not even for an active writer. Don't write to
-/// the same index from an iterator passed to a write or from a pod's `Drop`: that deadlocks. If one thread
-/// does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
+/// the same index from an iterator passed to a write, from a pod's `Drop` or from a method of [`PodMeta`]: that
+/// deadlocks. If one thread does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
 ///
 /// # Examples
 /// ```
@@ -151,7 +151,7 @@ impl<P: PodMeta> PodManager<P> {
     /// See [`Writer::next_deadline`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.write(|writer| writer.next_deadline())
+        self.load().next_deadline()
     }
 
     /// See [`Writer::reclaim`].

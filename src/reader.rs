@@ -75,6 +75,7 @@ impl<P> Reader<P> {
     /// # Complexity
     /// O(1), no allocation, no shared reference count. Always lock-free, and wait-free in practice: arc-swap
     /// keeps eight slots per thread, and uses a reference count for a thread that holds more guards at once.
+    /// Exception: a thread's first load may allocate its slots; later threads reuse them.
     ///
     /// # Examples
     /// ```
@@ -93,8 +94,8 @@ impl<P> Reader<P> {
     /// The current snapshot, to keep or to hold across an `await`.
     ///
     /// # Complexity
-    /// O(1), no allocation. Increments a shared reference count, so avoid it on a hot path that many threads
-    /// share.
+    /// O(1), no allocation except as with [`load`](Self::load). Increments a shared reference count, so avoid it on a hot
+    /// path that many threads share.
     #[must_use]
     pub fn snapshot(&self) -> OwnedSnapshot<P> {
         OwnedSnapshot(self.published.load_full())

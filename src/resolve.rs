@@ -85,8 +85,8 @@ impl<'a> Identity<'a> {
     /// static pod, current or removed. [`Resolved::removed_at`] is `None` for a current pod.
     ///
     /// # Complexity
-    /// O(1) expected, three lookups at most, and as many among the removed pods if those find nothing; no allocation for the
-    /// usual UIDs.
+    /// A few lookups, each O(1) expected. If they find nothing, as many among the n removed pods, each O(log n). No
+    /// allocation for the usual UIDs.
     ///
     /// # Examples
     /// ```

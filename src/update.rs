@@ -67,6 +67,11 @@ impl<P: PodMeta> Draft<'_, P> {
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
 
+    /// Drops a refused pod after the draft has ended: its `Drop` may panic.
+    pub(crate) fn drop_later(&mut self, pod: &Arc<P>) {
+        self.memory().drop_later(Arc::clone(pod));
+    }
+
     /// Whether the draft differs from its base version. The tables by name and by additional keys, and that
     /// of the static pods, follow from what is compared.
     pub(crate) fn differs(&self) -> bool {

@@ -25,7 +25,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 ///
 /// # Freeing
 /// A replaced snapshot goes into the writer's retire queue. The writer frees it once no reader holds it:
-/// every publication checks the oldest few. An idle writer frees nothing, so call [`reclaim`](Self::reclaim)
+/// every publication checks a few, first those that were not checked for longest. An idle writer frees nothing, so call [`reclaim`](Self::reclaim)
 /// now and then. When the writer is dropped, snapshots in use are kept until the last handle of the index is
 /// dropped.
 ///
@@ -132,8 +132,8 @@ impl<P: PodMeta> Writer<P> {
     /// unchanged and nothing is published.
     ///
     /// # Complexity
-    /// O(√n) and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB at
-    /// 100,000 pods.
+    /// O(√n) amortised, and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB
+    /// at 100,000 pods. When a table outgrows its arrays, one write copies all its links: about one for six pods.
     ///
     /// Kubelet: `AddPod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "AddPod")]
@@ -148,8 +148,8 @@ impl<P: PodMeta> Writer<P> {
     /// Those of [`add_pod`](Self::add_pod).
     ///
     /// # Complexity
-    /// O(√n) and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB at
-    /// 100,000 pods.
+    /// O(√n) amortised, and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB
+    /// at 100,000 pods. When a table outgrows its arrays, one write copies all its links: about one for six pods.
     ///
     /// Kubelet: `UpdatePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "UpdatePod")]
@@ -169,8 +169,8 @@ impl<P: PodMeta> Writer<P> {
     /// returned.
     ///
     /// # Complexity
-    /// O(√n) and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB at
-    /// 100,000 pods.
+    /// O(√n) amortised, and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB
+    /// at 100,000 pods. When a table outgrows its arrays, one write copies all its links: about one for six pods.
     ///
     /// Kubelet: `RemovePod`, until 1.27 `DeletePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "RemovePod")]
@@ -222,7 +222,7 @@ impl<P: PodMeta> Writer<P> {
     /// Readers see either nothing of the batch or all of it.
     ///
     /// # Complexity
-    /// O(√n) for each changed pod at most. Operations on the same parts of the index share the copied pages and arrays,
+    /// O(√n) amortised for each changed pod at most. Operations on the same parts of the index share the copied pages and arrays,
     /// so a large batch costs less per pod than single writes.
     ///
     /// # Examples
@@ -272,6 +272,7 @@ impl<P: PodMeta> Writer<P> {
                     }
                     Operation::Add(pod) | Operation::Update(pod) => {
                         if let Err(error) = draft.upsert(&pod) {
+                            draft.drop_later(&pod);
                             refused.push(Refused { operation, position: 0, error });
                         }
                     }
@@ -346,13 +347,14 @@ impl<P> Writer<P> {
         self.versions.retired()
     }
 
-    /// When [`expire`](Self::expire) next has a pod to drop. `None` if no removed pod is kept.
+    /// When [`expire`](Self::expire) next has a pod to drop. `None` if no removed pod is kept, or if the limit of their age
+    /// is too long for an [`Instant`].
     ///
     /// # Complexity
     /// O(log n) for n removed pods.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.versions.current().removed.as_ref()?.book.deadline()
+        self.versions.current().next_deadline()
     }
 
     /// Number of replaced snapshots that readers still hold.

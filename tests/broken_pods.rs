@@ -102,6 +102,23 @@ fn a_pod_whose_name_changes_affects_no_other_pods_name() {
     assert!(reader.pod_by_full_name("a_default").is_none());
 }
 
+#[test]
+fn a_removed_pod_whose_uid_changes_is_forgotten_in_its_turn() {
+    let options = Options::all().keep_removed(Duration::from_secs(60), 2);
+    let (mut writer, reader) = pod_index::with_options::<Fickle>(options);
+    writer.expire(Instant::now());
+    // The index compares an unusual UID with the pod's own.
+    let pod = Fickle::new(["an unusual UID", "another"], ["a"; 2]);
+    writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+    writer.remove_pod_by_uid("an unusual UID").expect("a known pod");
+    pod.turned.store(true, Ordering::Relaxed);
+    for uid in [U1, U2, U3] {
+        writer.add_pod(Fickle::steady(uid, "b")).expect("a good pod");
+        writer.remove_pod_by_uid(uid).expect("a known pod");
+        assert!(reader.load().removed().len() <= 2);
+    }
+}
+
 /// A pod whose keys change.
 struct Wanderer {
     uid: &'static str,
@@ -223,19 +240,35 @@ fn uids(manager: &PodManager<Trap>) -> Vec<String> {
     all
 }
 
+/// Three pods that contend for a name.
+fn contended() -> Vec<Arc<TestPod>> {
+    vec![
+        TestPod::mirror("m", "web", "s"),
+        TestPod::plain("z", "web").with_ephemeral(2),
+        TestPod::fixed("s", "web"),
+    ]
+}
+
+fn uncontended() -> Vec<Arc<TestPod>> {
+    vec![TestPod::mirror("m", "web", "s"), TestPod::plain("z", "other"), TestPod::fixed("s", "web")]
+}
+
 #[test]
 fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
-    let writes: [fn(&PodManager<Trap>); 5] = [
-        |manager| drop(manager.add_pod(Trap(TestPod::fixed("s2", "web")))),
-        |manager| drop(manager.update_pod(Trap(TestPod::fixed("s", "other")))),
-        |manager| drop(manager.remove_pod_by_uid("s")),
-        |manager| drop(manager.add_pod(Trap(TestPod::plain("gone", "web")))),
-        |manager| {
+    type Case = (fn() -> Vec<Arc<TestPod>>, fn(&PodManager<Trap>));
+    let cases: [Case; 6] = [
+        (contended, |manager| drop(manager.add_pod(Trap(TestPod::fixed("s2", "web"))))),
+        (contended, |manager| drop(manager.update_pod(Trap(TestPod::fixed("s", "other"))))),
+        (contended, |manager| drop(manager.remove_pod_by_uid("s"))),
+        (contended, |manager| drop(manager.add_pod(Trap(TestPod::plain("gone", "web"))))),
+        (contended, |manager| {
             let _ =
                 manager.set_pods([TestPod::mirror("m", "web", "s"), TestPod::plain("p", "web")].map(Trap));
-        },
+        }),
+        // Stored over the old set.
+        (uncontended, |manager| drop(manager.set_pods(uncontended().into_iter().map(Trap)))),
     ];
-    for write in writes {
+    for (stored, write) in cases {
         for answers in 0.. {
             // One removed pod, which the next ones push out.
             let options = Options::all().keep_removed(Duration::from_secs(60), 1);
@@ -243,11 +276,7 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
             manager.expire(Instant::now());
             manager.add_pod(Trap(TestPod::plain("gone", "web"))).expect("a good pod");
             manager.remove_pod_by_uid("gone").expect("a known pod");
-            for pod in [
-                TestPod::mirror("m", "web", "s"),
-                TestPod::plain("z", "web").with_ephemeral(2),
-                TestPod::fixed("s", "web"),
-            ] {
+            for pod in stored() {
                 manager.add_pod(Trap(pod)).expect("a good pod");
             }
             let before = manager.load().generation();

@@ -378,6 +378,38 @@ fn removed_pods_are_freed_when_their_time_is_over() {
     }
 }
 
+/// Of a batch and of a set. Several of the refused pods panic: a second panic during the first would abort.
+#[test]
+fn refused_pods_that_panic_when_they_are_dropped_leave_the_rest_published() {
+    let bomb = |ledger: &Ledger, uid| {
+        let pod = ledger.pod(uid, uid, Kind::Plain);
+        let mut pod = Arc::try_unwrap(pod).unwrap_or_else(|_| unreachable!("it is new"));
+        pod.name = String::new();
+        pod.explodes.store(true, Ordering::Relaxed);
+        Arc::new(pod)
+    };
+    for (is_set, few) in [(false, false), (true, false), (true, true)] {
+        let ledger = Ledger::default();
+        let (mut writer, reader) = pod_index::new();
+        let _ = writer.set_pods((10..90).filter(|_| few).map(|n| ledger.pod(n, n, Kind::Plain)));
+        let good = ledger.pod(1, 1, Kind::Static);
+        let others = (10..90).filter(|_| few).map(|n| ledger.pod(n, n, Kind::Plain));
+        let pods: Vec<_> = [bomb(&ledger, 2), bomb(&ledger, 3), good].into_iter().chain(others).collect();
+        let write = || {
+            if is_set {
+                drop(writer.set_pods(pods));
+            } else {
+                drop(writer.apply(pods.into_iter().map(Operation::Add)));
+            }
+        };
+        assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "a panic continues");
+        check_whole(&reader.load());
+        assert_eq!(reader.load().pods().len(), 1 + if few { 80 } else { 0 });
+        writer.reclaim();
+        assert_eq!(ledger.live(), numbers(writer.current()), "no pod is kept that is in no snapshot");
+    }
+}
+
 /// A batch drops a pod whose `Drop` panics: the batch is still published, and nothing leaks.
 #[test]
 fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {

@@ -212,6 +212,30 @@ impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Names<F> {
     }
 }
 
+/// A pod may name nothing, not even its creation time, to an index that wants none of its kinds of keys.
+#[test]
+fn the_strength_of_a_claim_is_that_with_which_it_was_made() {
+    for options in [Options::new().ips(true), Options::all()] {
+        let pod = |uid, created, ip: &'static str| {
+            Names(uid, move |keys: &mut PodKeys<'_>| {
+                if keys.wants_ips() {
+                    keys.ip_text(ip);
+                    keys.created(created);
+                }
+            })
+        };
+        let (mut writer, reader) = pod_index::with_options(options);
+        writer.add_pod(pod("younger", 200, "10.0.0.7")).expect("a good pod");
+        let holder = || Some(reader.load().pod_by_ip("10.0.0.7".parse().ok()?)?.0);
+        writer.add_pod(pod("older", 100, "10.0.0.7")).expect("a good pod");
+        assert_eq!(holder(), Some("younger"));
+        writer.update_pod(pod("older", 100, "10.0.0.8")).expect("a good pod");
+        assert_eq!(reader.load().key_counts().contended, 0);
+        writer.remove_pod_by_uid("younger").expect("a known pod");
+        assert_eq!(holder(), None);
+    }
+}
+
 #[test]
 fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();

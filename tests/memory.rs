@@ -63,15 +63,17 @@ fn some(count: usize) -> impl Iterator<Item = Arc<TestPod>> {
     (0..count).map(|n| TestPod::plain(&format!("{n:08x}-0000-4000-8000-000000000000"), &format!("pod-{n}")))
 }
 
+/// Two containers and an IP.
+fn containers(n: u32) -> TestKeys {
+    let container = |digit: char| ("app".to_owned(), digit.to_string().repeat(56) + &format!("{n:08x}"));
+    let ips = vec![std::net::Ipv4Addr::from(n).to_string()];
+    TestKeys { containers: vec![container('a'), container('b')], ips, ..TestKeys::default() }
+}
+
 /// Removed pods that are kept, besides their objects; and that this comes back although nothing is written.
 fn removed() {
-    let keys = |n: u32| {
-        let container = |digit: char| ("app".to_owned(), digit.to_string().repeat(56) + &format!("{n:08x}"));
-        let ips = vec![std::net::Ipv4Addr::from(n).to_string()];
-        TestKeys { containers: vec![container('a'), container('b')], ips, ..TestKeys::default() }
-    };
     // So many that the writer's pool, of at most 2 MiB, has a small share.
-    let pods: Vec<_> = some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(keys(n))).collect();
+    let pods: Vec<_> = some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(containers(n))).collect();
     let count = pods.len();
     let (options, start) = (Options::all().keep_removed(Duration::from_secs(60), count), Instant::now());
     let (mut writer, _reader) = pod_index::with_options::<TestPod>(options);
@@ -113,16 +115,21 @@ fn held() {
     drop(held);
 }
 
-/// A set of other objects of the same pods is stored over the old ones. The lists of what it replaced are long. They are
-/// not kept for reuse: they would be 1.6 MB.
+/// A set of other objects of the same pods is stored over the old ones, or the tables are built from nothing because a pod
+/// comes twice. The lists of what was replaced are long. They are not kept for reuse: they would be 1.6 MB.
 fn lists() {
     let others = || BYTES.load(Ordering::Relaxed) - NODES.load(Ordering::Relaxed);
+    let set = || -> Vec<_> { some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(containers(n))).collect() };
     let (mut writer, _reader) = pod_index::new::<TestPod>();
-    assert!(writer.set_pods(some(20_000)).refused.is_empty());
+    assert!(writer.set_pods(set()).refused.is_empty());
     let before = others();
-    assert!(writer.set_pods(some(20_000)).published);
-    writer.reclaim();
-    assert!(others() < before + 500_000, "{} bytes more", others() - before);
+    for twice in [false, true] {
+        let set = set();
+        let first = set[0].clone();
+        assert!(writer.set_pods(set.into_iter().chain(twice.then_some(first))).published);
+        writer.reclaim();
+        assert!(others() < before + 400_000, "{} bytes more, twice: {twice}", others() - before);
+    }
 }
 
 /// An entry in every table, with UIDs in every spelling. Pods are replaced and removed while a snapshot is held, and a

@@ -173,6 +173,13 @@ impl<P> RemovedSet<P> {
     }
 }
 
+impl<P> Snapshot<P> {
+    /// When the writer next has a removed pod to drop.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.removed.as_ref()?.book.deadline()
+    }
+}
+
 impl RemovedBook {
     /// The first removal after the one with this number. Without a number, the first of all.
     pub(crate) fn after(&self, last: Option<u64>) -> Option<&Departure> {

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use crate::id::PodUid;
 use crate::map::{Labelled, Ordered, Place, Text, any_tag};
-use crate::options::Kinds;
 use crate::pod::{Claims, KeyRef, NamedKey, PodMeta, Strength};
 use crate::snapshot::{Contender, Holder, OwnedKey, UidKey, container_key, ip_key, own_key};
 use crate::versions::Draft;
@@ -148,7 +147,7 @@ impl<P: PodMeta> Draft<'_, P> {
             return self.file(named, uid);
         };
         let holder = holder.clone();
-        match self.pod_by_uid(&holder).filter(|_| holder != *uid).map(|pod| strength_of(&**pod)) {
+        match self.pod_by_uid(&holder).filter(|_| holder != *uid).map(|pod| self.strength_of(&**pod)) {
             Some(other) if (strength, uid) < (other, &holder) => {
                 self.refile(named, place, uid);
                 self.contend(named.key, other, holder);
@@ -186,7 +185,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let mut claims = Claims::new();
         if let KeyRef::ContainerId(_) = key {
             // The heir may give the container another name.
-            claims.collect(Kinds { container_ids: true, ..Kinds::default() }, |keys| heir.keys(keys));
+            claims.collect(self.by_key.kept, |keys| heir.keys(keys));
         }
         let named = claims.iter().find(|named| named.key == key);
         self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, uid);
@@ -202,6 +201,14 @@ impl<P: PodMeta> Draft<'_, P> {
             self.unfile(named.key, place);
             self.file(named, uid);
         }
+    }
+
+    /// The strength of a pod's claims. Asks for the same kinds of keys as when they were claimed: a pod may answer
+    /// differently otherwise.
+    pub(super) fn strength_of(&self, pod: &P) -> Strength {
+        let mut claims = Claims::new();
+        claims.collect(self.by_key.kept, |keys| pod.keys(keys));
+        claims.strength
     }
 
     fn contend(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
@@ -271,11 +278,4 @@ impl<P: PodMeta> Draft<'_, P> {
             KeyRef::Own(..) => self.keys_mut().remove(place),
         }
     }
-}
-
-/// The strength of a pod's claims.
-pub(super) fn strength_of<P: PodMeta>(pod: &P) -> Strength {
-    let mut claims = Claims::new();
-    claims.collect(Kinds::default(), |keys| pod.keys(keys));
-    claims.strength
 }

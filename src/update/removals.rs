@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::keys::strength_of;
 use crate::id::{FullName, PodUid, UidRef};
 use crate::map::{Ordered, Place};
 use crate::pod::{Claims, KeyRef, NamedKey, PodMeta};
@@ -51,7 +50,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let Some(limits) = self.removed.as_ref().map(|removed| removed.book.limits) else { return };
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
-            let strength = (one.kind == PodKind::Pod).then(|| strength_of(&*one.pod));
+            let strength = (one.kind == PodKind::Pod).then(|| self.strength_of(&one.pod));
             Reverse((strength.is_none(), strength, PodUid::from(one.pod.uid())))
         });
         // More than this would only push each other out.
@@ -132,11 +131,17 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Forgets the pod that was removed first.
     fn forget_first(&mut self) {
-        let Some(first) = self.removed.as_ref().and_then(|removed| removed.book.after(None)).cloned() else {
-            return;
-        };
-        self.forget_removed(first.uid.as_uid_ref());
-        // Still there only if the pod's UID has changed, which it must not.
+        let Some(removed) = &self.removed else { return };
+        let Some(first) = removed.book.after(None).cloned() else { return };
+        let key = UidKey::new(first.uid.as_uid_ref(), &self.hashing);
+        // By its number: the pod itself may answer with another UID by now, although it must not.
+        if let Some((place, entry)) =
+            removed.pods.locate(key.hash, key.tag, |entry| entry.value.number == first.number)
+        {
+            let (pod, kind) = (Arc::clone(&entry.value.pod), entry.value.kind);
+            self.forget(place, &pod, kind, first.number);
+        }
+        // Already done, but callers rely on it to make progress.
         if let Some(book) = self.removed_book() {
             book.by_age.remove(&first);
         }

@@ -44,6 +44,7 @@ impl<P: PodMeta> Draft<'_, P> {
         // Not `extend`, which trusts `size_hint`.
         pods.for_each(|pod| list.push(pod));
         let refused = self.exchange_all(&list).unwrap_or_else(|| self.rebuild_all(&list));
+        refused.iter().filter_map(|(position, _)| list.get(*position)).for_each(|pod| self.drop_later(pod));
         self.keep_missing(living);
         refused
     }
@@ -52,7 +53,9 @@ impl<P: PodMeta> Draft<'_, P> {
     fn exchange_all(&mut self, pods: &[Arc<P>]) -> Option<Vec<(usize, Error)>> {
         let before = self.pods.len() + self.mirrors.len();
         let few = before / FEW;
-        if pods.len().abs_diff(before) > few {
+        // Contested names would have to be ordered again.
+        let is_contested = !self.history.shadowed.is_empty() || !self.history.tombstones.is_empty();
+        if is_contested || pods.len().abs_diff(before) > few {
             return None;
         }
         let (mut refused, mut unknown, mut replaced) = (Vec::new(), Vec::new(), 0);
@@ -139,7 +142,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    // Not inlined: smaller indices never call it, and pass it by with one compare.
+    // Not inlined, so that a small index pays one comparison.
     #[inline(never)]
     fn read_pods(&self, pods: [Option<&P>; READ_AHEAD]) {
         for pod in pods.into_iter().flatten() {

@@ -20,7 +20,7 @@ pub(crate) struct Memory<P> {
     pub(super) pool: NodePool,
     /// What the draft's base version has and the draft does not.
     pub(super) dead: DeadList<P>,
-    /// Pods that were both added and removed in the draft.
+    /// Pods that were both added and removed in the draft, and refused ones.
     pub(super) unpublished: Vec<Arc<P>>,
     /// Older records of which the draft took another count.
     shared: Vec<Record>,
@@ -34,7 +34,7 @@ pub(super) const FLAG_BITS: u32 = 8;
 
 /// Maximum number of empty lists kept.
 const SPARE_LISTS: usize = 4;
-/// Maximum number of items for which an empty list keeps memory: more than a batch of a thousand needs.
+/// Maximum number of items for which an empty list keeps its memory: more than a batch of a thousand needs.
 const SPARE_ITEMS: usize = 1 << 14;
 
 /// What a version has and the next one does not. Dropping the list leaks its content.
@@ -116,10 +116,22 @@ impl<P> Memory<P> {
         mem::replace(&mut self.dead, self.spare.pop().unwrap_or_default())
     }
 
-    /// Drops the pods that were both added and removed in the draft. Their `Drop` is foreign code and may
-    /// panic, so the new version must be published first.
+    /// Drops the pods that were both added and removed in the draft, and the refused ones. Their `Drop` is foreign code
+    /// and may panic, so the new version must be published first.
     pub(crate) fn drop_unpublished(&mut self) {
-        drop_all(&mut self.unpublished);
+        if self.shared.capacity() > SPARE_ITEMS {
+            self.shared = Vec::new();
+        }
+        let mut pods = mem::take(&mut self.unpublished);
+        drop_all(&mut pods);
+        if pods.capacity() <= SPARE_ITEMS {
+            self.unpublished = pods;
+        }
+    }
+
+    /// Keeps a pod until [`drop_unpublished`](Self::drop_unpublished).
+    pub(crate) fn drop_later(&mut self, pod: Arc<P>) {
+        self.unpublished.push(pod);
     }
 
     /// Ends a draft that is not published and whose tables were passed to [`abandon`](Self::abandon). The
@@ -214,7 +226,7 @@ impl<P> Memory<P> {
         let mut freed = Vec::new();
         // SAFETY: the caller guarantees it.
         unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
-        if self.spare.len() < SPARE_LISTS && dead.pods.capacity().max(dead.nodes.capacity()) <= SPARE_ITEMS {
+        if self.spare.len() < SPARE_LISTS && dead.capacity() <= SPARE_ITEMS {
             self.spare.push(dead);
         }
         drop_all(&mut freed);
@@ -235,6 +247,13 @@ impl<P> DeadList<P> {
     #[cfg(test)]
     pub(in super::super) fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// The largest number of items that one of the lists has memory for.
+    fn capacity(&self) -> usize {
+        let Self { nodes, pods, texts, records, trees } = self;
+        let all = [nodes.capacity(), pods.capacity(), texts.capacity(), records.capacity(), trees.capacity()];
+        all.into_iter().max().unwrap_or_default()
     }
 
     fn forget(&mut self) {
