@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
 
 use super::field::Field;
-use super::locate::{Locator, MOST_DOCUMENTS, MOST_REPLACED, most_text, options};
+use super::locate::{Locator, MOST_DOCUMENTS, most_replaced, most_text, options};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
@@ -29,8 +29,8 @@ pub struct Decoded {
 /// # Complexity
 /// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early. With every
 /// alias replaced, the text of a YAML document may have twice the length of `bytes`, or 4 MiB if that is more. Its
-/// aliases may stand for 10,000 YAML events: one for each scalar or key, two for each list or mapping. At most 1,024
-/// documents are read.
+/// aliases may stand for 400,000 YAML events in all documents together, or for 10,000 in each if that is more: one for
+/// each scalar or key, two for each list or mapping. At most 1,024 documents are read.
 ///
 /// # Examples
 /// ```
@@ -96,7 +96,7 @@ impl Decoding<'_> {
         }
         let mut reader = self.bytes;
         let mut documents = 0;
-        for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options(self.bytes.len())) {
+        for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options(self.bytes)) {
             if documents == MOST_DOCUMENTS {
                 let message = format!("has more than {MOST_DOCUMENTS} documents; the others are not read");
                 self.problem(ProblemKind::TooLarge, None, None, &message);
@@ -216,7 +216,8 @@ impl Decoding<'_> {
                 (ProblemKind::TooLarge, message)
             }
             serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
-                let message = format!("the aliases of a document stand for more than {MOST_REPLACED} values");
+                let most = most_replaced(self.bytes);
+                let message = format!("the aliases of a document stand for more than {most} values");
                 (ProblemKind::TooLarge, message)
             }
             cause => (ProblemKind::Syntax, crate::text::yaml_problem(cause)),

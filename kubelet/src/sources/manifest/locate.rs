@@ -10,8 +10,8 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::field::{Field, Step};
 
-/// Limit of values in all documents together. Problems in documents beyond it have no line: many documents full of
-/// aliases could otherwise fill the memory.
+/// Limit of values in all documents together; each 64 bytes of a key count as one more. Problems in documents beyond it
+/// have no line: many documents full of aliases could otherwise fill the memory.
 const MOST_NODES: usize = 500_000;
 
 /// Limit of documents in a manifest: together with the limits of one document, it bounds the time for all.
@@ -33,7 +33,10 @@ impl Tree {
             Self::Scalar => 1,
             Self::Sequence(items) => 1 + items.iter().map(|item| item.value.nodes()).sum::<usize>(),
             Self::Mapping(entries) => {
-                1 + entries.iter().map(|(_, value)| 1 + value.value.nodes()).sum::<usize>()
+                1 + entries
+                    .iter()
+                    .map(|(key, value)| 1 + key.value.len() / 64 + value.value.nodes())
+                    .sum::<usize>()
             }
         }
     }
@@ -43,7 +46,7 @@ impl Locator {
     pub(super) fn new(bytes: &[u8]) -> Self {
         let mut reader = bytes;
         // A document that cannot be read still counts, so that the others keep their positions.
-        let read = serde_saphyr::read_with_options(&mut reader, options(bytes.len())).take(MOST_DOCUMENTS);
+        let read = serde_saphyr::read_with_options(&mut reader, options(bytes)).take(MOST_DOCUMENTS);
         let mut nodes = 0;
         let documents = read.map(Result::ok).take_while(|document: &Option<Spanned<Tree>>| {
             nodes += document.as_ref().map_or(0, |root| root.value.nodes());
@@ -179,19 +182,26 @@ pub(super) fn most_text(length: usize) -> usize {
     (2 * length).max(4 << 20)
 }
 
-/// Limit of the YAML events that replace a document's aliases. Without it, a manifest of many small documents could take
-/// minutes.
-pub(super) const MOST_REPLACED: usize = 10_000;
+/// Limit of the YAML events that replace a document's aliases: 400,000 for all documents together, but 10,000 for each.
+/// Without it, a manifest of many small documents could take minutes. go-yaml becomes strict from 400,000 events on.
+pub(super) fn most_replaced(bytes: &[u8]) -> usize {
+    // A document after the first one begins after such a line. Text may contain more of them.
+    let is_marker = |line: &&[u8]| line.starts_with(b"---") || line.starts_with(b"...");
+    let documents = 1 + bytes.split(|byte| matches!(byte, b'\n' | b'\r')).filter(is_marker).count();
+    (400_000 / documents).max(10_000)
+}
 
-/// YAML as Go's `sigs.k8s.io/yaml` reads it, for a manifest of `length` bytes. The other limits are serde-saphyr's own.
-pub(super) fn options(length: usize) -> serde_saphyr::Options {
+/// YAML as Go's `sigs.k8s.io/yaml` reads it. The other limits are serde-saphyr's own.
+pub(super) fn options(manifest: &[u8]) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_total_scalar_bytes: most_text(length),
-            max_recorded_anchor_bytes: most_text(length),
+            max_total_scalar_bytes: most_text(manifest.len()),
+            max_recorded_anchor_bytes: most_text(manifest.len()),
+            // Some programs write one anchor for what a hundred pods share.
+            enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MOST_REPLACED,
+            max_total_replayed_events: most_replaced(manifest),
         },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
@@ -206,5 +216,18 @@ mod tests {
     #[test]
     fn no_more_documents_are_located_than_decoded() {
         assert_eq!(Locator::new("[]\n---\n".repeat(3_000).as_bytes()).documents.len(), MOST_DOCUMENTS);
+    }
+
+    #[test]
+    fn long_keys_that_aliases_repeat_do_not_fill_the_memory() {
+        let document = format!(
+            "a: &key {}\nb: &list [{}]\nc: [{}]\n---\n",
+            "x".repeat(4_096),
+            "{*key : 1}, ".repeat(49),
+            "*list, ".repeat(18)
+        );
+        let locator = Locator::new(document.repeat(50).as_bytes());
+        let located = locator.documents.iter().flatten().count();
+        assert!((1..10).contains(&located), "{located} documents of 4 MB");
     }
 }

@@ -29,6 +29,7 @@
 //! # Refused
 //! * Names, labels, annotations, containers, ports and volumes that the API server's validation would refuse.
 //! * Every reference to an object of the API server.
+//! * Many aliases and many documents: see [`decode`] for the limits.
 //! * Unlike in the kubelet, a manifest annotated as a mirror pod. The kubelet would index it as a mirror,
 //!   never run it, and try to delete it every two seconds.
 
