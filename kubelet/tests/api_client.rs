@@ -241,6 +241,27 @@ async fn a_rotated_token_is_read_again_after_a_401() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// As in client-go.
+#[tokio::test]
+async fn a_token_file_takes_precedence_over_a_token_in_the_kubeconfig() {
+    let mut site = Site::new(true).await;
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("both-{}", std::process::id()));
+    std::fs::write(&path, "of the file").unwrap();
+    site.config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
+    site.config.auth_info.token = Some("inline".to_owned().into());
+    let list = async |client| Api::<Pod>::all(client).list(&ListParams::default()).await;
+    site.server.demand_token("of the file");
+    list(site.client().await).await.expect("with the token of the file");
+    std::fs::remove_file(&path).unwrap();
+    site.server.demand_token("inline");
+    let client = site.client().await;
+    list(client.clone()).await.expect("without the file, with the other one");
+    std::fs::write(&path, "rotated").unwrap();
+    site.server.demand_token("rotated");
+    list(client).await.expect("with the token of the file, which is there now");
+    std::fs::remove_file(path).unwrap();
+}
+
 /// The files of a client certificate and its key.
 struct Identity(PathBuf);
 

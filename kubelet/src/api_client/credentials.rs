@@ -83,7 +83,7 @@ impl Credentials {
         let (plugin, issued) = plugin.unzip();
         let (token, expires) = match &issued {
             Some(issued) => (issued.token.clone(), issued.expires()),
-            None => (token(&config)?, None),
+            None => (first_token(&config)?, None),
         };
         // `config` stays without it: a later answer of the plugin may have no certificate.
         let mut identified = config.clone();
@@ -283,11 +283,18 @@ fn service(config: &Config, token: Option<&str>, pool: &Arc<Pool>) -> kube::Resu
     })
 }
 
-/// The token in the token file, trimmed as in client-go. kube would read the file itself, once a minute, but
-/// keeps a trailing newline as part of the token.
+/// Like [`token`]. If the configuration also contains a token, a file that cannot be read is no error, as in client-go.
+fn first_token(config: &Config) -> kube::Result<Option<String>> {
+    match token(config) {
+        Err(_) if config.auth_info.token.is_some() => Ok(None),
+        token => token,
+    }
+}
+
+/// The token in the token file, trimmed as in client-go. It takes precedence over a token in the configuration. kube
+/// would read the file itself, once a minute, but keeps a trailing newline as part of the token.
 fn token(config: &Config) -> kube::Result<Option<String>> {
-    let auth = &config.auth_info;
-    let (None, Some(path)) = (&auth.token, &auth.token_file) else { return Ok(None) };
+    let Some(path) = &config.auth_info.token_file else { return Ok(None) };
     let unread = |error| kube::Error::Auth(AuthError::ReadTokenFile(error, path.into()));
     let content = std::fs::read_to_string(path).map_err(unread)?;
     let token = content.trim();
