@@ -5,9 +5,11 @@
 //! it ends; then its part watches again. The connections of an old client close when their last watch ends.
 
 use hyper::Request;
-use kube::Client;
+use hyper::http::Uri;
 use kube::client::Body;
-use pod_index_kubelet::sources::api_server::{connect_as, server_url};
+use kube::{Client, Config};
+use pod_index_kubelet::sources::Problem;
+use pod_index_kubelet::sources::api_server::{connect_with, load_config};
 use tokio::sync::watch;
 use tower::{BoxError, service_fn};
 
@@ -19,15 +21,16 @@ use super::settings::{ApiSettings, Settings};
 pub(super) struct ApiClients {
     current: watch::Sender<Option<Client>>,
     requests: ApiRequests,
-    /// The URL of the API server at the start.
-    server: Option<String>,
+    /// The API server at the start.
+    server: Option<Uri>,
 }
 
 impl ApiClients {
     /// Creates the first client, if `settings` names an API server. Counts its requests in `requests`.
     pub(super) async fn start(settings: &Settings, requests: ApiRequests) -> Result<Self, Failure> {
-        let client = client(settings).await?.map(|client| requests.counted(client));
-        let server = server_of(settings).await;
+        let config = config(settings).await?;
+        let server = config.as_ref().map(|config| config.cluster_url.clone());
+        let client = connect(settings, config).await?.map(|client| requests.counted(client));
         Ok(Self { current: watch::Sender::new(client), requests, server })
     }
 
@@ -36,11 +39,13 @@ impl ApiClients {
     /// # Errors
     /// Also if the agent must stay with the API server of the start, and the kubeconfig names another one now.
     pub(super) async fn create(&self, settings: &Settings) -> Result<Option<Client>, Failure> {
-        let client = client(settings).await?;
-        if settings.keeps_api_server() && server_of(settings).await != self.server {
+        let config = config(settings).await?;
+        let server = config.as_ref().map(|config| &config.cluster_url);
+        if settings.keeps_api_server() && server != self.server.as_ref() {
             let why = "the server in the kubeconfig cannot change while the agent runs";
             return Err(Failure::Usage(why.to_owned()));
         }
+        let client = connect(settings, config).await?;
         Ok(client.map(|client| self.requests.counted(client)))
     }
 
@@ -79,13 +84,26 @@ impl ApiClients {
 
 /// A client of the API server, if `settings` names one. It has not connected yet.
 pub(super) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
-    let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
-    let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
-    let client = connect_as(kubeconfig.as_deref(), &user_agent).await;
-    client.map(Some).map_err(|problem| Failure::Usage(problem.to_string()))
+    connect(settings, config(settings).await?).await
 }
 
-/// The URL of the API server that `settings` and their kubeconfig name.
-async fn server_of(settings: &Settings) -> Option<String> {
-    server_url(settings.api.as_ref()?.kubeconfig.as_deref()).await
+/// The content of the kubeconfig that `settings` names.
+async fn config(settings: &Settings) -> Result<Option<Config>, Failure> {
+    let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
+    load_config(kubeconfig.as_deref()).await.map(Some).map_err(|problem| unusable(&problem))
+}
+
+async fn connect(settings: &Settings, config: Option<Config>) -> Result<Option<Client>, Failure> {
+    let (Some(config), Some(ApiSettings { kubeconfig, .. })) = (config, &settings.api) else {
+        return Ok(None);
+    };
+    let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
+    connect_with(config, kubeconfig.as_deref(), &user_agent)
+        .await
+        .map(Some)
+        .map_err(|problem| unusable(&problem))
+}
+
+fn unusable(problem: &Problem) -> Failure {
+    Failure::Usage(problem.to_string())
 }

@@ -386,9 +386,10 @@ impl Settings {
     }
 
     /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
-    /// server would stay there, and a watch of a Secret would continue with a version of the old one.
+    /// server would stay there, a watch of a Secret would continue with a version of the old one, and reviews of the old
+    /// one would still admit clients.
     pub(super) fn keeps_api_server(&self) -> bool {
-        self.mirrors != Management::Off || self.references
+        self.mirrors != Management::Off || self.references || self.access.tokens || self.access.rights
     }
 
     fn api_server(&self) -> Option<(Option<&Path>, bool)> {

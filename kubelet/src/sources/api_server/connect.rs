@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kube::Client;
+use kube::{Client, Config};
 
 use super::kubeconfig;
 use crate::api_client::{ConnectionOptions, client};
@@ -20,6 +20,14 @@ pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
     connect_as(path, concat!("pod-index/", env!("CARGO_PKG_VERSION"))).await
 }
 
+/// Reads a kubeconfig, or the settings of a pod's service account, as [`connect`] does.
+///
+/// # Errors
+/// If the file is missing, or names no server or an unknown user. Errors quote nothing of the file.
+pub async fn load_config(path: Option<&Path>) -> Result<Config, Problem> {
+    kubeconfig::config(path).await
+}
+
 /// The scheme, host and port of the API server that [`connect`] would use, for messages. `None` if the kubeconfig is
 /// unusable.
 pub async fn server_url(path: Option<&Path>) -> Option<String> {
@@ -34,7 +42,14 @@ pub async fn server_url(path: Option<&Path>) -> Option<String> {
 /// # Errors
 /// Like [`connect`]; also if `user_agent` is not a valid header value.
 pub async fn connect_as(path: Option<&Path>, user_agent: &str) -> Result<Client, Problem> {
-    let config = kubeconfig::config(path).await?;
+    connect_with(kubeconfig::config(path).await?, path, user_agent).await
+}
+
+/// Like [`connect_as`], with what [`load_config`] has read from `path`.
+///
+/// # Errors
+/// Like [`connect_as`].
+pub async fn connect_with(config: Config, path: Option<&Path>, user_agent: &str) -> Result<Client, Problem> {
     let auth = config.auth_info.clone();
     let client = client(config, user_agent, &ConnectionOptions::default()).await.map_err(|error| {
         let origin = kubeconfig::origin(path);
