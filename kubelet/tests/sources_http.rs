@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceStatus, SourceUpdate};
+use pod_index_test_support::port::Port;
 use sources_support::{Directory, manifest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -300,14 +301,12 @@ async fn connections_that_break_are_survived() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_yet_is_found_when_it_comes() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
-    let mut source = source(config(&format!("http://{address}/")));
+    let port = Port::new();
+    let mut source = source(config(&format!("http://{}/", port.address())));
     let message = problem(&mut source).await;
     assert!(message.contains("refused"), "{message}");
     assert!(!source.status().borrow().seen);
-    let listener = TcpListener::bind(address).await.expect("the same port");
+    let listener = TcpListener::bind(port.address()).await.expect("the same port");
     let script = Arc::new(Mutex::new(VecDeque::from([ok(&manifest("web"))])));
     let server = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {

@@ -4,6 +4,7 @@
 pub mod api_server;
 pub mod canary;
 pub mod files;
+pub mod port;
 pub mod proxy;
 
 /// Reports, once per test, that a test cannot run on this machine. The message bypasses libtest's capture,

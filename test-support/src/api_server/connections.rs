@@ -21,7 +21,6 @@ type Connections = Arc<Mutex<JoinSet<()>>>;
 
 /// An open port. Dropping it closes the port and all its connections.
 pub(super) struct Listener {
-    address: SocketAddr,
     accepting: Option<JoinHandle<()>>,
     connections: Connections,
 }
@@ -29,14 +28,9 @@ pub(super) struct Listener {
 impl Listener {
     pub(super) async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>, shared: Arc<Shared>) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
-        let address = listener.local_addr().unwrap();
         let connections = Connections::default();
         let accepting = tokio::spawn(accept(listener, tls, Arc::clone(&connections), shared));
-        Self { address, accepting: Some(accepting), connections }
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        Self { accepting: Some(accepting), connections }
     }
 
     /// Closes the port and all connections. The returned future ends when the port is free.

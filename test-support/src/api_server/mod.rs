@@ -32,7 +32,6 @@ mod watch;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,6 +51,7 @@ pub use rights::{Right, shipped};
 pub use store::{Key, Object, Store};
 pub use write::Write;
 
+use crate::port::Port;
 use connections::Listener;
 use fault::Faults;
 use rights::Rights;
@@ -65,7 +65,7 @@ pub struct ApiServer {
     listener: Mutex<Option<Listener>>,
     /// The remains of a closed listener.
     closing: Mutex<Option<JoinHandle<()>>>,
-    address: SocketAddr,
+    port: Port,
     tls: Option<TlsAcceptor>,
 }
 
@@ -209,9 +209,9 @@ impl ApiServer {
             }),
             changed: channel::Sender::new(0),
         });
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), tls.clone(), Arc::clone(&shared)).await;
-        let address = listener.address();
-        Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), address, tls }
+        let port = Port::new();
+        let listener = Listener::bind(port.address(), tls.clone(), Arc::clone(&shared)).await;
+        Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), port, tls }
     }
 
     /// A client, as an agent has it. Must be called within a tokio runtime.
@@ -222,12 +222,12 @@ impl ApiServer {
 
     /// Its URL, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.port.address())
     }
 
     /// The port.
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.port.address().port()
     }
 
     // ------------------------------------------------------------------------- changes to objects by other
@@ -414,7 +414,7 @@ impl ApiServer {
             // error.
             let _ = closing.await;
         }
-        let listener = Listener::bind(self.address, self.tls.clone(), Arc::clone(&self.shared)).await;
+        let listener = Listener::bind(self.port.address(), self.tls.clone(), Arc::clone(&self.shared)).await;
         *self.listener.lock().unwrap() = Some(listener);
     }
 
