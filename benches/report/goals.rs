@@ -50,7 +50,7 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
     }
     let _ = write!(
         text,
-        "\n(An update changes five indices in pod-index, one map in the others.)\n\n\
+        "\n(pod-index keeps five indices, the others one map by UID.)\n\n\
          ![Latency by percentile](docs/performance/latency.svg)\n\n\
          ![Throughput by threads](docs/performance/throughput.svg)\n"
     );
