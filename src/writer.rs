@@ -25,9 +25,9 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 ///
 /// # Freeing
 /// A replaced snapshot goes into the writer's retire queue. The writer frees it once no reader holds it:
-/// every publication checks a few, first those that were not checked for longest. An idle writer frees nothing, so call [`reclaim`](Self::reclaim)
-/// now and then. When the writer is dropped, snapshots in use are kept until the last handle of the index is
-/// dropped.
+/// every publication checks a few, first those that were not checked for longest. An idle writer frees
+/// nothing, so call [`reclaim`](Self::reclaim) now and then. When the writer is dropped, snapshots in use are
+/// kept until the last handle of the index is dropped.
 ///
 /// Freed pages are reused: the writer keeps up to two mebibytes of them.
 ///
@@ -222,8 +222,8 @@ impl<P: PodMeta> Writer<P> {
     /// Readers see either nothing of the batch or all of it.
     ///
     /// # Complexity
-    /// O(√n) amortised for each changed pod at most. Operations on the same parts of the index share the copied pages and arrays,
-    /// so a large batch costs less per pod than single writes.
+    /// O(√n) amortised for each changed pod at most. Operations on the same parts of the index share the copied pages and
+    /// arrays, so a large batch costs less per pod than single writes.
     ///
     /// # Examples
     /// ```

@@ -18,7 +18,7 @@ pub(super) struct Reload<'a> {
     pub(super) settings: &'a Settings,
     pub(super) log: Log,
     pub(super) source_tasks: SourceTasks,
-    /// Receives each new client. All requests except those of the sources use it.
+    /// Creates the client of each reload. All requests except those of the sources use the current one.
     pub(super) clients: ApiClients,
     pub(super) hangups: Hangups,
 }

@@ -418,8 +418,7 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// # Complexity
     /// O(√n) for each change, at most O(n): parts that the two snapshots share are skipped. After `set_pods` they share
-    /// nothing, and it is O(n); likewise after a table has outgrown its arrays. Allocates the vector and one more of the same
-    /// kind.
+    /// nothing, and it is O(n); likewise after a table has outgrown its arrays. Allocates two vectors.
     ///
     /// # Examples
     /// ```

@@ -17,7 +17,8 @@ use crate::sources::{Problem, ProblemKind};
 /// If the file is missing, or names no server, an unknown user, unusable credentials, or unreadable
 /// certificates. Errors quote nothing of the file.
 pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
-    connect_as(path, concat!("pod-index/", env!("CARGO_PKG_VERSION"))).await
+    let user_agent = concat!("pod-index/", env!("CARGO_PKG_VERSION"));
+    connect_with(load_config(path).await?, path, user_agent).await
 }
 
 /// Reads a kubeconfig, or the settings of a pod's service account, as [`connect`] does.
@@ -37,18 +38,10 @@ pub async fn server_url(path: Option<&Path>) -> Option<String> {
     Some(format!("{}://{}{port}", url.scheme_str()?, url.host()?))
 }
 
-/// Like [`connect`], with another `User-Agent`.
+/// Like [`connect`], with what [`load_config`] has read from `path`, and with another `User-Agent`.
 ///
 /// # Errors
 /// Like [`connect`]; also if `user_agent` is not a valid header value.
-pub async fn connect_as(path: Option<&Path>, user_agent: &str) -> Result<Client, Problem> {
-    connect_with(kubeconfig::config(path).await?, path, user_agent).await
-}
-
-/// Like [`connect_as`], with what [`load_config`] has read from `path`.
-///
-/// # Errors
-/// Like [`connect_as`].
 pub async fn connect_with(config: Config, path: Option<&Path>, user_agent: &str) -> Result<Client, Problem> {
     let auth = config.auth_info.clone();
     let client = client(config, user_agent, &ConnectionOptions::default()).await.map_err(|error| {

@@ -46,7 +46,7 @@ mod undecoded;
 mod waits;
 mod wire;
 
-pub use connect::{connect, connect_as, connect_with, load_config, server_url};
+pub use connect::{connect, connect_with, load_config, server_url};
 pub use kubeconfig::check_kubeconfig;
 
 pub use metadata::PodMetadata;
