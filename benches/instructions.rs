@@ -148,16 +148,16 @@ fn keyed_updates(containers: usize) -> Writes<Keyed> {
     Writes { writer, reader: None, pods: keys }
 }
 
-#[library_benchmark(setup = uids, config = held_at(140_663))]
+#[library_benchmark(setup = uids, config = held_at(138_753))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
-        black_box(on.cached.pod_by_uid(black_box(&**uid)));
+        black_box(on.cached.load().pod_by_uid(black_box(&**uid)));
     }
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(187_701))]
+#[library_benchmark(setup = uids, config = held_at(189_830))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -166,61 +166,61 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(71_474))]
+#[library_benchmark(setup = parsed_uids, config = held_at(71_522))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
-        black_box(on.cached.pod_by_uid(black_box(uid)));
+        black_box(on.cached.load().pod_by_uid(black_box(uid)));
     }
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(135_536))]
+#[library_benchmark(setup = unknown_uids, config = held_at(134_530))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
-        black_box(on.cached.pod_by_uid(black_box(&**uid)));
+        black_box(on.cached.load().pod_by_uid(black_box(&**uid)));
     }
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(166_426))]
+#[library_benchmark(setup = mirror_uids, config = held_at(165_423))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
-        black_box(on.cached.translate_pod_uid(black_box(&**uid)));
+        black_box(on.cached.load().translate_pod_uid(black_box(&**uid)));
     }
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(138_494))]
+#[library_benchmark(setup = uids, config = held_at(140_487))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
-        black_box(on.cached.translate_pod_uid(black_box(&**uid)));
+        black_box(on.cached.load().translate_pod_uid(black_box(&**uid)));
     }
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(294_515))]
+#[library_benchmark(setup = full_names, config = held_at(301_548))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
-        black_box(on.cached.pod_by_full_name(black_box(name)));
+        black_box(on.cached.load().pod_by_full_name(black_box(name)));
     }
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(221_517))]
+#[library_benchmark(setup = names, config = held_at(224_533))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
-        black_box(on.cached.pod_by_name(black_box(namespace), black_box(name)));
+        black_box(on.cached.load().pod_by_name(black_box(namespace), black_box(name)));
     }
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(4_925_000))]
+#[library_benchmark(setup = updates, config = held_at(5_083_333))]
 #[bench::one_by_one()]
 fn update(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -230,7 +230,7 @@ fn update(mut on: Writes<Pod>) -> Writes<Pod> {
 }
 
 // As `update`, with a subscriber that is not asleep: it costs the writer nothing.
-#[library_benchmark(setup = updates, config = held_at(4_925_000))]
+#[library_benchmark(setup = updates, config = held_at(5_084_127))]
 #[bench::one_by_one()]
 fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     let changes = on.reader.as_ref().map(Reader::changes);
@@ -241,14 +241,14 @@ fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = held_updates, config = held_at(2_585_201))]
+#[library_benchmark(setup = held_updates, config = held_at(2_710_230))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(2_786_000))]
+#[library_benchmark(setup = updates, config = held_at(3_145_077))]
 #[bench::batches_of_64()]
 fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     for batch in on.pods.chunks(64) {
@@ -257,14 +257,14 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(14_902_895))]
+#[library_benchmark(setup = whole, config = held_at(15_151_740))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(9_870_000))]
+#[library_benchmark(setup = strangers, config = held_at(10_628_302))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -274,37 +274,37 @@ fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = ips, config = held_at(142_560))]
+#[library_benchmark(setup = ips, config = held_at(75_098))]
 #[bench::cached()]
 fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
-        black_box(on.cached.pod_by_ip(black_box(*ip)));
+        black_box(on.cached.load().pod_by_ip(black_box(*ip)));
     }
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(161_760))]
+#[library_benchmark(setup = container_ids, config = held_at(111_281))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
-        black_box(on.cached.pod_by_container_id(black_box(id)));
+        black_box(on.cached.load().pod_by_container_id(black_box(id)));
     }
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(292_797))]
+#[library_benchmark(setup = container_texts, config = held_at(225_165))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {
-        black_box(on.cached.pod_by_container_id(black_box(&**id)));
+        black_box(on.cached.load().pod_by_container_id(black_box(&**id)));
     }
     on
 }
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(5_459_000))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(6_811_154))]
+#[bench::an_ip(args = (0), config = held_at(7_133_006))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_760_060))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

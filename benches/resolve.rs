@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut rounds = Rounds::default();
         rounds.case(BY_UID, WHO, repeats * n, || {
             for uid in (0..repeats).flat_map(|_| &uids) {
-                black_box(by_uid.pod_by_uid(black_box(uid)));
+                black_box(by_uid.load().pod_by_uid(black_box(uid)));
             }
         });
         rounds.case("process ID, then UID", WHO, repeats * n, || {
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn pod(pods: &mut CachedReader<Pod>, found: Placement) -> Option<&Arc<Pod>> {
-    pods.pod_by_uid(&found.pod()?.pod_uid?)
+    pods.load().pod_by_uid(&found.pod()?.pod_uid?)
 }
 
 /// A process in a container of each pod, in directories that look like `/proc` and cgroupfs.

@@ -60,7 +60,7 @@ fn main() {
                 while running.load(Ordering::Relaxed) {
                     for uid in &uids {
                         look_ups += 1;
-                        found += u64::from(cached.pod_by_uid(uid).is_some());
+                        found += u64::from(cached.load().pod_by_uid(uid).is_some());
                     }
                 }
                 assert_eq!(look_ups, found, "every pod is there at every moment");

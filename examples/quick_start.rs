@@ -12,6 +12,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     writer.add_pod(etcd)?;
     writer.add_pod(mirror)?;
-    println!("the API server's 7f3e1 is, on the node, {}", reader.translate_pod_uid("7f3e1"));
+    println!("the API server's 7f3e1 is, on the node, {}", reader.load().translate_pod_uid("7f3e1"));
     Ok(())
 }

@@ -4,15 +4,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use crate::id::{FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::identity::ContainerId;
 use crate::pod::PodMeta;
 use crate::reader::{OwnedSnapshot, Reader};
+use crate::resolve::Key;
 use crate::snapshot::{Change, Snapshot};
 use crate::wake::{Follower, TimedOut};
 
@@ -35,16 +33,14 @@ use crate::wake::{Follower, TimedOut};
 /// step has a removal and an addition.
 ///
 /// # Complexity
-/// For all subscribers together, a publication costs the writer one atomic addition, and one system call if any
-/// of them sleeps. The writer never waits for a subscriber, never takes a lock that one may hold, and never
-/// runs a waker. A thread of this crate runs the wakers. It starts when a subscriber first sleeps and ends when
-/// the writer is dropped.
+/// A publication costs the writer one atomic addition if no subscriber sleeps. Otherwise it also calls the waker of
+/// each sleeping subscriber, on its own thread: a system call for a sleeping thread. With hundreds of sleeping
+/// subscribers, publish batches.
+///
+/// A waker must not write to the same index, and must not wait for a thread that does. Those of async runtimes
+/// do neither. If a waker panics, the others are woken and the write succeeds.
 ///
 /// A subscriber holds the memory of the snapshot that it saw last. Take steps regularly, or drop it.
-///
-/// # Panics
-/// A call that has to sleep starts this thread if it is not running. It panics if the operating system refuses a
-/// thread.
 ///
 /// # Examples
 /// ```
@@ -95,43 +91,12 @@ pub struct Step<P> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum WaitError {
+    /// Nothing was published since the last step.
+    Empty,
     /// The deadline has passed.
     TimedOut,
     /// The writer is gone, so nothing more will be published.
     WriterGone,
-}
-
-/// The key of the pod to wait for, for [`Reader::wait_for`].
-///
-/// # Examples
-/// ```
-/// use pod_index::identity::ContainerId;
-/// use pod_index::{FullName, PodKey, PodUid};
-///
-/// let _: PodKey = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the lookups
-/// let _: PodKey = (&PodUid::from("u1")).into();
-/// let _: PodKey = ("shop", "web-0").into(); // namespace and name
-/// let _: PodKey = (&FullName::new("web-0", "shop")?).into();
-/// let _: PodKey = std::net::IpAddr::from([10, 0, 0, 7]).into();
-/// let _: PodKey = "3e5f0b1c".repeat(8).parse::<ContainerId>().expect("64 digits").into();
-/// # Ok::<(), pod_index::ParseFullNameError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum PodKey<'a> {
-    /// As for [`Snapshot::pod_by_uid`].
-    Uid(UidRef<'a>),
-    /// As for [`Snapshot::pod_by_name`].
-    Name {
-        /// The pod's namespace.
-        namespace: &'a str,
-        /// The pod's name.
-        name: &'a str,
-    },
-    /// As for [`Snapshot::pod_by_container_id`].
-    ContainerId(ContainerId),
-    /// As for [`Snapshot::pod_by_ip`].
-    Ip(IpAddr),
 }
 
 impl<P> Changes<P> {
@@ -145,12 +110,12 @@ impl<P: PodMeta> Changes<P> {
     /// The next step, if there is one now.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] if nothing was published since the last step, [`WaitError::WriterGone`] if
+    /// [`WaitError::Empty`] if nothing was published since the last step, [`WaitError::WriterGone`] if
     /// nothing more will be.
     pub fn try_next(&mut self) -> Result<Step<P>, WaitError> {
         // In this order, so that the last publication is seen even if the writer is dropped in between.
         let has_writer = self.reader.has_writer();
-        let error = if has_writer { WaitError::TimedOut } else { WaitError::WriterGone };
+        let error = if has_writer { WaitError::Empty } else { WaitError::WriterGone };
         step(&self.reader, &mut self.seen).ok_or(error)
     }
 
@@ -245,7 +210,7 @@ impl<P: PodMeta> Step<P> {
     pub fn changes(&self) -> Vec<Change<'_, P>> {
         match &self.before {
             Some(before) => self.after.changes_since(before),
-            None => self.after.pods().iter().chain(self.after.mirror_pods()).map(Change::Added).collect(),
+            None => self.after.pods().chain(self.after.mirror_pods()).map(Change::Added).collect(),
         }
     }
 }
@@ -264,9 +229,6 @@ impl<P: PodMeta> Reader<P> {
     ///
     /// # Errors
     /// [`WaitError::TimedOut`] at the deadline, [`WaitError::WriterGone`] if the pod can no longer be added.
-    ///
-    /// # Panics
-    /// As [`Changes`].
     ///
     /// # Complexity
     /// One lookup for each publication.
@@ -290,91 +252,18 @@ impl<P: PodMeta> Reader<P> {
     /// assert_eq!(pod.name(), "web");
     /// # Ok::<(), pod_index::WaitError>(())
     /// ```
-    pub fn wait_for<'k>(&self, key: impl Into<PodKey<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
+    pub fn wait_for<'k>(&self, key: impl Into<Key<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
         let key = key.into();
-        let found = Follower::new(self.wake()).block(Some(deadline), || self.load().pod_by(key).cloned());
+        let found = Follower::new(self.wake()).block(Some(deadline), || self.get(key));
         found?.ok_or(WaitError::WriterGone)
     }
 
     /// Like [`wait_for`](Self::wait_for), for async tasks; combine it with the runtime's timeout. `None`: the
     /// writer is gone, so the pod can no longer be added.
-    pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
+    pub async fn wait_for_async<'k>(&self, key: impl Into<Key<'k>>) -> Option<Arc<P>> {
         let key = key.into();
         let mut follower = Follower::new(self.wake());
-        poll_fn(|context| follower.poll(context, || self.load().pod_by(key).cloned())).await
-    }
-}
-
-impl<P: PodMeta> Snapshot<P> {
-    /// The pod by any key.
-    fn pod_by(&self, key: PodKey<'_>) -> Option<&Arc<P>> {
-        match key {
-            PodKey::Uid(uid) => self.pod_by_uid(uid),
-            PodKey::Name { namespace, name } => self.pod_by_name(namespace, name),
-            PodKey::ContainerId(id) => Some(self.pod_by_container_id(id)?.pod),
-            PodKey::Ip(ip) => self.pod_by_ip(ip),
-        }
-    }
-}
-
-impl<'a> From<UidRef<'a>> for PodKey<'a> {
-    fn from(uid: UidRef<'a>) -> Self {
-        Self::Uid(uid)
-    }
-}
-
-impl<'a> From<&'a str> for PodKey<'a> {
-    fn from(uid: &'a str) -> Self {
-        Self::Uid(uid.into())
-    }
-}
-
-impl<'a> From<&&'a str> for PodKey<'a> {
-    fn from(uid: &&'a str) -> Self {
-        Self::Uid((*uid).into())
-    }
-}
-
-impl<'a> From<&'a String> for PodKey<'a> {
-    fn from(uid: &'a String) -> Self {
-        Self::Uid(uid.into())
-    }
-}
-
-impl<'a> From<&'a PodUid> for PodKey<'a> {
-    fn from(uid: &'a PodUid) -> Self {
-        Self::Uid(uid.into())
-    }
-}
-
-impl<'a> From<&'a ResolvedPodUid> for PodKey<'a> {
-    fn from(uid: &'a ResolvedPodUid) -> Self {
-        Self::Uid(uid.into())
-    }
-}
-
-/// Namespace and name, as [`Snapshot::pod_by_name`] takes them.
-impl<'a> From<(&'a str, &'a str)> for PodKey<'a> {
-    fn from((namespace, name): (&'a str, &'a str)) -> Self {
-        Self::Name { namespace, name }
-    }
-}
-
-impl<'a> From<&'a FullName> for PodKey<'a> {
-    fn from(full_name: &'a FullName) -> Self {
-        Self::Name { namespace: full_name.namespace(), name: full_name.name() }
-    }
-}
-
-impl From<ContainerId> for PodKey<'_> {
-    fn from(id: ContainerId) -> Self {
-        Self::ContainerId(id)
-    }
-}
-
-impl From<IpAddr> for PodKey<'_> {
-    fn from(ip: IpAddr) -> Self {
-        Self::Ip(ip)
+        poll_fn(|context| follower.poll(context, || self.get(key))).await
     }
 }
 
@@ -390,6 +279,7 @@ impl<P: PodMeta> futures_core::Stream for Changes<P> {
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Empty => "nothing was published since the last step",
             Self::TimedOut => "timed out",
             Self::WriterGone => "the index has no writer any more",
         })

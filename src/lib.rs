@@ -30,8 +30,8 @@
 //! writer.add_pod(web)?;
 //!
 //! let mut pods = reader.cached();
-//! let pod = pods.pod_by_uid("u1").expect("it was published");
-//! assert_eq!(pod.name, "web-0");
+//! let found = pods.get("u1").expect("it was published");
+//! assert_eq!(found.pod.name, "web-0");
 //! # Ok::<(), pod_index::Error>(())
 //! ```
 //!
@@ -46,12 +46,13 @@
 //!   snapshot, a mirror and the static pod that it translates to share a full name.
 //! * **A read takes no lock.** A lookup through a [`CachedReader`] or a [`Guard`] allocates nothing, counts no
 //!   shared reference and writes to no memory that another reader uses. So readers on many threads do not
-//!   slow each other down. Exceptions: [`Reader::snapshot`] and the lookups of [`Reader`] itself return a value
+//!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::get`] return a value
 //!   that you own, so they increment a shared reference count. A translation copies its result if that is a
 //!   UID in an unusual spelling.
 //! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
-//!   holds them. So after a hundred thousand pods are replaced, no reader pays for freeing them. Exception:
-//!   the last handle, after the writer is gone.
+//!   holds them. So after a hundred thousand pods are replaced, no reader pays for freeing them. Exceptions:
+//!   the last handle, after the writer is gone; and the last clone of a pod's `Arc` frees that pod, wherever
+//!   it is dropped.
 //! * **Whole-set reads are views.** [`Snapshot::pods`] and similar methods are O(1) and copy nothing.
 //!
 //! # Which handle?
@@ -81,7 +82,7 @@
 //! # Progress
 //! Reads are always lock-free, and wait-free in practice: they use arc-swap's `load`, whose documentation
 //! names the exceptions. A thread that holds more than eight guards at once takes a shared reference count
-//! for the ninth. The writer never waits for a reader.
+//! for the ninth. The writer never waits for a reader; a publication wakes the followers that sleep.
 //!
 //! # Kubernetes terms
 //! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server
@@ -90,7 +91,7 @@
 //! an equivalent in the kubelet name it and have it as a search alias: try `GetPodByUID`.
 //!
 //! # Features
-//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `stream` makes [`Changes`] a `futures_core::Stream`. No
+//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `serde` makes UIDs and full names strings; `stream` makes [`Changes`] a `futures_core::Stream`. No
 //! feature adds tokio or kube.
 //!
 //! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the
@@ -125,7 +126,7 @@ mod writer;
 struct Readme;
 
 pub use error::{Error, ErrorKind};
-pub use follow::{Changes, PodKey, Step, WaitError};
+pub use follow::{Changes, Step, WaitError};
 pub use id::{
     FullName, MirrorPodUid, ParseFullNameError, ParseUidError, PodUid, ResolvedPodUid, UidRef, UidText,
 };
@@ -137,11 +138,10 @@ pub use pod::{
     is_mirror_pod_of, is_static_pod,
 };
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
-pub use resolve::{FoundBy, Resolved};
+pub use resolve::{Found, FoundBy, Key};
 pub use snapshot::{
-    Change, ContainerMatch, FullNames, FullNamesIter, KeyCounts, MirrorPods, MirrorPodsIter, MirrorToPodIter,
-    PodAndMirror, Pods, PodsAndMirrorPods, PodsByKey, PodsIter, Removed, RemovedIter, RemovedPods, Snapshot,
-    StaticPods, StaticPodsIter, StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
+    Change, ContainerMatch, FullNames, KeyCounts, PodAndMirror, Pods, PodsAndMirrorPods, PodsByKey, Removed,
+    RemovedIter, RemovedPods, Snapshot, UidTranslations,
 };
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
@@ -190,6 +190,6 @@ pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
     let versions = versions::Versions::new(options);
     let published = versions.published().clone();
     let wake = std::sync::Arc::new(wake::Wake::new());
-    let herald = wake::Herald::new(std::sync::Arc::clone(&wake));
-    (Writer::new(versions, herald), Reader::new(published, wake))
+    let announcer = wake::Announcer::new(std::sync::Arc::clone(&wake));
+    (Writer::new(versions, announcer), Reader::new(published, wake))
 }

@@ -1,17 +1,14 @@
 //! Writer and reader behind one handle, for callers written against the kubelet's pod manager.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::follow::{Changes, PodKey, WaitError};
 use crate::id::{ResolvedPodUid, UidRef};
-use crate::identity::ContainerId;
 use crate::options::Options;
-use crate::pod::{KeyKind, PodMeta};
+use crate::pod::PodMeta;
 use crate::reader::{Guard, OwnedSnapshot, Reader};
 use crate::sync::{self, Mutex};
 use crate::update::Upserted;
@@ -63,7 +60,8 @@ impl<P: PodMeta> PodManager<P> {
         Self { writer: sync::Arc::new(Mutex::new(writer)), reader, retired: Arc::default() }
     }
 
-    /// A reader of this index; it gives out all other handles.
+    /// A reader of this index; it gives out all other handles, finds pods by any key, and is followed. Its writer is
+    /// gone when the last clone of the manager is dropped.
     #[must_use]
     pub fn reader(&self) -> &Reader<P> {
         &self.reader
@@ -79,26 +77,6 @@ impl<P: PodMeta> PodManager<P> {
     #[must_use]
     pub fn snapshot(&self) -> OwnedSnapshot<P> {
         self.reader.snapshot()
-    }
-
-    /// A subscriber; see [`Reader::changes`]. The writer is gone when the last clone of the manager is
-    /// dropped.
-    #[must_use]
-    pub fn changes(&self) -> Changes<P> {
-        self.reader.changes()
-    }
-
-    /// See [`Reader::wait_for`].
-    ///
-    /// # Errors
-    /// Those of [`Reader::wait_for`].
-    pub fn wait_for<'k>(&self, key: impl Into<PodKey<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
-        self.reader.wait_for(key, deadline)
-    }
-
-    /// See [`Reader::wait_for_async`].
-    pub async fn wait_for_async<'k>(&self, key: impl Into<PodKey<'k>>) -> Option<Arc<P>> {
-        self.reader.wait_for_async(key).await
     }
 
     /// See [`Writer::add_pod`].
@@ -170,72 +148,42 @@ impl<P: PodMeta> PodManager<P> {
     #[must_use]
     #[doc(alias = "GetPodByUID")]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
-        self.reader.pod_by_uid(uid)
-    }
-
-    /// See [`Snapshot::mirror_pod_by_uid`](crate::Snapshot::mirror_pod_by_uid).
-    #[must_use]
-    pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
-        self.reader.mirror_pod_by_uid(uid)
+        self.load().pod_by_uid(uid).cloned()
     }
 
     /// See [`Snapshot::pod_by_full_name`](crate::Snapshot::pod_by_full_name).
     #[must_use]
     #[doc(alias = "GetPodByFullName")]
     pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<Arc<P>> {
-        self.reader.pod_by_full_name(full_name)
-    }
-
-    /// See [`Snapshot::mirror_pod_by_full_name`](crate::Snapshot::mirror_pod_by_full_name).
-    #[must_use]
-    pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<Arc<P>> {
-        self.reader.mirror_pod_by_full_name(full_name)
+        self.load().pod_by_full_name(full_name).cloned()
     }
 
     /// See [`Snapshot::pod_by_name`](crate::Snapshot::pod_by_name).
     #[must_use]
     #[doc(alias = "GetPodByName")]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<Arc<P>> {
-        self.reader.pod_by_name(namespace, name)
+        self.load().pod_by_name(namespace, name).cloned()
     }
 
     /// See [`Snapshot::pod_by_mirror_pod`](crate::Snapshot::pod_by_mirror_pod).
     #[must_use]
     #[doc(alias = "GetPodByMirrorPod")]
     pub fn pod_by_mirror_pod(&self, mirror: &P) -> Option<Arc<P>> {
-        self.reader.pod_by_mirror_pod(mirror)
+        self.load().pod_by_mirror_pod(mirror).cloned()
     }
 
     /// See [`Snapshot::mirror_pod_by_pod`](crate::Snapshot::mirror_pod_by_pod).
     #[must_use]
     #[doc(alias = "GetMirrorPodByPod")]
     pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<Arc<P>> {
-        self.reader.mirror_pod_by_pod(pod)
+        self.load().mirror_pod_by_pod(pod).cloned()
     }
 
     /// See [`Snapshot::translate_pod_uid`](crate::Snapshot::translate_pod_uid).
     #[must_use]
     #[doc(alias = "TranslatePodUID")]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
-        self.reader.translate_pod_uid(uid)
-    }
-
-    /// As [`Snapshot::pod_by_container_id`](crate::Snapshot::pod_by_container_id), without the container's name.
-    #[must_use]
-    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Arc<P>> {
-        self.reader.pod_by_container_id(id)
-    }
-
-    /// As [`Snapshot::pod_by_ip`](crate::Snapshot::pod_by_ip).
-    #[must_use]
-    pub fn pod_by_ip(&self, ip: IpAddr) -> Option<Arc<P>> {
-        self.reader.pod_by_ip(ip)
-    }
-
-    /// As [`Snapshot::pods_by_key`](crate::Snapshot::pods_by_key), in a vector.
-    #[must_use]
-    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> Vec<Arc<P>> {
-        self.reader.pods_by_key(kind, key)
+        self.load().translate_pod_uid(uid)
     }
 
     fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {

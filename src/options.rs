@@ -24,7 +24,7 @@ use std::time::Duration;
 /// # assert!(reader.load().pod_by_ip([10, 0, 0, 7].into()).is_none());
 /// # Ok::<(), pod_index::Error>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 pub struct Options {
     pub(crate) kinds: Kinds,
@@ -44,6 +44,13 @@ pub(crate) struct Kinds {
 pub(crate) struct KeepRemoved {
     pub(crate) max_age: Duration,
     pub(crate) max_pods: usize,
+}
+
+/// What [`new`](crate::new) keeps: every kind of key, and no removed pods.
+impl Default for Options {
+    fn default() -> Self {
+        Self::all()
+    }
 }
 
 impl Options {
@@ -76,12 +83,11 @@ impl Options {
     /// their pod. Each pod is kept for `max_age`, and at most the last `max_pods` are kept. Mirror pods count too. Off
     /// by default; zero for either turns it off.
     ///
-    /// The index has no clock. Pass the time to [`Writer::expire`](crate::Writer::expire), which also drops the pods
-    /// older than `max_age`. **Until the first call, no removed pod is kept.**
+    /// [`Writer::expire`](crate::Writer::expire) drops the pods older than `max_age`.
     ///
     /// # Complexity
-    /// Each key of the pod adds O(log n) to a removal, for n removed pods. A removed pod with two containers and an IP
-    /// takes about 1 KiB in addition to its own object. If this is off, it takes no memory and no time.
+    /// A removal stores the pod in a second set of tables. A removed pod takes about as much memory as a current one, in
+    /// addition to its own object. If this is off, it takes no memory and no time.
     ///
     /// # Examples
     /// See [`RemovedPods`](crate::RemovedPods).

@@ -3,13 +3,11 @@
 //! This module decides how long a snapshot is held. `snapshot` answers queries.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::ops::Deref;
 
-use crate::id::{ResolvedPodUid, UidRef};
-use crate::identity::ContainerId;
-use crate::pod::{KeyKind, PodMeta};
-use crate::snapshot::{ContainerMatch, PodsByKey, RemovedPods, Snapshot};
+use crate::pod::PodMeta;
+use crate::resolve::{Found, Key};
+use crate::snapshot::Snapshot;
 use crate::sync::{self, Published};
 use crate::versions::Version;
 use crate::wake::Wake;
@@ -39,7 +37,7 @@ use crate::wake::Wake;
 /// writer.add_pod(Slim)?;
 ///
 /// let mut cached = reader.cached();
-/// std::thread::spawn(move || assert!(cached.pod_by_uid("u1").is_some())).join().unwrap();
+/// std::thread::spawn(move || assert!(cached.get("u1").is_some())).join().unwrap();
 /// # Ok::<(), pod_index::Error>(())
 /// ```
 pub struct Reader<P> {
@@ -111,83 +109,16 @@ impl<P> Reader<P> {
     }
 }
 
-/// Lookups for callers that need a single result to keep.
-///
-/// # Consistency
-/// Each call uses the snapshot that is current at that moment, so two calls may use two. For several results,
-/// [`load`](Self::load) one snapshot.
-///
-/// # Complexity
-/// That of the method of [`Snapshot`], plus a [`load`](Self::load) and the pod's shared reference count.
-/// Avoid it on a hot path on which many threads look up the same pods. No allocation, unless the method of
-/// [`Snapshot`] has one; several pods come in a vector.
-///
-/// They find only current pods. To find [removed pods](Snapshot::removed), load a snapshot.
 impl<P: PodMeta> Reader<P> {
-    /// See [`Snapshot::pod_by_uid`].
+    /// The current pod with this key, to keep; see [`Snapshot::get`]. For several results of one moment,
+    /// [`load`](Self::load) a snapshot.
+    ///
+    /// # Complexity
+    /// That of [`Snapshot::get`], a [`load`](Self::load), and the pod's shared reference count: avoid it on a hot path on
+    /// which many threads look up the same pods.
     #[must_use]
-    pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<std::sync::Arc<P>> {
-        self.load().pod_by_uid(uid).cloned()
-    }
-
-    /// See [`Snapshot::mirror_pod_by_uid`].
-    #[must_use]
-    pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<std::sync::Arc<P>> {
-        self.load().mirror_pod_by_uid(uid).cloned()
-    }
-
-    /// See [`Snapshot::pod_by_full_name`].
-    #[must_use]
-    pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<std::sync::Arc<P>> {
-        self.load().pod_by_full_name(full_name).cloned()
-    }
-
-    /// See [`Snapshot::mirror_pod_by_full_name`].
-    #[must_use]
-    pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<std::sync::Arc<P>> {
-        self.load().mirror_pod_by_full_name(full_name).cloned()
-    }
-
-    /// See [`Snapshot::pod_by_name`].
-    #[must_use]
-    pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<std::sync::Arc<P>> {
-        self.load().pod_by_name(namespace, name).cloned()
-    }
-
-    /// See [`Snapshot::pod_by_mirror_pod`].
-    #[must_use]
-    pub fn pod_by_mirror_pod(&self, mirror: &P) -> Option<std::sync::Arc<P>> {
-        self.load().pod_by_mirror_pod(mirror).cloned()
-    }
-
-    /// See [`Snapshot::mirror_pod_by_pod`].
-    #[must_use]
-    pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<std::sync::Arc<P>> {
-        self.load().mirror_pod_by_pod(pod).cloned()
-    }
-
-    /// See [`Snapshot::translate_pod_uid`].
-    #[must_use]
-    pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
-        self.load().translate_pod_uid(uid)
-    }
-
-    /// As [`Snapshot::pod_by_container_id`]. For the name of the container, [`load`](Self::load) a snapshot.
-    #[must_use]
-    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<std::sync::Arc<P>> {
-        self.load().pod_by_container_id(id).map(|found| found.pod.clone())
-    }
-
-    /// As [`Snapshot::pod_by_ip`].
-    #[must_use]
-    pub fn pod_by_ip(&self, ip: IpAddr) -> Option<std::sync::Arc<P>> {
-        self.load().pod_by_ip(ip).cloned()
-    }
-
-    /// As [`Snapshot::pods_by_key`], in a vector.
-    #[must_use]
-    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> Vec<std::sync::Arc<P>> {
-        self.load().pods_by_key(kind, key).cloned().collect()
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Option<std::sync::Arc<P>> {
+        self.load().get(key).map(|found| found.pod.clone())
     }
 }
 
@@ -259,8 +190,8 @@ impl<P: PodMeta> fmt::Debug for OwnedSnapshot<P> {
 /// for _ in 0..4 {
 ///     let mut cached = reader.cached();
 ///     std::thread::spawn(move || {
-///         if let Some(pod) = cached.pod_by_name("default", "web") {
-///             println!("{}", pod.uid());
+///         if let Some(found) = cached.get(("default", "web")) {
+///             println!("{}", found.pod.uid());
 ///         }
 ///     });
 /// }
@@ -290,77 +221,10 @@ impl<P> CachedReader<P> {
 }
 
 impl<P: PodMeta> CachedReader<P> {
-    /// [`Snapshot::pod_by_uid`] on the current snapshot.
+    /// [`Snapshot::get`] on the current snapshot.
     #[inline]
-    pub fn pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<&std::sync::Arc<P>> {
-        self.load().pod_by_uid(uid)
-    }
-
-    /// [`Snapshot::mirror_pod_by_uid`] on the current snapshot.
-    #[inline]
-    pub fn mirror_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<&std::sync::Arc<P>> {
-        self.load().mirror_pod_by_uid(uid)
-    }
-
-    /// [`Snapshot::pod_by_full_name`] on the current snapshot.
-    #[inline]
-    pub fn pod_by_full_name(&mut self, full_name: impl AsRef<str>) -> Option<&std::sync::Arc<P>> {
-        self.load().pod_by_full_name(full_name)
-    }
-
-    /// [`Snapshot::mirror_pod_by_full_name`] on the current snapshot.
-    #[inline]
-    pub fn mirror_pod_by_full_name(&mut self, full_name: impl AsRef<str>) -> Option<&std::sync::Arc<P>> {
-        self.load().mirror_pod_by_full_name(full_name)
-    }
-
-    /// [`Snapshot::pod_by_name`] on the current snapshot.
-    #[inline]
-    pub fn pod_by_name(&mut self, namespace: &str, name: &str) -> Option<&std::sync::Arc<P>> {
-        self.load().pod_by_name(namespace, name)
-    }
-
-    /// [`Snapshot::pod_by_mirror_pod`] on the current snapshot.
-    #[inline]
-    pub fn pod_by_mirror_pod(&mut self, mirror: &P) -> Option<&std::sync::Arc<P>> {
-        self.load().pod_by_mirror_pod(mirror)
-    }
-
-    /// [`Snapshot::mirror_pod_by_pod`] on the current snapshot.
-    #[inline]
-    pub fn mirror_pod_by_pod(&mut self, pod: &P) -> Option<&std::sync::Arc<P>> {
-        self.load().mirror_pod_by_pod(pod)
-    }
-
-    /// [`Snapshot::translate_pod_uid`] on the current snapshot.
-    #[expect(clippy::inline_always, reason = "a call would pass the UID and the result through memory")]
-    #[inline(always)]
-    pub fn translate_pod_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
-        self.load().translate_pod_uid(uid)
-    }
-
-    /// As [`Snapshot::pod_by_container_id`], on the current snapshot.
-    #[inline]
-    pub fn pod_by_container_id(&mut self, id: impl TryInto<ContainerId>) -> Option<ContainerMatch<'_, P>> {
-        self.load().pod_by_container_id(id)
-    }
-
-    /// As [`Snapshot::pod_by_ip`], on the current snapshot.
-    #[inline]
-    pub fn pod_by_ip(&mut self, ip: IpAddr) -> Option<&std::sync::Arc<P>> {
-        self.load().pod_by_ip(ip)
-    }
-
-    /// As [`Snapshot::pods_by_key`], on the current snapshot.
-    #[inline]
-    pub fn pods_by_key(&mut self, kind: KeyKind, key: &[u8]) -> PodsByKey<'_, P> {
-        self.load().pods_by_key(kind, key)
-    }
-
-    /// As [`Snapshot::removed`], on the current snapshot.
-    #[inline]
-    pub fn removed(&mut self) -> RemovedPods<'_, P> {
-        self.load().removed()
+    pub fn get<'k>(&mut self, key: impl Into<Key<'k>>) -> Option<Found<'_, P>> {
+        self.load().get(key)
     }
 }
 

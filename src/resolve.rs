@@ -1,17 +1,18 @@
-//! Resolves an identity to a pod: which of its keys to look up, and in which order.
+//! Finds a pod by any key, and the pod of an identity: which of its keys to look up, and in which order.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::id::{PodUid, UidRef};
+use crate::id::{FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::identity::{Cgroup, CgroupUid, ContainerId, ContainerLog, Identity, PodLog};
-use crate::pod::PodMeta;
-use crate::snapshot::{PodKind, Removed, Snapshot};
+use crate::pod::{KeyKind, PodKind, PodMeta};
+use crate::snapshot::{Removed, Snapshot};
 
-/// The result of [`Identity::resolve`].
+/// The result of [`Snapshot::get`] and [`Identity::resolve`]: a pod, and by what it was found.
 #[non_exhaustive]
-pub struct Resolved<'a, P> {
+pub struct Found<'a, P> {
     /// The pod. This is a mirror pod only if its static pod is not in the index.
     pub pod: &'a Arc<P>,
     /// The container's name in the pod, if known.
@@ -34,11 +35,84 @@ pub enum FoundBy {
     ContainerId,
     /// Its IP.
     Ip,
+    /// A custom key.
+    Key,
     /// Its namespace and name.
     Name,
     /// Its namespace and name. The text also has a container ID, but no pod names that ID: either no status names the
     /// container yet, or the container belonged to an earlier pod with this name.
     NameOnly,
+}
+
+/// A key by which [`Snapshot::get`] finds a pod.
+///
+/// # Examples
+/// ```
+/// use pod_index::identity::ContainerId;
+/// use pod_index::{FullName, Key, PodUid};
+///
+/// let _: Key = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the lookups
+/// let _: Key = (&PodUid::from("u1")).into();
+/// let _: Key = ("shop", "web-0").into(); // namespace and name
+/// let _: Key = (&FullName::new("web-0", "shop")?).into();
+/// let _: Key = std::net::IpAddr::from([10, 0, 0, 7]).into();
+/// let _: Key = "3e5f0b1c".repeat(8).parse::<ContainerId>().expect("64 digits").into();
+/// # Ok::<(), pod_index::ParseFullNameError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Key<'a> {
+    /// As for [`Snapshot::pod_by_uid`].
+    Uid(UidRef<'a>),
+    /// As for [`Snapshot::pod_by_name`].
+    Name {
+        /// The pod's namespace.
+        namespace: &'a str,
+        /// The pod's name.
+        name: &'a str,
+    },
+    /// As for [`Snapshot::pod_by_container_id`].
+    ContainerId(ContainerId),
+    /// As for [`Snapshot::pod_by_ip`].
+    Ip(IpAddr),
+    /// As for [`Snapshot::pods_by_key`]; finds the pod with the strongest claim.
+    Own(KeyKind, &'a [u8]),
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    /// The current pod with this key. Ignores mirror pods, and translates no UID.
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "shop" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// # writer.add_pod(Slim)?;
+    /// let pods = reader.load();
+    /// let found = pods.get(("shop", "web")).expect("it was published");
+    /// assert_eq!((found.by, found.container), (pod_index::FoundBy::Name, None));
+    /// assert!(pods.get("u1").is_some() && pods.get("u2").is_none());
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Option<Found<'_, P>> {
+        match key.into() {
+            Key::Uid(uid) => living(self.pod_by_uid(uid), FoundBy::Uid),
+            Key::Name { namespace, name } => living(self.pod_by_name(namespace, name), FoundBy::Name),
+            Key::ContainerId(id) => by_container_id(self, id),
+            Key::Ip(ip) => living(self.pod_by_ip(ip), FoundBy::Ip),
+            Key::Own(kind, key) => living(self.pods_by_key(kind, key).next(), FoundBy::Key),
+        }
+    }
 }
 
 impl FoundBy {
@@ -50,6 +124,7 @@ impl FoundBy {
             Self::MirrorUid => "mirror pod's UID",
             Self::ContainerId => "container ID",
             Self::Ip => "IP",
+            Self::Key => "key",
             Self::Name => "name",
             Self::NameOnly => "name; unknown container ID",
         }
@@ -67,9 +142,9 @@ impl<'a> Identity<'a> {
     ///
     /// | identity | lookups, in this order |
     /// |---|---|
-    /// | a UID | the pod with it; the static pod of the mirror with it; that mirror |
+    /// | a UID | the pod with it; the static pod of the mirror with it; that mirror; the same in lower case |
     /// | a cgroup | the pod with its UID; the pod with its container ID |
-    /// | a log file's path | the pod with its UID |
+    /// | a log file's path, a pod's directory | the pod with its UID |
     /// | a link to a log file | the pod with its container ID; the pod with its name, as [`FoundBy::NameOnly`] |
     /// | a container ID, an IP | the pod with it |
     /// | a name | the pod with it; the mirror pod with it |
@@ -82,11 +157,11 @@ impl<'a> Identity<'a> {
     /// Each row is applied to the current pods first, and then to the [removed ones](Snapshot::removed). Exception: the
     /// name in a link to a log file is looked up only if neither a current nor a removed pod has the container ID. So
     /// the link of a removed pod does not find a newer pod with its name. The UID of a removed mirror pod finds its
-    /// static pod, current or removed. [`Resolved::removed_at`] is `None` for a current pod.
+    /// static pod, current or removed. [`Found::removed_at`] is `None` for a current pod.
     ///
     /// # Complexity
-    /// A few lookups, each O(1) expected. If they find nothing, as many among the n removed pods, each O(log n). No
-    /// allocation for the usual UIDs.
+    /// A few lookups, each O(1) expected. If they find nothing, as many among the removed pods. No allocation for the usual
+    /// UIDs.
     ///
     /// # Examples
     /// ```
@@ -110,21 +185,24 @@ impl<'a> Identity<'a> {
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     #[must_use]
-    pub fn resolve<'s, P: PodMeta>(&self, snapshot: &'s Snapshot<P>) -> Option<Resolved<'s, P>>
+    pub fn resolve<'s, P: PodMeta>(&self, snapshot: &'s Snapshot<P>) -> Option<Found<'s, P>>
     where
         'a: 's,
     {
         match *self {
-            Self::Uid(uid) => by_uid(snapshot, uid).or_else(|| removed_by_uid(snapshot, uid)),
+            // Two spellings are two UIDs, so the exact one comes first.
+            Self::Uid(uid) => by_any_uid(snapshot, uid)
+                .or_else(|| by_any_uid(snapshot, PodUid::in_lower_case(uid)?.as_uid_ref())),
             Self::ContainerId(id) => {
                 by_container_id(snapshot, id).or_else(|| removed_by_container_id(snapshot, id))
             }
             Self::Cgroup(cgroup) => by_cgroup(snapshot, cgroup, by_uid, by_container_id)
                 .or_else(|| by_cgroup(snapshot, cgroup, removed_by_uid, removed_by_container_id)),
             Self::PodLog(PodLog { pod_uid, container, .. }) => {
-                let uid = pod_uid.into();
-                let found = by_uid(snapshot, uid).or_else(|| removed_by_uid(snapshot, uid))?;
-                Some(Resolved { container: Some(container), ..found })
+                Some(Found { container: Some(container), ..by_any_uid(snapshot, pod_uid.into())? })
+            }
+            Self::PodDirectory { pod_uid, container } => {
+                Some(Found { container, ..by_any_uid(snapshot, pod_uid)? })
             }
             Self::ContainerLog(log) => by_link(snapshot, log),
             Self::Ip(ip) => living(snapshot.pod_by_ip(ip), FoundBy::Ip)
@@ -135,16 +213,16 @@ impl<'a> Identity<'a> {
     }
 }
 
-fn living<P>(pod: Option<&Arc<P>>, by: FoundBy) -> Option<Resolved<'_, P>> {
-    Some(Resolved { pod: pod?, container: None, by, removed_at: None })
+fn living<P>(pod: Option<&Arc<P>>, by: FoundBy) -> Option<Found<'_, P>> {
+    Some(Found { pod: pod?, container: None, by, removed_at: None })
 }
 
-fn removed<P>(removed: Option<Removed<'_, P>>, by: FoundBy) -> Option<Resolved<'_, P>> {
+fn removed<P>(removed: Option<Removed<'_, P>>, by: FoundBy) -> Option<Found<'_, P>> {
     let Removed { pod, removed_at, container } = removed?;
-    Some(Resolved { pod, container, by, removed_at: Some(removed_at) })
+    Some(Found { pod, container, by, removed_at: Some(removed_at) })
 }
 
-fn by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Resolved<'s, P>> {
+fn by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Found<'s, P>> {
     living(snapshot.pod_by_uid(uid), FoundBy::Uid).or_else(|| {
         let mirror = snapshot.mirror_pod_by_uid(uid)?;
         let pod = snapshot.pod_by_uid(&snapshot.translate_pod_uid(uid)).unwrap_or(mirror);
@@ -152,25 +230,31 @@ fn by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<
     })
 }
 
+/// The pod, or else the removed pod.
+fn by_any_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Found<'s, P>> {
+    by_uid(snapshot, uid).or_else(|| removed_by_uid(snapshot, uid))
+}
+
 #[cold]
-fn removed_by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Resolved<'s, P>> {
-    let departed = snapshot.departed(uid)?;
-    if departed.kind == PodKind::Pod {
-        return removed(Some(departed.removed()), FoundBy::Uid);
+fn removed_by_uid<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, uid: UidRef<'_>) -> Option<Found<'s, P>> {
+    let gone = snapshot.removed();
+    if let Some(pod) = gone.pod_by_uid(uid) {
+        return removed(Some(pod), FoundBy::Uid);
     }
-    let target = departed.target.as_ref().map(PodUid::as_uid_ref);
+    let mirror = gone.mirror(uid)?;
+    let target = mirror.target.uid().map(PodUid::as_uid_ref);
     let pod = target.and_then(|uid| living(snapshot.pod_by_uid(uid), FoundBy::MirrorUid));
-    pod.or_else(|| removed(snapshot.removed().pod_by_uid(target?), FoundBy::MirrorUid))
-        .or_else(|| removed(Some(departed.removed()), FoundBy::MirrorUid))
+    pod.or_else(|| removed(gone.pod_by_uid(target?), FoundBy::MirrorUid))
+        .or_else(|| removed(gone.mirror_pod_by_uid(uid), FoundBy::MirrorUid))
 }
 
-fn by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Resolved<'_, P>> {
+fn by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Found<'_, P>> {
     let found = snapshot.pod_by_container_id(id)?;
-    Some(Resolved { container: Some(found.container), ..living(Some(found.pod), FoundBy::ContainerId)? })
+    Some(Found { container: Some(found.container), ..living(Some(found.pod), FoundBy::ContainerId)? })
 }
 
 #[cold]
-fn removed_by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Resolved<'_, P>> {
+fn removed_by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) -> Option<Found<'_, P>> {
     removed(snapshot.removed().pod_by_container_id(id), FoundBy::ContainerId)
 }
 
@@ -178,33 +262,29 @@ fn removed_by_container_id<P: PodMeta>(snapshot: &Snapshot<P>, id: ContainerId) 
 fn by_cgroup<'s, P: PodMeta>(
     snapshot: &'s Snapshot<P>,
     cgroup: Cgroup<'_>,
-    find_uid: impl Fn(&'s Snapshot<P>, UidRef<'_>) -> Option<Resolved<'s, P>>,
-    find_container_id: impl Fn(&'s Snapshot<P>, ContainerId) -> Option<Resolved<'s, P>>,
-) -> Option<Resolved<'s, P>> {
+    find_uid: impl Fn(&'s Snapshot<P>, UidRef<'_>) -> Option<Found<'s, P>>,
+    find_container_id: impl Fn(&'s Snapshot<P>, ContainerId) -> Option<Found<'s, P>>,
+) -> Option<Found<'s, P>> {
     let by_id = cgroup.container_id.and_then(|id| find_container_id(snapshot, id));
     let uid = cgroup.pod_uid.map(CgroupUid::to_pod_uid);
     let Some(found) = uid.and_then(|uid| find_uid(snapshot, uid.as_uid_ref())) else { return by_id };
     // Use the container's name only if it is this pod's: another pod may claim the ID.
     let container = by_id.filter(|by_id| Arc::ptr_eq(by_id.pod, found.pod)).and_then(|by_id| by_id.container);
-    Some(Resolved { container, ..found })
+    Some(Found { container, ..found })
 }
 
-fn by_link<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, log: ContainerLog<'s>) -> Option<Resolved<'s, P>> {
+fn by_link<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, log: ContainerLog<'s>) -> Option<Found<'s, P>> {
     let Some(id) = log.container_id else {
-        return Some(Resolved { container: log.container, ..by_name(snapshot, log.namespace?, log.name)? });
+        return Some(Found { container: log.container, ..by_name(snapshot, log.namespace?, log.name)? });
     };
     let by_id = by_container_id(snapshot, id).or_else(|| removed_by_container_id(snapshot, id));
     by_id.or_else(|| {
         let found = by_name(snapshot, log.namespace?, log.name)?;
-        Some(Resolved { container: log.container, by: FoundBy::NameOnly, ..found })
+        Some(Found { container: log.container, by: FoundBy::NameOnly, ..found })
     })
 }
 
-fn by_name<'s, P: PodMeta>(
-    snapshot: &'s Snapshot<P>,
-    namespace: &str,
-    name: &str,
-) -> Option<Resolved<'s, P>> {
+fn by_name<'s, P: PodMeta>(snapshot: &'s Snapshot<P>, namespace: &str, name: &str) -> Option<Found<'s, P>> {
     let pod = snapshot.pod_by_name(namespace, name);
     let pod = pod.or_else(|| snapshot.by_name(PodKind::Mirror, name, namespace));
     living(pod, FoundBy::Name).or_else(|| {
@@ -214,19 +294,86 @@ fn by_name<'s, P: PodMeta>(
     })
 }
 
+impl<'a> From<UidRef<'a>> for Key<'a> {
+    fn from(uid: UidRef<'a>) -> Self {
+        Self::Uid(uid)
+    }
+}
+
+impl<'a> From<&'a str> for Key<'a> {
+    fn from(uid: &'a str) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+impl<'a> From<&&'a str> for Key<'a> {
+    fn from(uid: &&'a str) -> Self {
+        Self::Uid((*uid).into())
+    }
+}
+
+impl<'a> From<&'a String> for Key<'a> {
+    fn from(uid: &'a String) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+impl<'a> From<&'a PodUid> for Key<'a> {
+    fn from(uid: &'a PodUid) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+impl<'a> From<&'a ResolvedPodUid> for Key<'a> {
+    fn from(uid: &'a ResolvedPodUid) -> Self {
+        Self::Uid(uid.into())
+    }
+}
+
+/// Namespace and name, as [`Snapshot::pod_by_name`] takes them.
+impl<'a> From<(&'a str, &'a str)> for Key<'a> {
+    fn from((namespace, name): (&'a str, &'a str)) -> Self {
+        Self::Name { namespace, name }
+    }
+}
+
+impl<'a> From<&'a FullName> for Key<'a> {
+    fn from(full_name: &'a FullName) -> Self {
+        Self::Name { namespace: full_name.namespace(), name: full_name.name() }
+    }
+}
+
+impl From<ContainerId> for Key<'_> {
+    fn from(id: ContainerId) -> Self {
+        Self::ContainerId(id)
+    }
+}
+
+impl From<IpAddr> for Key<'_> {
+    fn from(ip: IpAddr) -> Self {
+        Self::Ip(ip)
+    }
+}
+
+impl<'a> From<(KeyKind, &'a [u8])> for Key<'a> {
+    fn from((kind, key): (KeyKind, &'a [u8])) -> Self {
+        Self::Own(kind, key)
+    }
+}
+
 // None of these is derived: a derive would require the same of `P`.
-impl<P> Clone for Resolved<'_, P> {
+impl<P> Clone for Found<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P> Copy for Resolved<'_, P> {}
+impl<P> Copy for Found<'_, P> {}
 
-impl<P: PodMeta> fmt::Debug for Resolved<'_, P> {
+impl<P: PodMeta> fmt::Debug for Found<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pod, container, by, removed_at } = self;
-        f.debug_struct("Resolved")
+        f.debug_struct("Found")
             .field("pod", &pod.uid())
             .field("container", container)
             .field("by", by)

@@ -18,16 +18,16 @@ mod keys;
 mod removals;
 mod set;
 
-pub(crate) use set::READ_AHEAD;
-
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::{Place, Text, Words, any_tag};
-use crate::pod::{PodMeta, is_static_pod};
-use crate::snapshot::{EPHEMERAL, Mirror, PodKind, STATIC, Shadowed, Translation, UidKey};
+use crate::map::{Place, PodValue, Text, Words, any_tag};
+use crate::pod::{PodKind, PodMeta, is_static_pod};
+use crate::snapshot::{
+    EPHEMERAL, Mirror, STATIC, Shadowed, Tables, Translation, UidKey, claimed, claimed_flags,
+};
 use crate::versions::Draft;
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
@@ -72,18 +72,23 @@ impl<P: PodMeta> Draft<'_, P> {
         self.memory().drop_later(Arc::clone(pod));
     }
 
-    /// Whether the draft differs from its base version. The tables by name and by additional keys, and that
-    /// of the static pods, follow from what is compared.
-    pub(crate) fn differs(&self) -> bool {
-        let (old, equal) = (self.base(), |one: &Words, other: &Words| one == other);
-        self.history != old.history
-            || !self.pods.same(&old.pods, equal, &self.hashing)
-            || !self.mirrors.same(&old.mirrors, equal, &self.hashing)
-            || self
-                .removed
-                .as_ref()
-                .zip(old.removed.as_ref())
-                .is_some_and(|(new, old)| !new.pods.same(&old.pods, equal, &self.hashing))
+    /// Whether the current pods differ from those of the base version. The tables by name and by additional keys, and
+    /// that of the static pods, follow from what is compared.
+    pub(crate) fn pods_differ(&self) -> bool {
+        let old = self.base();
+        self.history != old.history || self.differ(&self.live, &old.live)
+    }
+
+    /// Whether the removed pods differ from those of the base version.
+    pub(crate) fn removed_pods_differ(&self) -> bool {
+        let both = self.removed.as_ref().zip(self.base().removed.as_ref());
+        both.is_some_and(|(new, old)| self.differ(&new.tables, &old.tables))
+    }
+
+    fn differ<V: PodValue>(&self, new: &Tables<V>, old: &Tables<V>) -> bool {
+        let equal = |one: &Words, other: &Words| one == other;
+        !new.pods.same(&old.pods, equal, &self.hashing)
+            || !new.mirrors.same(&old.mirrors, equal, &self.hashing)
     }
 
     /// Removes the pod or mirror with this UID.
@@ -104,32 +109,32 @@ impl<P: PodMeta> Draft<'_, P> {
         old: &Arc<P>,
         pod: &Arc<P>,
     ) {
-        self.names_mut(kind).replace(name, Arc::clone(pod), 0);
+        self.live_mut().of(Tables::names_of(kind)).replace(name, Arc::clone(pod), 0);
         match kind {
-            PodKind::Pod => {
-                self.replace_pod(key, place, old, pod);
-                self.exchange_keys(&key, old, pod);
-            }
+            PodKind::Pod => self.replace_pod(key, place, old, pod),
             PodKind::Mirror => self.replace_mirror(key, pod),
         }
     }
 
     /// Replaces `old` by `pod`, which has the same UID.
-    fn replace_pod(&mut self, key: UidKey<'_>, place: Place, old: &P, pod: &Arc<P>) {
-        let (before, flags) = (self.pods.flags(place), self.count_in(pod));
+    fn replace_pod(&mut self, key: UidKey<'_>, place: Place, old: &Arc<P>, pod: &Arc<P>) {
+        let before = self.live.pods.flags(place);
+        let flags = self.count_in(pod);
         self.count_out(old, before);
-        self.pods_mut().replace(place, Arc::clone(pod), flags);
-        let known =
-            |draft: &Self| Some(draft.static_pods.locate(key.hash, key.tag, |entry| key.is(entry))?.0);
+        let flags = flags | claimed_flags(self.replace_keys(key.uid(), old, pod, claimed(before)));
+        self.live_mut().of(Tables::pods()).replace(place, Arc::clone(pod), flags);
         match (before & STATIC != 0, flags & STATIC != 0) {
             (false, false) => {}
-            (false, true) => self.static_pods_mut().insert(key.tag, key.words, Arc::clone(pod), 0),
+            (false, true) => {
+                self.live_mut().of(Tables::static_pods()).insert(key.tag, key.words, Arc::clone(pod), 0);
+            }
             (true, now) => {
-                if let Some(place) = known(self) {
+                let known = self.live.static_pods.locate(key.hash, key.tag, |entry| key.is(entry));
+                if let Some((place, _)) = known {
                     if now {
-                        self.static_pods_mut().replace(place, Arc::clone(pod), 0);
+                        self.live_mut().of(Tables::static_pods()).replace(place, Arc::clone(pod), 0);
                     } else {
-                        self.static_pods_mut().remove(place);
+                        self.live_mut().of(Tables::static_pods()).remove(place);
                     }
                 }
             }
@@ -138,9 +143,9 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Replaces the mirror that has the same UID and name by `pod`.
     fn replace_mirror(&mut self, key: UidKey<'_>, pod: &Arc<P>) {
-        if let Some((place, mirror)) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry)) {
+        if let Some((place, mirror)) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry)) {
             let target = mirror.value.target.clone();
-            self.mirrors_mut().replace(place, Mirror { pod: Arc::clone(pod), target }, 0);
+            self.live_mut().of(Tables::mirrors()).replace(place, Mirror { pod: Arc::clone(pod), target }, 0);
         }
     }
 
@@ -148,20 +153,19 @@ impl<P: PodMeta> Draft<'_, P> {
     fn insert(&mut self, kind: PodKind, key: UidKey<'_>, pod: &Arc<P>) {
         self.reconsider_tombstones(kind, pod);
         if self.removed.is_some() {
-            self.forget_removed(pod.uid().into());
+            self.drop_removed(pod.uid().into());
         }
         match kind {
             PodKind::Pod => {
-                let flags = self.count_in(pod);
-                self.pods_mut().insert(key.tag, key.words, Arc::clone(pod), flags);
+                let flags = self.count_in(pod) | claimed_flags(self.claim_keys(key.uid(), pod));
+                self.live_mut().of(Tables::pods()).insert(key.tag, key.words, Arc::clone(pod), flags);
                 if flags & STATIC != 0 {
-                    self.static_pods_mut().insert(key.tag, key.words, Arc::clone(pod), 0);
+                    self.live_mut().of(Tables::static_pods()).insert(key.tag, key.words, Arc::clone(pod), 0);
                 }
-                self.claim_keys(&key, pod);
             }
             PodKind::Mirror => {
                 let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
-                self.mirrors_mut().insert(key.tag, key.words, mirror, 0);
+                self.live_mut().of(Tables::mirrors()).insert(key.tag, key.words, mirror, 0);
             }
         }
         let (previous, is_paired) = self.set_holder(kind, pod, &**pod);
@@ -190,15 +194,17 @@ impl<P: PodMeta> Draft<'_, P> {
         let (place, ..) = self.known(key)?;
         match kind {
             PodKind::Pod => {
-                let flags = self.pods.flags(place);
+                let flags = self.live.pods.flags(place);
                 self.count_out(&pod, flags);
-                self.pods_mut().remove(place);
-                if let Some((place, _)) = self.static_pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
-                    self.static_pods_mut().remove(place);
+                self.live_mut().of(Tables::pods()).remove(place);
+                if let Some((place, _)) =
+                    self.live.static_pods.locate(key.hash, key.tag, |entry| key.is(entry))
+                {
+                    self.live_mut().of(Tables::static_pods()).remove(place);
                 }
-                self.give_up_keys(&key, &pod);
+                self.release_keys(key.uid(), &pod, claimed(flags));
             }
-            PodKind::Mirror => self.mirrors_mut().remove(place),
+            PodKind::Mirror => self.live_mut().of(Tables::mirrors()).remove(place),
         }
         Some(pod)
     }
@@ -206,19 +212,19 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Removes a pod from the table by name although its name has changed since it was stored: it must not be
     /// found after its removal. O(n), only for pods whose metadata changes.
     fn forget_name(&mut self, kind: PodKind, pod: &Arc<P>) {
-        let names = self.names(kind);
+        let names = self.live.of_names(kind);
         let filed = names.iter().find(|entry| Arc::ptr_eq(&entry.value, pod));
         let place = filed.and_then(|entry| {
             let (name, namespace) = entry.key.record.parts();
             names.locate_text(entry.key.hash, name, namespace)
         });
         if let Some((place, _)) = place {
-            self.names_mut(kind).remove(place);
+            self.live_mut().of(Tables::names_of(kind)).remove(place);
         }
     }
 
     /// Counts the ephemeral containers of an added pod. Returns its flags.
-    fn count_in(&mut self, pod: &P) -> u8 {
+    fn count_in(&mut self, pod: &P) -> u16 {
         let (count, is_static) = (pod.ephemeral_container_count(), is_static_pod(pod));
         let total = &mut self.history().ephemeral_containers;
         *total = total.wrapping_add(count);
@@ -227,7 +233,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Subtracts the ephemeral containers of a removed pod. Wraps, so that a pod whose count changes cannot
     /// cause a panic.
-    fn count_out(&mut self, pod: &P, flags: u8) {
+    fn count_out(&mut self, pod: &P, flags: u16) {
         if flags & EPHEMERAL != 0 {
             let total = &mut self.history().ephemeral_containers;
             *total = total.wrapping_sub(pod.ephemeral_container_count());
@@ -236,10 +242,10 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// The pod or mirror with the UID of `key`, and its place.
     fn known(&self, key: UidKey<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
-        if let Some((place, entry)) = self.pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
+        if let Some((place, entry)) = self.live.pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
             return Some((place, PodKind::Pod, &entry.value));
         }
-        let (place, entry) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
+        let (place, entry) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
         Some((place, PodKind::Mirror, &entry.value.pod))
     }
 }
@@ -250,7 +256,7 @@ impl<P: PodMeta> Draft<'_, P> {
     fn name_of(&self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Place> {
         let (name, namespace) = (pod.name(), pod.namespace());
         let (place, entry) =
-            self.names(kind).locate_text(self.hashing.pair(name, namespace), name, namespace)?;
+            self.live.of_names(kind).locate_text(self.hashing.pair(name, namespace), name, namespace)?;
         Arc::ptr_eq(&entry.value, holder).then_some(place)
     }
 
@@ -259,15 +265,14 @@ impl<P: PodMeta> Draft<'_, P> {
     fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> (Option<Arc<P>>, bool) {
         let (name, namespace) = (pod.name(), pod.namespace());
         let hash = self.hashing.pair(name, namespace);
-        if let Some((place, entry)) = self.names(kind).locate_text(hash, name, namespace) {
+        if let Some((place, entry)) = self.live.of_names(kind).locate_text(hash, name, namespace) {
             let previous = Arc::clone(&entry.value);
-            self.names_mut(kind).replace(place, Arc::clone(holder), 0);
+            self.live_mut().of(Tables::names_of(kind)).replace(place, Arc::clone(holder), 0);
             return (Some(previous), false);
         }
-        let other = self.names(kind.other()).find_text(hash, name, namespace);
-        let (shared, is_paired) = (other.map(|entry| entry.key.record.share()), other.is_some());
-        let record = self.memory().record(shared, name, namespace);
-        self.names_mut(kind).insert(any_tag(hash), Text { hash, record }, Arc::clone(holder), 0);
+        let (record, is_paired) = self.live_mut().name_record(kind, hash, name, namespace);
+        let key = Text { hash, record };
+        self.live_mut().of(Tables::names_of(kind)).insert(any_tag(hash), key, Arc::clone(holder), 0);
         (None, is_paired)
     }
 
@@ -304,7 +309,7 @@ impl<P: PodMeta> Draft<'_, P> {
             }
             PodKind::Pod => {}
         }
-        self.names_mut(kind).remove(name);
+        self.live_mut().of(Tables::names_of(kind)).remove(name);
     }
 }
 
@@ -345,14 +350,14 @@ impl<P: PodMeta> Draft<'_, P> {
     fn exchange_target(&mut self, mirror: &Arc<P>, target: Translation) -> Option<Translation> {
         let (place, entry) = self.locate_mirror(mirror)?;
         let old = entry.target.clone();
-        self.mirrors_mut().replace(place, Mirror { pod: Arc::clone(mirror), target }, 0);
+        self.live_mut().of(Tables::mirrors()).replace(place, Mirror { pod: Arc::clone(mirror), target }, 0);
         Some(old)
     }
 
     /// The entry of this very mirror.
-    fn locate_mirror(&self, mirror: &Arc<P>) -> Option<(Place, &Mirror<P>)> {
+    fn locate_mirror(&self, mirror: &Arc<P>) -> Option<(Place, &Mirror<Arc<P>>)> {
         let key = UidKey::new(UidRef::from(mirror.uid()), &self.hashing);
-        let (place, entry) = self.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
+        let (place, entry) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
         Arc::ptr_eq(&entry.value.pod, mirror).then_some((place, &entry.value))
     }
 

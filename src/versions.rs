@@ -16,11 +16,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use std::{ptr, thread};
 
-use crate::map::{DeadList, Labelled, Memory, Ordered, TableMut, Text, Words};
-use crate::options::Options;
-use crate::pod::Claims;
+use crate::map::{DeadList, Hashing, Key, Memory, Ordered, PodValue, Record, Table, TableMut, Value};
+use crate::options::{Kinds, Options};
+use crate::pod::{Claims, PodKind};
 use crate::snapshot::{
-    ByKey, Contender, Departed, History, Holder, Mirror, PodKind, RemovedBook, RemovedSet, Snapshot,
+    Contender, EachTable, Field, History, RemovalQueue, RemovedPod, RemovedSet, Snapshot, Tables,
 };
 use crate::sync::{self, Published};
 
@@ -58,6 +58,31 @@ pub(crate) struct FinalDeadList<P>(OnceLock<DeadList<P>>);
 pub(crate) struct Draft<'w, P> {
     versions: &'w mut Versions<P>,
     next: Snapshot<P>,
+}
+
+/// A draft's tables of the current or of the removed pods, for writing.
+pub(crate) struct TablesMut<'a, V: Value> {
+    tables: &'a mut Tables<V>,
+    memory: &'a mut Memory<V::Pod>,
+    hashing: &'a Hashing,
+    kept: Kinds,
+}
+
+/// Makes each table a draft of the other one.
+struct Share;
+
+/// Adds each table of the last version to a dead list.
+struct Retire<'a, P>(&'a mut DeadList<P>);
+
+/// Frees each table of a draft.
+struct Abandon<'a, P>(&'a mut Memory<P>);
+
+/// Works on each table of a draft.
+struct Write<'a, P, F>(&'a mut Memory<P>, &'a Hashing, F);
+
+/// What is done with each table of a draft, given with the same table of its base.
+pub(crate) trait EachTableMut<P> {
+    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: TableMut<'_, K, T>);
 }
 
 impl<P> Deref for Version<P> {
@@ -119,10 +144,10 @@ impl<P> Versions<P> {
 
     /// Starts a draft of the next version, based on the current one.
     pub(crate) fn draft(&mut self) -> Draft<'_, P> {
-        // SAFETY: the draft borrows these versions, so the current one stays. Then the draft is either
-        // published, which keeps the current version until no one holds it, or abandoned.
-        let next = unsafe { self.current.draft() };
-        self.memory.begin(next.generation());
+        let mut next = self.current.next();
+        next.each(&self.current, &mut Share);
+        // SAFETY: a draft borrows these versions, so there is no other one; the current version is the newest.
+        unsafe { self.memory.begin(next.generation()) };
         Draft { versions: self, next }
     }
 
@@ -171,13 +196,12 @@ impl<P> Drop for Versions<P> {
     fn drop(&mut self) {
         // A pod whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
-        // Before another handle can free the last version.
-        self.memory.forget_labels();
         let mut dead = DeadList::default();
-        // SAFETY: the current version is the last one, and the writer is dropped only once.
-        unsafe { self.current.retire_into(&mut dead) };
+        // The current version is the last one.
+        self.current.next().each(&self.current, &mut Retire(&mut dead));
         for retired in self.retired.drain(..) {
-            dead.append(retired.dead);
+            // SAFETY: all lists of these versions belong to one index.
+            unsafe { dead.append(retired.dead) };
             self.published.leave_behind([retired.version]);
         }
         // Only this line sets it.
@@ -190,96 +214,118 @@ impl<P> Drop for Versions<P> {
     }
 }
 
-/// The tables of a snapshot start and end together.
+impl<P> EachTable<P> for Share {
+    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, base: &Table<K, T>) {
+        // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version stays,
+        // because the draft borrows the versions, until the draft is abandoned, or it is published and the version is
+        // retired.
+        *table = unsafe { base.draft() };
+    }
+}
+
+impl<P> EachTable<P> for Retire<'_, P> {
+    fn table<K: Key, T: Value<Pod = P>>(&mut self, _: &mut Table<K, T>, last: &Table<K, T>) {
+        // SAFETY: only the drop of `Versions` retires tables: of the current version, which is the last one, and once.
+        unsafe { last.retire_into(self.0) };
+    }
+}
+
+impl<P> EachTable<P> for Abandon<'_, P> {
+    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, _: &Table<K, T>) {
+        // SAFETY: only the drop of a draft abandons tables: its own ones, with the memory that works on it.
+        unsafe { table.abandon(self.0) };
+    }
+}
+
+impl<P, F: EachTableMut<P>> EachTable<P> for Write<'_, P, F> {
+    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, _: &Table<K, T>) {
+        // SAFETY: only `TablesMut::each` makes this, from the tables of a draft and the memory that works on it.
+        self.2.table(unsafe { TableMut::new(table, self.0, self.1) });
+    }
+}
+
 impl<P> Snapshot<P> {
-    /// # Safety
-    /// See [`Table::draft`](crate::map::Table::draft).
-    unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller guarantees it.
-        let (pods, static_pods, mirrors, names, mirror_names) = unsafe {
-            (
-                self.pods.draft(),
-                self.static_pods.draft(),
-                self.mirrors.draft(),
-                self.names.draft(),
-                self.mirror_names.draft(),
-            )
-        };
-        // SAFETY: the caller's.
-        let by_key = unsafe { self.by_key.draft() };
-        // SAFETY: the caller's.
-        let removed = self.removed.as_ref().map(|removed| Box::new(unsafe { removed.draft() }));
+    /// Works on each table, given with the same table of another version.
+    fn each(&mut self, other: &Self, work: &mut impl EachTable<P>) {
+        self.live.each(&other.live, work);
+        if let (Some(removed), Some(other)) = (&mut self.removed, &other.removed) {
+            removed.tables.each(&other.tables, work);
+        }
+    }
+
+    /// The next version, with empty tables.
+    fn next(&self) -> Self {
+        let empty =
+            |removed: &RemovedSet<P>| RemovedSet { tables: Tables::new(), queue: removed.queue.clone() };
+        let mut live = Tables::new();
+        live.contenders = self.live.contenders.clone();
+        let mut removed = self.removed.as_deref().map(empty);
+        if let (Some(removed), Some(base)) = (&mut removed, &self.removed) {
+            removed.tables.contenders = base.tables.contenders.clone();
+        }
         Self {
             generation: self.generation + 1,
             pods_generation: self.generation + 1,
             hashing: self.hashing.clone(),
-            pods,
-            static_pods,
-            mirrors,
-            names,
-            mirror_names,
-            by_key,
+            kept: self.kept,
+            live,
             history: self.history.clone(),
-            removed,
-        }
-    }
-
-    /// # Safety
-    /// See [`Table::retire_into`](crate::map::Table::retire_into).
-    unsafe fn retire_into(&self, dead: &mut DeadList<P>) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            self.pods.retire_into(dead);
-            self.static_pods.retire_into(dead);
-            self.mirrors.retire_into(dead);
-            self.names.retire_into(dead);
-            self.mirror_names.retire_into(dead);
-            self.by_key.container_ids.retire_into(dead);
-            self.by_key.ips.retire_into(dead);
-            self.by_key.keys.retire_into(dead);
-            if let Some(removed) = &self.removed {
-                removed.pods.retire_into(dead);
-            }
-        }
-    }
-
-    /// # Safety
-    /// See [`Table::abandon`](crate::map::Table::abandon).
-    unsafe fn abandon(&mut self, memory: &mut Memory<P>) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            self.pods.abandon(memory);
-            self.static_pods.abandon(memory);
-            self.mirrors.abandon(memory);
-            self.names.abandon(memory);
-            self.mirror_names.abandon(memory);
-            self.by_key.container_ids.abandon(memory);
-            self.by_key.ips.abandon(memory);
-            self.by_key.keys.abandon(memory);
-            if let Some(removed) = &mut self.removed {
-                removed.pods.abandon(memory);
-            }
+            removed: removed.map(Box::new),
         }
     }
 }
 
-impl<P> ByKey<P> {
-    /// # Safety
-    /// See [`Table::draft`](crate::map::Table::draft).
-    unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller's.
-        let (container_ids, ips, keys) =
-            unsafe { (self.container_ids.draft(), self.ips.draft(), self.keys.draft()) };
-        Self { kept: self.kept, container_ids, ips, keys, contenders: self.contenders.clone() }
+impl<V: PodValue> TablesMut<'_, V> {
+    /// One of the tables.
+    #[inline]
+    pub(crate) fn of<K: Key, T: Value<Pod = V::Pod>>(&mut self, field: Field<V, K, T>) -> TableMut<'_, K, T> {
+        // SAFETY: the tables belong to the draft, which outlives this, and the memory works on that draft until it ends.
+        unsafe { TableMut::new(field.of(self.tables), self.memory, self.hashing) }
+    }
+
+    /// Works on each table.
+    pub(crate) fn each(&mut self, work: impl EachTableMut<V::Pod>) {
+        self.tables.each(&Tables::new(), &mut Write(self.memory, self.hashing, work));
+    }
+
+    pub(crate) fn contenders(&mut self) -> &mut Ordered<Contender> {
+        &mut self.tables.contenders
+    }
+
+    pub(crate) fn memory(&self) -> &Memory<V::Pod> {
+        self.memory
+    }
+
+    /// A record of a full name: that of the pod of the other kind which has the name, or a new one. Returns whether there
+    /// is such a pod.
+    pub(crate) fn name_record(
+        &mut self,
+        kind: PodKind,
+        hash: u64,
+        name: &str,
+        namespace: &str,
+    ) -> (Record, bool) {
+        match self.tables.of_names(kind.other()).find_text(hash, name, namespace) {
+            // SAFETY: the tables are the draft's.
+            Some(entry) => (unsafe { self.memory.share(&entry.key.record) }, true),
+            None => (self.memory.record(name, namespace), false),
+        }
+    }
+
+    pub(crate) fn hashing(&self) -> &Hashing {
+        self.hashing
+    }
+
+    pub(crate) fn kept(&self) -> Kinds {
+        self.kept
     }
 }
 
-impl<P> RemovedSet<P> {
-    /// # Safety
-    /// See [`Table::draft`](crate::map::Table::draft).
-    unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller's.
-        Self { pods: unsafe { self.pods.draft() }, book: self.book.clone() }
+impl<V: Value> Deref for TablesMut<'_, V> {
+    type Target = Tables<V>;
+
+    fn deref(&self) -> &Tables<V> {
+        self.tables
     }
 }
 
@@ -295,14 +341,6 @@ impl<P> Draft<'_, P> {
         versions.current = sync::Arc::clone(&next);
         let version = versions.published.swap(next);
         let dead = versions.memory.end();
-        #[cfg(any(loom, shuttle))]
-        let dead = if sync::planted("frees-nodes-at-once") {
-            // SAFETY: none; this is the planted bug.
-            unsafe { versions.memory.reclaim(dead, None) };
-            DeadList::default()
-        } else {
-            dead
-        };
         versions.retired.push_back(Retired { version, dead });
         versions.memory.drop_unpublished();
     }
@@ -329,65 +367,27 @@ impl<P> Draft<'_, P> {
         &mut self.versions.scratch
     }
 
-    /// The last time that was passed to the writer.
-    pub(crate) fn now(&self) -> Option<Instant> {
-        self.versions.now
+    /// The last time that was passed to the writer. Without one, the clock's.
+    pub(crate) fn now(&self) -> Instant {
+        self.versions.now.unwrap_or_else(Instant::now)
     }
 
-    pub(crate) fn removed_book(&mut self) -> Option<&mut RemovedBook> {
-        Some(&mut self.next.removed.as_mut()?.book)
+    pub(crate) fn queue(&mut self) -> Option<&mut RemovalQueue> {
+        Some(&mut self.next.removed.as_mut()?.queue)
     }
 
-    pub(crate) fn contenders_mut(&mut self) -> &mut Ordered<Contender> {
-        &mut self.next.by_key.contenders
+    /// The tables of the current pods.
+    #[inline]
+    pub(crate) fn live_mut(&mut self) -> TablesMut<'_, Arc<P>> {
+        let Snapshot { live: tables, hashing, kept, .. } = &mut self.next;
+        TablesMut { tables, memory: &mut self.versions.memory, hashing, kept: *kept }
     }
 
-    pub(crate) fn pods_mut(&mut self) -> TableMut<'_, Words, Arc<P>> {
-        // SAFETY: the table belongs to the draft, and the memory works on this draft until it ends; likewise
-        // below.
-        unsafe { TableMut::new(&mut self.next.pods, &mut self.versions.memory, &self.next.hashing) }
-    }
-
-    pub(crate) fn static_pods_mut(&mut self) -> TableMut<'_, Words, Arc<P>> {
-        // SAFETY: as above.
-        unsafe { TableMut::new(&mut self.next.static_pods, &mut self.versions.memory, &self.next.hashing) }
-    }
-
-    pub(crate) fn mirrors_mut(&mut self) -> TableMut<'_, Words, Mirror<P>> {
-        // SAFETY: as above.
-        unsafe { TableMut::new(&mut self.next.mirrors, &mut self.versions.memory, &self.next.hashing) }
-    }
-
-    pub(crate) fn container_ids_mut(&mut self) -> TableMut<'_, Labelled, Holder<P>> {
-        // SAFETY: as above.
-        unsafe {
-            TableMut::new(&mut self.next.by_key.container_ids, &mut self.versions.memory, &self.next.hashing)
-        }
-    }
-
-    pub(crate) fn ips_mut(&mut self) -> TableMut<'_, Words, Holder<P>> {
-        // SAFETY: as above.
-        unsafe { TableMut::new(&mut self.next.by_key.ips, &mut self.versions.memory, &self.next.hashing) }
-    }
-
-    pub(crate) fn keys_mut(&mut self) -> TableMut<'_, Text, Holder<P>> {
-        // SAFETY: as above.
-        unsafe { TableMut::new(&mut self.next.by_key.keys, &mut self.versions.memory, &self.next.hashing) }
-    }
-
-    pub(crate) fn removed_pods_mut(&mut self) -> Option<TableMut<'_, Words, Departed<P>>> {
-        let removed = self.next.removed.as_mut()?;
-        // SAFETY: as above.
-        Some(unsafe { TableMut::new(&mut removed.pods, &mut self.versions.memory, &self.next.hashing) })
-    }
-
-    pub(crate) fn names_mut(&mut self, kind: PodKind) -> TableMut<'_, Text, Arc<P>> {
-        let table = match kind {
-            PodKind::Pod => &mut self.next.names,
-            PodKind::Mirror => &mut self.next.mirror_names,
-        };
-        // SAFETY: as above.
-        unsafe { TableMut::new(table, &mut self.versions.memory, &self.next.hashing) }
+    /// The tables of the removed pods, if the index keeps those.
+    pub(crate) fn removed_mut(&mut self) -> Option<TablesMut<'_, RemovedPod<P>>> {
+        let Snapshot { removed, hashing, kept, .. } = &mut self.next;
+        let tables = &mut removed.as_mut()?.tables;
+        Some(TablesMut { tables, memory: &mut self.versions.memory, hashing, kept: *kept })
     }
 }
 
@@ -402,8 +402,9 @@ impl<P> Deref for Draft<'_, P> {
 
 impl<P> Drop for Draft<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: the tables belong to this draft, which ends here.
-        unsafe { self.next.abandon(&mut self.versions.memory) };
-        self.versions.memory.cancel();
+        let Versions { current, memory, .. } = &mut *self.versions;
+        self.next.each(current, &mut Abandon(memory));
+        // SAFETY: all tables of the draft were abandoned above.
+        unsafe { self.versions.memory.cancel() };
     }
 }

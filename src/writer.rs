@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::id::{PodUid, UidRef};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
-use crate::update::{READ_AHEAD, Upserted};
+use crate::update::Upserted;
 use crate::versions::{Draft, Versions};
-use crate::wake::Herald;
+use crate::wake::Announcer;
 
 /// Number of retired snapshots that a publication checks. More than one, so that the queue shrinks after
 /// readers held many; few, so that a thousand idle readers do not slow down each publication.
@@ -64,7 +64,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 pub struct Writer<P> {
     versions: Versions<P>,
     /// Tells followers, on drop, that the writer is gone.
-    herald: Herald,
+    announcer: Announcer,
 }
 
 /// One write of a batch; see [`Writer::apply`].
@@ -106,8 +106,8 @@ pub struct Refused {
 }
 
 impl<P: PodMeta> Writer<P> {
-    pub(crate) fn new(versions: Versions<P>, herald: Herald) -> Self {
-        Self { versions, herald }
+    pub(crate) fn new(versions: Versions<P>, announcer: Announcer) -> Self {
+        Self { versions, announcer }
     }
 
     /// The last published snapshot.
@@ -154,13 +154,18 @@ impl<P: PodMeta> Writer<P> {
     /// Kubelet: `UpdatePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "UpdatePod")]
     pub fn update_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
+        let pod = pod.into();
         let mut draft = self.versions.draft();
-        let upserted = draft.upsert(&pod.into())?;
-        if !matches!(upserted, Upserted::Unchanged) {
-            publish(draft, &self.herald);
+        let upserted = draft.upsert(&pod);
+        if matches!(upserted, Ok(Upserted::Added | Upserted::Replaced(_))) {
+            publish(draft, &self.announcer);
             self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
+        } else {
+            drop(draft);
         }
-        Ok(upserted)
+        // A refused pod's `Drop` may panic. Later, that would leak the error.
+        drop(pod);
+        upserted
     }
 
     /// Removes the pod stored under the UID of `pod`, publishes, and returns the stored pod.
@@ -186,7 +191,7 @@ impl<P: PodMeta> Writer<P> {
         self.current().any_by_uid(uid)?;
         let mut draft = self.versions.draft();
         let removed = draft.remove(uid)?;
-        publish(draft, &self.herald);
+        publish(draft, &self.announcer);
         self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         Some(removed)
     }
@@ -209,7 +214,7 @@ impl<P: PodMeta> Writer<P> {
         let mut draft = self.versions.draft();
         let refused = draft.set(pods.into_iter().map(Into::into)).into_iter();
         let refused = refused.map(|(position, error)| Refused { operation: 0, position, error }).collect();
-        let published = publish_if_it_differs(draft, &self.herald);
+        let published = publish_if_it_differs(draft, &self.announcer);
         self.applied(published, refused)
     }
 
@@ -250,46 +255,31 @@ impl<P: PodMeta> Writer<P> {
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
         let mut draft = self.versions.draft();
         let mut refused = Vec::new();
-        let mut batch = batch.into_iter().enumerate();
-        loop {
-            let next: Vec<_> = batch.by_ref().take(READ_AHEAD).collect();
-            if next.is_empty() {
-                break;
-            }
-            draft.read_ahead(next.iter().filter_map(|(_, change)| match change {
-                Operation::Add(pod) | Operation::Update(pod) => Some(pod),
-                Operation::Set(_) | Operation::Remove(_) => None,
-            }));
-            for (operation, change) in next {
-                match change {
-                    Operation::Set(pods) => {
-                        let errors = draft.set(pods).into_iter();
-                        refused.extend(errors.map(|(position, error)| Refused {
-                            operation,
-                            position,
-                            error,
-                        }));
-                    }
-                    Operation::Add(pod) | Operation::Update(pod) => {
-                        if let Err(error) = draft.upsert(&pod) {
-                            draft.drop_later(&pod);
-                            refused.push(Refused { operation, position: 0, error });
-                        }
-                    }
-                    Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref())),
+        for (operation, change) in batch.into_iter().enumerate() {
+            match change {
+                Operation::Set(pods) => {
+                    let errors = draft.set(pods).into_iter();
+                    refused.extend(errors.map(|(position, error)| Refused { operation, position, error }));
                 }
+                Operation::Add(pod) | Operation::Update(pod) => {
+                    if let Err(error) = draft.upsert(&pod) {
+                        draft.drop_later(&pod);
+                        refused.push(Refused { operation, position: 0, error });
+                    }
+                }
+                Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref())),
             }
         }
-        let published = publish_if_it_differs(draft, &self.herald);
+        let published = publish_if_it_differs(draft, &self.announcer);
         self.applied(published, refused)
     }
 
     /// Sets the current time, and drops the removed pods that are too old, in one publication. Returns their number.
     ///
-    /// The time of a removal is the last time passed here. So for an index that [keeps removed
-    /// pods](crate::Options::keep_removed), call this in two places: before a write that may remove pods, and at
-    /// [`next_deadline`](Self::next_deadline), because without writes nothing else frees their memory. Before the first
-    /// call no removed pod is kept. Time does not go back: a time before the last one counts as the last one.
+    /// The time of a removal is the last time passed here; without one, the clock's. Call this at
+    /// [`next_deadline`](Self::next_deadline) if the index [keeps removed pods](crate::Options::keep_removed): without
+    /// writes, nothing else frees their memory. If your times are not the clock's, call it before the first removal too.
+    /// Time does not go back: a time before the last one counts as the last one.
     ///
     /// If no pod is too old, nothing is published.
     ///
@@ -308,7 +298,7 @@ impl<P: PodMeta> Writer<P> {
         let mut draft = self.versions.draft();
         let expired = draft.expire();
         draft.keeps_pods();
-        publish(draft, &self.herald);
+        publish(draft, &self.announcer);
         self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         expired
     }
@@ -322,16 +312,19 @@ impl<P: PodMeta> Writer<P> {
 }
 
 /// Returns whether the draft was published.
-fn publish_if_it_differs<P: PodMeta>(draft: Draft<'_, P>, herald: &Herald) -> bool {
-    let differs = draft.differs();
-    if differs {
-        publish(draft, herald);
+fn publish_if_it_differs<P: PodMeta>(mut draft: Draft<'_, P>, announcer: &Announcer) -> bool {
+    if !draft.pods_differ() {
+        if !draft.removed_pods_differ() {
+            return false;
+        }
+        draft.keeps_pods();
     }
-    differs
+    publish(draft, announcer);
+    true
 }
 
-fn publish<P>(draft: Draft<'_, P>, herald: &Herald) {
-    let publication = herald.publication();
+fn publish<P>(draft: Draft<'_, P>, announcer: &Announcer) {
+    let publication = announcer.publication();
     draft.publish();
     // Wakes the followers before anything is freed.
     drop(publication);

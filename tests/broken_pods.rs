@@ -64,9 +64,9 @@ fn a_pod_whose_uid_changes_affects_no_other_pod() {
     fickle.turned.store(true, Ordering::Relaxed);
 
     assert!(Arc::ptr_eq(&writer.remove_pod_by_uid(U1).expect("filed under its first UID"), &fickle));
-    assert!(Arc::ptr_eq(&reader.pod_by_uid(U2).expect("still there"), &other));
+    assert!(Arc::ptr_eq(reader.load().pod_by_uid(U2).expect("still there"), &other));
     writer.add_pod(third).expect("a good pod");
-    assert!(reader.pod_by_uid(U1).is_none(), "no other pod inherits a UID");
+    assert!(reader.load().pod_by_uid(U1).is_none(), "no other pod inherits a UID");
     assert!(writer.remove_pod_by_uid(U2).is_some());
     assert!(writer.remove_pod_by_uid(U3).is_some());
     assert!(reader.load().pods().is_empty());
@@ -84,7 +84,7 @@ fn a_pod_whose_count_of_ephemeral_containers_changes_affects_only_the_total() {
     fickle.turned.store(true, Ordering::Relaxed);
     writer.update_pod(Fickle::steady(U1, "a")).expect("a good pod");
     assert!(writer.remove_pod_by_uid(U1).is_some());
-    assert!(Arc::ptr_eq(&reader.pod_by_uid(U2).expect("still there"), &other));
+    assert!(Arc::ptr_eq(reader.load().pod_by_uid(U2).expect("still there"), &other));
     let _ = writer.set_pods([other, Fickle::steady(U3, "c")]);
     assert_eq!(reader.load().ephemeral_container_count(), 2);
 }
@@ -97,9 +97,9 @@ fn a_pod_whose_name_changes_affects_no_other_pods_name() {
     fickle.turned.store(true, Ordering::Relaxed);
 
     assert!(writer.remove_pod_by_uid(U1).is_some());
-    assert!(Arc::ptr_eq(&reader.pod_by_full_name("b_default").expect("still there"), &other));
+    assert!(Arc::ptr_eq(reader.load().pod_by_full_name("b_default").expect("still there"), &other));
     writer.add_pod(Fickle::steady(U3, "c")).expect("a good pod");
-    assert!(reader.pod_by_full_name("a_default").is_none());
+    assert!(reader.load().pod_by_full_name("a_default").is_none());
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn a_pod_whose_keys_change_takes_no_other_pods_key_with_it() {
         assert!(writer.set_pods(pods.clone()).refused.is_empty());
         pods[1].moved.store(true, Ordering::Relaxed);
         writer.remove_pod_by_uid(removed).expect("a known pod");
-        let found = reader.pods_by_key(KeyKind(1), b"a");
-        assert!(found.iter().any(|pod| pod.uid == U3), "{removed}");
+        let snapshot = reader.load();
+        assert!(snapshot.pods_by_key(KeyKind(1), b"a").any(|pod| pod.uid == U3), "{removed}");
         let _ = writer.set_pods([Arc::clone(&pods[2])]);
-        assert_eq!(reader.pods_by_key(KeyKind(1), b"a").len(), 1);
+        assert_eq!(reader.load().pods_by_key(KeyKind(1), b"a").count(), 1);
         assert_eq!(reader.load().key_counts().keys, 1);
     }
 }
@@ -169,11 +169,62 @@ fn a_key_left_by_a_pod_whose_keys_changed_finds_nothing_until_a_pod_names_it() {
         writer.add_pod(Arc::clone(&pod)).expect("a good pod");
         pod.moved.store(true, Ordering::Relaxed);
         writer.remove_pod_by_uid(U1).expect("a known pod");
-        assert_eq!(reader.pods_by_key(KeyKind(1), b"a").len(), 0);
+        assert_eq!(reader.load().pods_by_key(KeyKind(1), b"a").count(), 0);
         writer.add_pod(Wanderer { uid: next, moved: AtomicBool::new(false) }).expect("a good pod");
-        let found = reader.pods_by_key(KeyKind(1), b"a");
-        assert_eq!(found.iter().map(|pod| pod.uid).collect::<Vec<_>>(), [next]);
+        let snapshot = reader.load();
+        let found = snapshot.pods_by_key(KeyKind(1), b"a");
+        assert_eq!(found.map(|pod| pod.uid).collect::<Vec<_>>(), [next]);
         assert_eq!(reader.load().key_counts().contended, 0);
+    }
+}
+
+/// Its name and its UID are also the same.
+#[test]
+fn a_removed_pod_whose_keys_changed_leaves_no_key_behind() {
+    let options = Options::all().keep_removed(Duration::from_secs(60), 1);
+    let (mut writer, reader) = pod_index::with_options::<Wanderer>(options);
+    let found = |key: &[u8]| {
+        let snapshot = reader.load();
+        let removed: Vec<_> =
+            snapshot.removed().pods_by_key(KeyKind(1), key).map(|one| one.pod.uid).collect();
+        removed
+    };
+    let pod = Arc::new(Wanderer { uid: U1, moved: AtomicBool::new(false) });
+    writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+    writer.remove_pod_by_uid(U1).expect("a known pod");
+    assert_eq!(found(b"a"), [U1]);
+    pod.moved.store(true, Ordering::Relaxed);
+    // It returns, and is removed again with another key.
+    writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+    assert!(found(b"a").is_empty() && found(b"b").is_empty());
+    writer.remove_pod_by_uid(U1).expect("a known pod");
+    assert!(found(b"a").is_empty());
+    assert_eq!(found(b"b"), [U1]);
+    pod.moved.store(false, Ordering::Relaxed);
+    // Another one pushes it out.
+    writer.add_pod(Wanderer { uid: U2, moved: AtomicBool::new(false) }).expect("a good pod");
+    writer.remove_pod_by_uid(U2).expect("a known pod");
+    assert!(found(b"b").is_empty());
+    assert_eq!(found(b"a"), [U2]);
+}
+
+/// The index has no count of it any more.
+#[test]
+fn a_pod_whose_keys_changed_is_freed_when_it_is_removed_or_replaced() {
+    for replaced in [false, true] {
+        let (mut writer, _reader) = pod_index::new::<Wanderer>();
+        let pods = [U1, U2].map(|uid| Arc::new(Wanderer { uid, moved: AtomicBool::new(false) }));
+        assert!(writer.set_pods(pods.clone()).refused.is_empty());
+        for (pod, uid) in pods.iter().zip([U1, U2]) {
+            pod.moved.store(true, Ordering::Relaxed);
+            if replaced {
+                writer.add_pod(Wanderer { uid, moved: AtomicBool::new(true) }).expect("a good pod");
+            } else {
+                writer.remove_pod_by_uid(uid).expect("a known pod");
+            }
+        }
+        assert_eq!(writer.reclaim(), 0);
+        assert_eq!(pods.map(|pod| Arc::strong_count(&pod)), [1, 1], "{replaced}");
     }
 }
 
@@ -229,7 +280,7 @@ impl PodMeta for Trap {
 fn uids(manager: &PodManager<Trap>) -> Vec<String> {
     let snapshot = manager.load();
     support::invariants::check(&snapshot);
-    let all = snapshot.pods().iter().chain(snapshot.mirror_pods());
+    let all = snapshot.pods().chain(snapshot.mirror_pods());
     let mut all: Vec<_> = all.map(|pod| pod.uid().to_owned()).collect();
     all.sort_unstable();
     let of_all = snapshot.pods_by_key(KeyKind(1), b"of all");

@@ -65,11 +65,11 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
     };
     let all = snapshot.pods_and_mirror_pods();
     let mut orphans: Vec<_> =
-        all.orphaned_mirror_pod_full_names.iter().map(|full_name| full_name.to_string()).collect();
+        all.orphaned_mirror_pod_full_names.clone().map(|full_name| full_name.to_string()).collect();
     orphans.sort_unstable();
     assert_eq!(told_all(all.pods), told_all(snapshot.pods()), "GetPods agrees with GetPodsAndMirrorPods");
 
-    let mut statics: Vec<_> = snapshot.static_pods_with_mirrors().iter().collect();
+    let mut statics: Vec<_> = snapshot.static_pods_with_mirrors().collect();
     statics.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
 
     let by_full_name: Map<String, Value> = seen

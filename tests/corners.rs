@@ -21,12 +21,12 @@ fn put(writer: &mut Writer<TestPod>, pods: impl IntoIterator<Item = Arc<TestPod>
 }
 
 fn orphans(reader: &Reader<TestPod>) -> Vec<String> {
-    reader.load().orphaned_mirror_pod_full_names().iter().map(|name| name.to_string()).collect()
+    reader.load().orphaned_mirror_pod_full_names().map(|name| name.to_string()).collect()
 }
 
 /// The translation of one UID, as a string.
 fn translated(reader: &Reader<TestPod>, uid: &str) -> String {
-    reader.translate_pod_uid(uid).to_string()
+    reader.load().translate_pod_uid(uid).to_string()
 }
 
 // Corner 1. Kubelet: RemovePod of a static pod keeps the translation. The status manager needs it to report
@@ -107,17 +107,17 @@ fn a_uuid_and_32_digits_with_equal_packed_words_are_two_pods() {
     put(&mut writer, [TestPod::plain(uuid, "one"), TestPod::plain(hex, "other")]);
     assert_eq!(reader.load().pods().len(), 2);
     for (uid, name) in [(uuid, "one"), (hex, "other")] {
-        assert_eq!(reader.pod_by_uid(uid).expect("it is there").name, name);
-        assert_eq!(reader.pod_by_uid(&PodUid::from(uid)).expect("it is there").name, name);
+        assert_eq!(reader.load().pod_by_uid(uid).expect("it is there").name, name);
+        assert_eq!(reader.load().pod_by_uid(&PodUid::from(uid)).expect("it is there").name, name);
     }
     assert_eq!(writer.remove_pod_by_uid(uuid).expect("it is there").name, "one");
-    assert_eq!(reader.pod_by_uid(uuid), None);
-    assert_eq!(reader.pod_by_uid(hex).expect("it stays").name, "other");
+    assert_eq!(reader.load().pod_by_uid(uuid), None);
+    assert_eq!(reader.load().pod_by_uid(hex).expect("it stays").name, "other");
 
     put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror(uuid, "web", "s")]);
     assert_eq!(translated(&reader, uuid), "s");
     assert_eq!(translated(&reader, hex), hex);
-    assert_eq!(reader.mirror_pod_by_uid(hex), None);
+    assert_eq!(reader.load().mirror_pod_by_uid(hex), None);
 }
 
 // Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 exists and holds it: logs and exec
@@ -131,7 +131,7 @@ fn the_full_name_stays_with_the_remaining_pod_when_its_namesake_is_removed() {
     put(&mut writer, [TestPod::mirror("m", "web", "u2")]);
     writer.remove_pod_by_uid("u1");
 
-    assert_eq!(reader.pod_by_full_name("web_default").expect("u2").uid, "u2");
+    assert_eq!(reader.load().pod_by_full_name("web_default").expect("u2").uid, "u2");
     assert_eq!(translated(&reader, "m"), "u2");
     assert_eq!(orphans(&reader), [""; 0]);
 }
@@ -143,13 +143,13 @@ fn the_namesake_with_the_smallest_uid_takes_over_when_the_holder_of_a_full_name_
     put(&mut writer, [TestPod::mirror("m", "web", "")]);
 
     for next in ["u1", "u2", "u3"] {
-        let holder = reader.pod_by_full_name("web_default").expect("a pod holds it");
+        let holder = reader.get(("default", "web")).expect("a pod holds it");
         writer.remove_pod(&holder);
-        assert_eq!(reader.pod_by_full_name("web_default").expect("the next holds it").uid, next);
+        assert_eq!(reader.load().pod_by_full_name("web_default").expect("the next holds it").uid, next);
         assert_eq!(translated(&reader, "m"), next);
     }
     writer.remove_pod_by_uid("u3");
-    assert_eq!(reader.pod_by_full_name("web_default"), None);
+    assert_eq!(reader.load().pod_by_full_name("web_default"), None);
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn a_pod_that_is_updated_takes_its_full_name_back_from_a_namesake() {
     let (mut writer, reader) = index();
     let first = TestPod::plain("u1", "web");
     put(&mut writer, [Arc::clone(&first), TestPod::plain("u2", "web"), first]);
-    assert_eq!(reader.pod_by_full_name("web_default").expect("u1").uid, "u1");
+    assert_eq!(reader.load().pod_by_full_name("web_default").expect("u1").uid, "u1");
     writer.remove_pod_by_uid("u1");
-    assert_eq!(reader.pod_by_full_name("web_default").expect("u2").uid, "u2");
+    assert_eq!(reader.load().pod_by_full_name("web_default").expect("u2").uid, "u2");
 }
 
 // Corner 3. Kubelet: if m2 is added before m1 is removed, GetUIDTranslations picks one of them at random, and
@@ -180,8 +180,8 @@ fn the_new_mirror_holds_the_full_name_when_the_old_one_goes_after_it() {
     );
 
     writer.remove_pod_by_uid("m1");
-    let pod = reader.pod_by_uid("s").expect("s");
-    assert_eq!(reader.mirror_pod_by_pod(&pod).expect("m2").uid, "m2");
+    let pod = reader.get("s").expect("s");
+    assert_eq!(reader.load().mirror_pod_by_pod(&pod).expect("m2").uid, "m2");
     assert_eq!(mirror_to_pod(&reader.load()), [("m2".into(), "s".into())].into());
 }
 
@@ -214,8 +214,8 @@ fn all_mirrors_follow_their_static_pod_when_its_uid_changes() {
 fn a_renamed_pod_leaves_no_entry_under_its_old_full_name() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::plain("u", "old"), TestPod::plain("u", "new")]);
-    assert_eq!(reader.pod_by_full_name("old_default"), None);
-    assert_eq!(reader.pod_by_full_name("new_default").expect("u").uid, "u");
+    assert_eq!(reader.load().pod_by_full_name("old_default"), None);
+    assert_eq!(reader.load().pod_by_full_name("new_default").expect("u").uid, "u");
     assert_eq!(uids(reader.load().pods()), ["u"]);
 }
 
@@ -225,7 +225,7 @@ fn a_renamed_mirror_is_not_joined_to_the_static_pod_of_its_old_full_name() {
     put(&mut writer, [TestPod::mirror("m", "a", "x"), TestPod::mirror("m", "b", "x")]);
     put(&mut writer, [TestPod::fixed("s", "a")]);
     assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(reader.mirror_pod_by_pod(&reader.pod_by_uid("s").expect("s")), None);
+    assert_eq!(reader.load().mirror_pod_by_pod(reader.load().pod_by_uid("s").expect("s")), None);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn the_stored_pod_counts_when_a_differing_one_is_removed() {
     let removed = writer.remove_pod(&TestPod::plain("u", "other").with_ephemeral(7)).expect("it was known");
     assert_eq!((removed.name.as_str(), removed.ephemeral), ("web", 2));
     assert_eq!(reader.load().ephemeral_container_count(), 0);
-    assert_eq!(reader.pod_by_full_name("web_default"), None);
+    assert_eq!(reader.load().pod_by_full_name("web_default"), None);
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn an_equal_set_publishes_nothing_even_with_repeated_refused_and_shared_names() 
 
     let turned = writer.set_pods([&pods[3], &pods[1]].map(Arc::clone));
     assert!(turned.published, "another order gives the name to another pod");
-    assert_eq!(reader.pod_by_full_name("web_default").expect("held by the last").uid, "u1");
+    assert_eq!(reader.load().pod_by_full_name("web_default").expect("held by the last").uid, "u1");
 }
 
 // A write without a net change publishes nothing. The kubelet has no publications.
@@ -511,7 +511,7 @@ fn adding_the_same_object_again_is_a_change_only_if_another_holds_its_name() {
     let first = TestPod::plain("p1", "web");
     put(&mut writer, [Arc::clone(&first), TestPod::plain("p2", "web")]);
     assert!(matches!(writer.add_pod(Arc::clone(&first)), Ok(Upserted::Replaced(_))));
-    assert!(reader.pod_by_full_name("web_default").is_some_and(|pod| Arc::ptr_eq(&pod, &first)));
+    assert!(reader.load().pod_by_full_name("web_default").is_some_and(|pod| Arc::ptr_eq(pod, &first)));
     assert!(matches!(writer.add_pod(first), Ok(Upserted::Unchanged)));
     assert_eq!(reader.load().generation(), 3);
 }

@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,7 +13,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pod_index::{Change, Changes, FullName, Operation, PodKey, PodManager, PodUid, Step, WaitError};
+use pod_index::{
+    Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError,
+};
 use support::TestPod;
 
 /// Long enough for anything that must happen.
@@ -40,10 +44,10 @@ fn sorted(mut summary: Vec<String>) -> Vec<String> {
 /// Counts wake-ups and records the waking thread.
 struct Counter {
     wakes: AtomicUsize,
-    by: Mutex<Sender<Option<String>>>,
+    by: Mutex<Sender<thread::ThreadId>>,
 }
 
-fn counter() -> (Arc<Counter>, Receiver<Option<String>>) {
+fn counter() -> (Arc<Counter>, Receiver<thread::ThreadId>) {
     let (by, woken) = mpsc::channel();
     (Arc::new(Counter { wakes: AtomicUsize::new(0), by: Mutex::new(by) }), woken)
 }
@@ -52,7 +56,7 @@ impl Wake for Counter {
     fn wake(self: Arc<Self>) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
         let by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = by.send(thread::current().name().map(str::to_owned));
+        let _ = by.send(thread::current().id());
     }
 }
 
@@ -80,14 +84,14 @@ fn a_late_subscriber_sees_everything_as_added_and_then_changes() {
     assert_eq!(step.before().map(pod_index::Snapshot::generation), Some(1));
     assert_eq!(summary(&step), ["~p"]);
     assert_eq!(changes.seen().map(pod_index::Snapshot::generation), Some(2));
-    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::Empty));
 }
 
 #[test]
 fn an_index_in_which_nothing_was_published_has_no_first_step() {
     let (writer, reader) = pod_index::new::<TestPod>();
     let mut changes = reader.changes();
-    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::Empty));
     assert_eq!(changes.wait_until(Instant::now()).map(|step| summary(&step)), Err(WaitError::TimedOut));
     drop(writer);
     assert_eq!(changes.wait_until(in_time()).map(|step| summary(&step)), Err(WaitError::WriterGone));
@@ -218,22 +222,24 @@ fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
     }
 }
 
+/// No thread of the library stands between the two.
 #[test]
-fn a_waker_is_woken_by_a_publication_on_a_thread_that_is_not_the_writers() {
+fn a_publication_wakes_each_sleeper_once_on_the_writers_thread_before_it_returns() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let mut changes = reader.changes();
     let (waker, woken) = counter();
     assert!(poll(&mut changes, &waker).is_pending());
     writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
-    let by = woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
-    assert_eq!(by.as_deref(), Some("pod-index-wake"));
-    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["+p"]));
+    let by = woken.try_recv().expect("a wake-up is lost");
+    assert_eq!(by, thread::current().id());
     // No subscriber sleeps now, so none is woken.
+    writer.update_pod(TestPod::plain("p", "other")).expect("a good pod");
+    assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["+p"]));
     writer.remove_pod_by_uid("p").expect("it is there");
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["-p"]));
     assert!(poll(&mut changes, &waker).is_pending());
     drop(writer);
-    woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
+    woken.try_recv().expect("a wake-up is lost");
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(None)));
     assert_eq!(waker.wakes.load(Ordering::SeqCst), 2);
 }
@@ -256,34 +262,45 @@ fn the_waker_of_the_last_poll_is_woken_and_that_of_a_dropped_subscriber_is_not_k
     assert_eq!(dropped.wakes.load(Ordering::SeqCst), 0);
 }
 
-/// A waker that blocks, as if it waited for a lock of its executor.
-struct Stuck(Mutex<Receiver<()>>, Sender<()>);
+/// A waker that drops and creates subscribers, as an executor may that runs a task when it is woken.
+struct Enters(Mutex<Vec<Changes<TestPod>>>, Reader<TestPod>);
 
-impl Wake for Stuck {
+impl Wake for Enters {
     fn wake(self: Arc<Self>) {
-        let _ = self.1.send(());
-        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let mut changes = self.1.changes();
+        while changes.try_next().is_ok() {}
+        assert!(changes.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(drop);
     }
 }
 
+/// It publishes without a change of the current pods.
 #[test]
-fn the_writer_waits_for_no_waker() {
-    let (mut writer, reader) = pod_index::new::<TestPod>();
+fn dropping_removed_pods_wakes_subscribers() {
+    let options = Options::all().keep_removed(Duration::from_secs(60), 10);
+    let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
+    writer.add_pod(TestPod::plain("u1", "web")).expect("a good pod");
+    writer.remove_pod_by_uid("u1").expect("a known pod");
     let mut changes = reader.changes();
-    let ((go_on, told_to), (stands, stands_still)) = (mpsc::channel(), mpsc::channel());
-    let waker = Waker::from(Arc::new(Stuck(Mutex::new(told_to), stands)));
-    assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
-    let (done, is_done) = mpsc::channel();
-    thread::spawn(move || {
-        writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
-        stands_still.recv_timeout(DEADLINE).expect("the waker is woken");
-        // Again while the waker blocks; then the writer is dropped.
-        writer.remove_pod_by_uid("p").expect("it is there");
-        drop(writer);
-        let _ = done.send(());
-    });
-    is_done.recv_timeout(DEADLINE).expect("the writer waits for a waker");
-    drop(go_on);
+    while changes.try_next().is_ok() {}
+    let (waker, woken) = counter();
+    assert!(poll(&mut changes, &waker).is_pending());
+    let deadline = writer.next_deadline().expect("a pod is kept");
+    assert_eq!(writer.expire(deadline), 1);
+    woken.recv_timeout(DEADLINE).expect("it is woken");
+}
+
+/// Otherwise a waker that touches the list of wakers would wait for itself.
+#[test]
+fn a_waker_runs_without_a_lock_of_the_index() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let (mut changes, mut dropped) = (reader.changes(), reader.changes());
+    let (counted, _woken) = counter();
+    let _ = poll(&mut dropped, &counted);
+    let enters = Arc::new(Enters(Mutex::new(vec![dropped]), reader.clone()));
+    assert!(changes.poll_next(&mut Context::from_waker(&Waker::from(Arc::clone(&enters)))).is_pending());
+    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    assert!(enters.0.lock().expect("no panic").is_empty(), "it ran");
 }
 
 struct Panics;
@@ -307,7 +324,8 @@ fn a_waker_that_panics_does_not_affect_others() {
             assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
         }
         writer.add_pod(TestPod::plain(&round.to_string(), "web")).expect("a good pod");
-        woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
+        woken.try_recv().expect("a wake-up is lost");
+        assert_eq!(reader.load().generation(), round + 1, "the write has succeeded");
     }
 }
 
@@ -341,12 +359,15 @@ fn a_publication_by_a_write_that_panics_also_wakes() {
     writer.add_pod(Bomb("bomb", true)).expect("a good pod");
     let (asleep, is_asleep) = mpsc::channel();
     let waiting = thread::spawn(move || {
-        asleep.send(()).expect("the test is there");
+        let own = fs::read_link("/proc/thread-self").expect("Linux");
+        asleep.send(own).expect("the test is there");
         reader.wait_for("after", in_time()).map(|pod| pod.0)
     });
-    is_asleep.recv().expect("it is there");
-    // Probably asleep by now, which is the case that matters.
-    thread::sleep(Duration::from_millis(50));
+    let stat = Path::new("/proc").join(is_asleep.recv().expect("it is there")).join("stat");
+    // The state follows the name, which is in parentheses.
+    while !fs::read_to_string(&stat).expect("the thread waits").contains(") S ") {
+        thread::yield_now();
+    }
     let write = || drop(writer.set_pods([Bomb("after", false)]));
     assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "the old pod is freed, and panics");
     assert_eq!(waiting.join().expect("no panic"), Ok("after"));
@@ -357,7 +378,7 @@ fn waiting_for_a_pod_ends_when_it_is_added_with_any_key() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let full_name = FullName::new("web", "default").expect("a full name");
     let uid = PodUid::from("p");
-    let keys: [fn(&FullName, &PodUid) -> PodKey<'static>; 2] =
+    let keys: [fn(&FullName, &PodUid) -> Key<'static>; 2] =
         [|_, _| "p".into(), |_, _| ("default", "web").into()];
     let waiting: Vec<_> = keys
         .iter()
@@ -374,6 +395,7 @@ fn waiting_for_a_pod_ends_when_it_is_added_with_any_key() {
     // A mirror of that name is not the pod.
     writer.add_pod(TestPod::mirror("m", "web", "p")).expect("a good pod");
     assert_eq!(reader.wait_for("m", Instant::now()), Err(WaitError::TimedOut));
+    assert_eq!(reader.wait_for(("default", "web"), Instant::now()), Err(WaitError::TimedOut));
     writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
     for waiting in waiting {
         assert_eq!(waiting.join().expect("no panic").map(|pod| pod.uid.clone()), Ok("p".into()));
@@ -402,19 +424,22 @@ fn waiting_for_a_pod_ends_at_the_deadline_although_others_are_added() {
 #[test]
 fn a_manager_can_be_followed_and_its_writer_is_gone_with_its_last_clone() {
     let manager = PodManager::<TestPod>::new();
-    let mut changes = manager.changes();
+    let mut changes = manager.reader().changes();
     let same = manager.clone();
     let waiting = thread::spawn({
         let reader = manager.reader().clone();
         move || reader.wait_for("p", in_time()).map(|pod| pod.uid.clone())
     });
     same.add_pod(TestPod::plain("p", "web")).expect("a good pod");
-    assert_eq!(manager.wait_for(("default", "web"), in_time()).map(|pod| pod.uid.clone()), Ok("p".into()));
-    assert_eq!(block_on(manager.wait_for_async("p")).map(|pod| pod.uid.clone()), Some("p".into()));
+    assert_eq!(
+        manager.reader().wait_for(("default", "web"), in_time()).map(|pod| pod.uid.clone()),
+        Ok("p".into())
+    );
+    assert_eq!(block_on(manager.reader().wait_for_async("p")).map(|pod| pod.uid.clone()), Some("p".into()));
     assert_eq!(waiting.join().expect("no panic"), Ok("p".into()));
     assert_eq!(summary(&changes.wait().expect("the writer is there")), ["+p"]);
     drop(manager);
-    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::TimedOut));
+    assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::Empty));
     drop(same);
     assert!(changes.wait().is_none());
 }

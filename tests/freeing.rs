@@ -106,7 +106,7 @@ fn numbers(snapshot: &Snapshot<Pod>) -> BTreeSet<usize> {
 }
 
 fn living(snapshot: &Snapshot<Pod>) -> impl Iterator<Item = usize> {
-    snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.number)
+    snapshot.pods().chain(snapshot.mirror_pods()).map(|pod| pod.number)
 }
 
 /// Each listed pod is found by its UID, and the holder of its name is a pod of the same snapshot.
@@ -190,7 +190,7 @@ impl Dice {
             3 => {
                 // Pods that are already stored, one by one and as a set: the drafts are abandoned.
                 let all: Vec<_> =
-                    writer.current().pods().iter().chain(writer.current().mirror_pods()).cloned().collect();
+                    writer.current().pods().chain(writer.current().mirror_pods()).cloned().collect();
                 if let Some(pod) = all.first() {
                     let _ = writer.add_pod(Arc::clone(pod)).expect("a good pod");
                 }
@@ -358,7 +358,7 @@ fn removed_pods_are_freed_when_their_time_is_over() {
         let (mut writer, reader, start) = index(1);
         writer.expire(start);
         let _ = writer.set_pods((0..5).map(|n| ledger.pod(n, n, Kind::Plain)));
-        let bomb = Arc::clone(writer.current().pods().iter().next().expect("a pod"));
+        let bomb = Arc::clone(writer.current().pods().next().expect("a pod"));
         bomb.explodes.store(explodes, Ordering::Relaxed);
         drop(bomb);
         let _ = writer.set_pods([ledger.pod(10, 10, Kind::Mirror)]);
@@ -483,4 +483,39 @@ fn while_some_snapshots_are_held_the_others_are_freed_promptly() {
         writer.update_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
     }
     assert!(writer.retired_snapshots() <= 2, "{} are left", writer.retired_snapshots());
+}
+
+/// A removal publishes, so it frees what the publication before it replaced.
+#[test]
+fn removals_alone_free_what_they_replace() {
+    let ledger = Ledger::default();
+    let (mut writer, _reader) = pod_index::new::<Pod>();
+    let pods: Vec<_> = (0..20).map(|uid| ledger.pod(uid, uid, Kind::Plain)).collect();
+    let uids: Vec<_> = pods.iter().map(|pod| pod.uid.clone()).collect();
+    let _ = writer.set_pods(pods);
+    for (removed, uid) in uids.iter().enumerate() {
+        assert!(writer.remove_pod_by_uid(uid).is_some());
+        assert_eq!((writer.retired_snapshots(), ledger.live().len()), (0, 19 - removed));
+    }
+}
+
+/// Of nine replaced versions, the next publication frees four neighbours.
+#[test]
+fn a_publication_skips_no_version_after_one_that_it_frees() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let mut held = vec![reader.snapshot()];
+    for _ in 0..8 {
+        writer.add_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+        held.push(reader.snapshot());
+    }
+    drop(held);
+    assert_eq!((writer.retired_snapshots(), ledger.live().len()), (8, 8));
+    writer.add_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+    assert_eq!(writer.retired_snapshots(), 5);
+    let live = ledger.live();
+    // The first of the nine, before all pods, may be freed or not.
+    let freed: Vec<bool> = (0..8).map(|number| !live.contains(&number)).collect();
+    let borders = freed.windows(2).filter(|two| two[0] != two[1]).count();
+    assert!(borders <= 2, "{freed:?}");
 }

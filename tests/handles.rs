@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, Operation, PodManager, PodMeta, PodUid, Reader,
-    ResolvedPodUid, Snapshot, UidRef, Upserted, Writer,
+    CONFIG_MIRROR_ANNOTATION, FoundBy, FullName, MirrorPodUid, Operation, PodManager, PodMeta, PodUid,
+    Reader, ResolvedPodUid, Snapshot, UidRef, Upserted, Writer,
 };
 use support::TestPod;
 
@@ -40,57 +40,33 @@ const NAMES: [(&str, &str); 4] =
     [("web", "default"), ("gone", "kube-system"), ("db", "default"), ("nobody", "default")];
 
 #[test]
-fn a_reader_gives_the_current_snapshots_results() {
-    let (_writer, reader) = index();
-    let snapshot = reader.snapshot();
-    for uid in UIDS {
-        assert!(same(reader.pod_by_uid(uid).as_ref(), snapshot.pod_by_uid(uid)), "{uid}");
-        assert!(same(reader.mirror_pod_by_uid(uid).as_ref(), snapshot.mirror_pod_by_uid(uid)), "{uid}");
-        assert_eq!(reader.translate_pod_uid(uid), snapshot.translate_pod_uid(uid));
-    }
-    for (name, namespace) in NAMES {
-        let full_name = format!("{name}_{namespace}");
-        let wanted = snapshot.pod_by_full_name(&full_name);
-        assert!(same(reader.pod_by_full_name(&full_name).as_ref(), wanted), "{full_name}");
-        assert!(same(reader.pod_by_name(namespace, name).as_ref(), wanted), "{full_name}");
-        let asks = TestPod::plain("who-asks", &full_name);
-        assert!(same(reader.pod_by_mirror_pod(&asks).as_ref(), wanted), "{full_name}");
-        let wanted = snapshot.mirror_pod_by_full_name(&full_name);
-        assert!(same(reader.mirror_pod_by_pod(&asks).as_ref(), wanted), "{full_name}");
-        assert!(same(reader.mirror_pod_by_full_name(&full_name).as_ref(), wanted), "{full_name}");
-    }
-    // Whether they are found at all is tested elsewhere.
-    assert_eq!(snapshot.pod_by_uid("s").expect("it was set").uid, "s");
-    assert_eq!(snapshot.translate_pod_uid("m"), "s");
-}
-
-#[test]
-fn a_cached_reader_gives_the_current_snapshots_results() {
+fn every_handle_gives_the_current_snapshots_results() {
     let (mut writer, reader) = index();
     let mut cached = reader.cached();
     for _ in 0..2 {
         let snapshot = reader.snapshot();
+        assert_eq!(cached.load().generation(), snapshot.generation());
         for uid in UIDS {
-            assert!(same(cached.pod_by_uid(uid), snapshot.pod_by_uid(uid)), "{uid}");
-            assert!(same(cached.mirror_pod_by_uid(uid), snapshot.mirror_pod_by_uid(uid)), "{uid}");
-            assert_eq!(cached.translate_pod_uid(uid), snapshot.translate_pod_uid(uid));
+            let wanted = snapshot.pod_by_uid(uid);
+            assert!(same(reader.get(uid).as_ref(), wanted), "{uid}");
+            let found = cached.get(uid);
+            assert!(found.as_ref().is_none_or(|found| found.by == FoundBy::Uid), "{uid}");
+            assert!(same(found.map(|found| found.pod), wanted), "{uid}");
         }
         for (name, namespace) in NAMES {
-            let full_name = format!("{name}_{namespace}");
-            let wanted = snapshot.pod_by_full_name(&full_name);
-            assert!(same(cached.pod_by_full_name(&full_name), wanted), "{full_name}");
-            assert!(same(cached.pod_by_name(namespace, name), wanted), "{full_name}");
-            let asks = TestPod::plain("who-asks", &full_name);
-            assert!(same(cached.pod_by_mirror_pod(&asks), wanted), "{full_name}");
-            let wanted = snapshot.mirror_pod_by_full_name(&full_name);
-            assert!(same(cached.mirror_pod_by_pod(&asks), wanted), "{full_name}");
-            assert!(same(cached.mirror_pod_by_full_name(&full_name), wanted), "{full_name}");
+            let wanted = snapshot.pod_by_name(namespace, name);
+            assert!(same(reader.get((namespace, name)).as_ref(), wanted), "{name}");
+            let full_name = FullName::new(name, namespace).expect("a full name");
+            let found = cached.get(&full_name);
+            assert!(found.as_ref().is_none_or(|found| found.by == FoundBy::Name), "{name}");
+            assert!(same(found.map(|found| found.pod), wanted), "{name}");
         }
         // Again, with another state.
         writer.remove_pod_by_uid("p");
         writer.update_pod(TestPod::plain("new", "db")).expect("a good pod");
     }
-    assert!(cached.pod_by_uid("p").is_none() && cached.pod_by_uid("new").is_some());
+    assert!(cached.get("p").is_none() && cached.get("new").is_some());
+    assert!(cached.get("m").is_none(), "a mirror pod is not found");
 }
 
 /// A cloned handle is independent, and so is the snapshot that it holds.
@@ -98,7 +74,7 @@ fn a_cached_reader_gives_the_current_snapshots_results() {
 fn a_refreshed_reader_releases_its_snapshot_and_its_clone_does_not() {
     let (mut writer, reader) = index();
     let mut cached = reader.cached();
-    assert!(cached.pod_by_uid("p").is_some());
+    assert!(cached.load().pod_by_uid("p").is_some());
     let clone = cached.clone();
     writer.remove_pod_by_uid("p").expect("it is there");
     cached.refresh();
@@ -115,18 +91,18 @@ fn a_manager_behaves_like_a_writer_and_a_reader() {
     assert_eq!(manager.set_pods(pods()).generation, 1);
 
     for uid in UIDS {
-        assert_eq!(manager.pod_by_uid(uid), reader.pod_by_uid(uid), "{uid}");
-        assert_eq!(manager.translate_pod_uid(uid), reader.translate_pod_uid(uid));
-        assert_eq!(manager.mirror_pod_by_uid(uid), reader.mirror_pod_by_uid(uid), "{uid}");
+        assert_eq!(manager.pod_by_uid(uid), reader.get(uid), "{uid}");
+        assert_eq!(manager.translate_pod_uid(uid), reader.load().translate_pod_uid(uid));
     }
     for (name, namespace) in NAMES {
         let full_name = format!("{name}_{namespace}");
-        assert_eq!(manager.pod_by_full_name(&full_name), reader.pod_by_full_name(&full_name));
-        assert_eq!(manager.pod_by_name(namespace, name), reader.pod_by_name(namespace, name));
+        let snapshot = reader.load();
+        let wanted = snapshot.pod_by_full_name(&full_name).cloned();
+        assert_eq!(manager.pod_by_full_name(&full_name), wanted);
+        assert_eq!(manager.pod_by_name(namespace, name), wanted);
         let asks = TestPod::plain("who-asks", &full_name);
-        assert_eq!(manager.pod_by_mirror_pod(&asks), reader.pod_by_mirror_pod(&asks));
-        assert_eq!(manager.mirror_pod_by_pod(&asks), reader.mirror_pod_by_pod(&asks));
-        assert_eq!(manager.mirror_pod_by_full_name(&full_name), reader.mirror_pod_by_full_name(&full_name));
+        assert_eq!(manager.pod_by_mirror_pod(&asks), wanted);
+        assert_eq!(manager.mirror_pod_by_pod(&asks), snapshot.mirror_pod_by_pod(&asks).cloned());
     }
 
     let update = || TestPod::plain("p", "db").with_ephemeral(2);
@@ -144,7 +120,7 @@ fn a_manager_behaves_like_a_writer_and_a_reader() {
 
     writer.remove_pod_by_uid("orphan").expect("it is there");
     let uids = |snapshot: &Snapshot<TestPod>| {
-        let all = snapshot.pods().iter().chain(snapshot.mirror_pods()).map(|pod| pod.uid.clone());
+        let all = snapshot.pods().chain(snapshot.mirror_pods()).map(|pod| pod.uid.clone());
         all.collect::<HashSet<_>>()
     };
     assert_eq!(uids(&manager.load()), uids(&reader.load()));
@@ -171,30 +147,26 @@ fn a_manager_reports_held_snapshots_and_frees_the_others() {
 fn every_view_can_be_iterated_and_has_a_length_if_known() {
     let (_writer, reader) = index();
     let snapshot = reader.load();
-    assert_eq!((snapshot.pods().iter().len(), snapshot.static_pods().iter().len()), (2, 1));
-    let mut pods = snapshot.pods().iter();
+    assert_eq!((snapshot.pods().len(), snapshot.static_pods().len()), (2, 1));
+    let mut pods = snapshot.pods();
     let another = pods.clone();
     pods.next().expect("the first");
     assert_eq!((pods.len(), another.len()), (1, 2));
     let mirrors = snapshot.mirror_pods();
-    assert_eq!(mirrors.iter().len(), mirrors.into_iter().count());
-    let mut orphans = Vec::new();
-    for full_name in snapshot.orphaned_mirror_pod_full_names() {
-        orphans.push(full_name.to_string());
-    }
+    assert_eq!((mirrors.len(), mirrors.count()), (2, 2));
+    let orphans: Vec<_> = snapshot.orphaned_mirror_pod_full_names().map(|name| name.to_string()).collect();
     assert_eq!(orphans, ["gone_kube-system"]);
     let pairs = snapshot.static_pods_with_mirrors();
-    assert_eq!(pairs.iter().len(), 1);
-    for (pod, mirror) in &pairs {
+    assert_eq!(pairs.len(), 1);
+    for (pod, mirror) in pairs {
         assert_eq!((pod.uid.as_str(), mirror.expect("its mirror").uid.as_str()), ("s", "m"));
     }
-    let translations = snapshot.uid_translations();
-    let mut pairs = Vec::new();
-    for (mirror, pod) in &translations {
-        pairs.push((mirror.to_string(), pod.to_string()));
-    }
+    let pairs: Vec<_> = snapshot
+        .uid_translations()
+        .mirror_to_pod()
+        .map(|(mirror, pod)| (mirror.to_string(), pod.to_string()))
+        .collect();
     assert_eq!(pairs, [("m".into(), "s".into())]);
-    assert_eq!(translations.into_iter().count(), 1);
 }
 
 /// UIDs of all types: checked at compile time, with the same results.

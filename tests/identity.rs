@@ -165,12 +165,20 @@ fn paths_that_only_resemble_a_pods_cgroup_are_rejected() {
         &format!("/{}", ID.to_uppercase()),
         &format!("/{ID}0"),
         &format!("/libpod-{ID}.scope"),
+        // One runtime, not two.
+        &format!("/kubepods-pod{ESCAPED}.slice:a:b:{ID}"),
         &format!("/crio-conmon-{ID}.scope"),
     ] {
         assert_eq!(Cgroup::from_path(path), None, "{path}");
     }
     let path = format!("/kubepods/pod{UUID}/{ID}/{}", "x/".repeat(1 << 19));
     assert_eq!(Cgroup::from_path(&path), None, "a mebibyte");
+    let long = |length: usize| {
+        let path = format!("/kubepods/pod{UUID}/{ID}/");
+        format!("{path}{}", "x".repeat(length - path.len()))
+    };
+    assert_eq!(parsed_path(&long(4096)), pair(UUID, ID), "the kernel's longest path");
+    assert_eq!(parsed_path(&long(4097)), None, "one byte longer");
     let path = format!("/kubepods/pod{UUID}/{}", &ID[..12]);
     assert_eq!(parsed_path(&path), pair(UUID, ""), "the pod is known although the container is not");
 }
@@ -282,6 +290,38 @@ fn the_path_of_a_log_file_names_everything() {
 }
 
 #[test]
+fn the_directories_of_a_pod_name_it() {
+    for (path, expected) in [
+        (format!("/var/log/pods/shop_web-0_{UUID}"), Some((UUID, None))),
+        (format!("/var/log/pods/shop_web-0_{UUID}/"), Some((UUID, None))),
+        (format!("/var/log/pods/shop_web-0_{UUID}/nginx"), Some((UUID, Some("nginx")))),
+        (format!("/data/logs/shop_web-0_{STATIC}/nginx/"), Some((STATIC, Some("nginx")))),
+        ("/var/log/pods/shop_web-0_my_own_uid/nginx/".to_owned(), Some(("my_own_uid", Some("nginx")))),
+        ("/data/logs/shop_web-0_my_own_uid/nginx/".to_owned(), None),
+        (format!("/var/lib/kubelet/pods/{UUID}"), Some((UUID, None))),
+        (format!("/var/lib/kubelet/pods/{STATIC}/etc-hosts"), Some((STATIC, None))),
+        (format!("/var/lib/kubelet/pods/{UUID}/containers/nginx/3e5f0b1c"), Some((UUID, Some("nginx")))),
+        // A container chooses the names in its volumes.
+        (
+            format!("/var/lib/kubelet/pods/{UUID}/volumes/kubernetes.io~empty-dir/v/pods/{STATIC}"),
+            Some((UUID, None)),
+        ),
+        ("/var/lib/kubelet/pods".to_owned(), None),
+        ("/var/lib/kubelet/pods/plugins".to_owned(), None),
+        (format!("/var/lib/kubelet/plugins/{UUID}"), None),
+        (format!("/var/log/pods/_web-0_{UUID}/nginx"), None),
+        (format!("/var/log/pods/x/../shop_web-0_{UUID}"), None),
+    ] {
+        let found = match Identity::parse(&path) {
+            Ok(Identity::PodDirectory { pod_uid, container }) => Some((pod_uid.to_string(), container)),
+            Err(_) => None,
+            other => panic!("{path}: {other:?}"),
+        };
+        assert_eq!(found, expected.map(|(uid, container)| (uid.to_owned(), container)), "{path}");
+    }
+}
+
+#[test]
 fn a_link_to_a_log_file_gives_the_parts_that_were_not_cut() {
     let whole = |log: ContainerLog<'_>| {
         (
@@ -363,7 +403,8 @@ fn a_container_id_is_the_same_in_every_spelling() {
         assert_eq!(Identity::parse(&spelling), Ok(Identity::ContainerId(id(ID).unwrap())), "{spelling}");
     }
     assert_eq!(id(ID).unwrap().to_string(), ID);
-    assert_eq!(id(ID).unwrap().as_bytes()[..4], [0x3e, 0x5f, 0x0b, 0x1c]);
+    assert_eq!(id(ID).unwrap().to_bytes()[..4], [0x3e, 0x5f, 0x0b, 0x1c]);
+    assert_eq!(id(ID).unwrap().to_bytes()[28..], id(ID).unwrap().to_bytes()[..4]);
     for none in [
         "",
         &ID[..12],
@@ -391,6 +432,7 @@ fn any_text_is_parsed_as_the_first_matching_identity_in_the_documented_order() {
     let uid = |text| Ok(Identity::Uid(UidRef::from(text)));
     let name = |namespace, name| Ok(Identity::Name { namespace, name });
     let ip = |text: &str| Ok(Identity::Ip(text.parse::<IpAddr>().unwrap()));
+    let longest = "u".repeat(253);
     for (text, expected) in [
         (UUID, uid(UUID)),
         (STATIC, uid(STATIC)),
@@ -428,11 +470,28 @@ fn any_text_is_parsed_as_the_first_matching_identity_in_the_documented_order() {
         ("two words", Err(ParseIdentityError::Unknown)),
         ("\u{1b}[31mred", Err(ParseIdentityError::Unknown)),
         ("sh\u{1b}op/web", Err(ParseIdentityError::Unknown)),
-        (&"u".repeat(253), uid(&"u".repeat(253))),
+        (&longest, uid(&longest)),
         (&"u".repeat(254), Err(ParseIdentityError::Unknown)),
         (&"u".repeat(1 << 20), Err(ParseIdentityError::TooLong)),
     ] {
-        assert_eq!(Identity::parse(text), expected, "{text:.80}");
+        assert_eq!(Identity::parse_lenient(text), expected, "{text:.80}");
+        let is_any_word = expected.is_ok_and(|identity| matches!(identity, Identity::Uid(_)))
+            && !text.trim_matches(|char: char| char.is_ascii_hexdigit() || char == '-').is_empty()
+            || ["4194305", "0", "007", "123456789012", &ID[..12]].contains(&text);
+        let strict = if is_any_word { Err(ParseIdentityError::Unknown) } else { expected };
+        assert_eq!(Identity::parse(text), strict, "{text:.80}");
+    }
+    // What looks like something else, or nearly like a UUID, is no UID.
+    for text in
+        ["10.0.0.1:80", "web-0", "3e5f0b1c3e5f", &UUID[1..], &format!("{UUID}0"), &UUID.replace('-', "_")]
+    {
+        assert_eq!(Identity::parse(text), Err(ParseIdentityError::Unknown), "{text}");
+    }
+    for text in [UUID.to_uppercase(), STATIC.to_uppercase()] {
+        assert!(
+            matches!(Identity::parse(&text), Ok(Identity::Uid(uid)) if uid.to_string() == text),
+            "{text}"
+        );
     }
 
     let cgroup = format!("/kubepods/pod{UUID}/{ID}");

@@ -22,11 +22,16 @@ fn id(digit: char) -> String {
 
 /// A pod that claims the IP, a container ID and a key, with its creation time and whether it has finished.
 fn claims(uid: &str, created: i64, finished: bool) -> Arc<TestPod> {
+    claims_of(uid, created, [finished, false])
+}
+
+fn claims_of(uid: &str, created: i64, [finished, terminating]: [bool; 2]) -> Arc<TestPod> {
     TestPod::plain(uid, uid).with_keys(TestKeys {
         containers: vec![(format!("of-{uid}"), format!("containerd://{}", id('a')))],
         ips: vec![IP.to_owned()],
         own: vec![(OWNER.0, b"job".to_vec())],
         finished,
+        terminating,
         created: Some(created),
     })
 }
@@ -47,16 +52,18 @@ fn assert_found(reader: &Reader<TestPod>, order: &[&str]) {
 }
 
 #[test]
-fn running_pods_come_before_finished_ones_then_younger_ones_then_smaller_uids() {
+fn running_pods_come_before_terminating_and_finished_ones_then_younger_ones_then_smaller_uids() {
     let pods = [
         claims("finished-young", 900, true),
         claims("old", 100, false),
         claims("b", 200, false),
         claims("a", 200, false),
+        claims_of("terminating", 900, [false, true]),
         claims("finished-old", 50, true),
+        claims_of("finished-terminating", 900, [true, true]),
     ];
-    let order = ["a", "b", "old", "finished-young", "finished-old"];
-    // Add the pods in five different orders.
+    let order = ["a", "b", "old", "terminating", "finished-young", "finished-old", "finished-terminating"];
+    // Add the pods in seven different orders.
     for first in 0..pods.len() {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let mut pods = pods.clone();
@@ -104,7 +111,7 @@ fn a_lookup_finds_the_object_that_was_stored_last() {
     // Under another name as well.
     let renamed = Arc::new(TestPod { name: "other".into(), ..(*versions[0]).clone() });
     writer.update_pod(Arc::clone(&renamed)).expect("a good pod");
-    assert!(Arc::ptr_eq(&reader.pod_by_ip(IP.parse().expect("an IP")).expect("by IP"), &renamed));
+    assert!(Arc::ptr_eq(reader.load().pod_by_ip(IP.parse().expect("an IP")).expect("by IP"), &renamed));
     assert_eq!(reader.load().key_counts().contended, 0);
 }
 
@@ -136,7 +143,7 @@ fn a_pod_whose_keys_are_all_ignored_counts_while_it_is_stored() {
 fn a_mirror_pod_has_no_keys_and_a_uid_that_becomes_one_gives_them_up() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let _ = writer.set_pods([claims("u", 200, false), claims("other", 100, false)]);
-    let pod = reader.pod_by_uid("u").expect("u");
+    let pod = reader.get("u").expect("u");
     let mirror = TestPod::mirror("u", "u", "").with_keys(pod.keys.clone());
     assert!(is_mirror_pod(&*mirror));
     writer.update_pod(mirror).expect("a good pod");
@@ -271,6 +278,7 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
         // Valid keys.
         keys.key(OWNER, [b'x'; MAX_KEY_LENGTH]);
         keys.container_id("", &id('c'));
+        keys.container_id(&"n".repeat(MAX_KEY_LENGTH), &id('d'));
         keys.ip_text("::ffff:10.0.0.7");
         // An incomplete status.
         keys.container_id("waiting", "");
@@ -280,13 +288,15 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     let snapshot = reader.load();
     assert_eq!(snapshot.ignored_key_count(), 7);
     let counts = snapshot.key_counts();
-    assert_eq!((counts.container_ids, counts.ips, counts.keys, counts.contended), (1, 1, 1, 0));
+    assert_eq!((counts.container_ids, counts.ips, counts.keys, counts.contended), (2, 1, 1, 0));
     assert_eq!(snapshot.pods_by_key(OWNER, b"").count(), 0);
     assert_eq!(snapshot.pods_by_key(OWNER, &[b'x'; MAX_KEY_LENGTH]).count(), 1);
     for none in [&id('a')[..12], &id('A'), &id('b'), "", "containerd://"] {
         assert!(snapshot.pod_by_container_id(none).is_none(), "{none}");
     }
     assert_eq!(snapshot.pod_by_container_id(&id('c')).expect("by ID").container, "");
+    let longest = snapshot.pod_by_container_id(&id('d')).expect("by ID").container;
+    assert_eq!(longest.len(), MAX_KEY_LENGTH);
     assert!(snapshot.pod_by_ip(IP.parse().expect("an IP")).is_some());
 }
 
@@ -328,9 +338,9 @@ fn a_kind_that_is_left_out_is_not_kept() {
         let counts = manager.load().key_counts();
         assert_eq!((counts.container_ids, counts.ips, counts.keys), kept, "{options:?}");
         let found = (
-            usize::from(manager.pod_by_container_id(&id('a')).is_some()),
-            usize::from(manager.pod_by_ip(IP.parse().expect("an IP")).is_some()),
-            manager.pods_by_key(OWNER, b"job").len(),
+            usize::from(manager.load().pod_by_container_id(&id('a')).is_some()),
+            usize::from(manager.load().pod_by_ip(IP.parse().expect("an IP")).is_some()),
+            manager.load().pods_by_key(OWNER, b"job").count(),
         );
         assert_eq!(found, kept, "{options:?}");
         manager.remove_pod_by_uid("u").expect("a known pod");
@@ -429,9 +439,32 @@ fn every_identity_resolves_to_its_pod() {
         ("proxy_kube-system".to_owned(), Some((ORPHAN, FoundBy::Name, None))),
         ("4711".to_owned(), None),
     ] {
-        let identity = Identity::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let identity = Identity::parse_lenient(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let found = identity.resolve(&snapshot);
         let found = found.map(|found| (found.pod.uid(), found.by, found.container));
         assert_eq!(found, expected, "{text}");
     }
+}
+
+/// Two spellings are two UIDs; only an identity that no pod has exactly is also looked up in lower case.
+#[test]
+fn a_uid_in_upper_case_finds_the_pod_unless_another_has_that_very_uid() {
+    const UPPER: &str = "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0";
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let lower = UPPER.to_lowercase();
+    writer.add_pod(TestPod::plain(&lower, "lower")).expect("a good pod");
+    let found = |text: &str| {
+        let snapshot = reader.load();
+        let found = Identity::parse(text).expect("a UID").resolve(&snapshot);
+        found.map(|found| (found.pod.name.clone(), found.by))
+    };
+    assert_eq!(found(UPPER), Some(("lower".into(), FoundBy::Uid)));
+    assert!(reader.load().pod_by_uid(UPPER).is_none());
+    writer.add_pod(TestPod::plain(UPPER, "upper")).expect("a good pod");
+    assert_eq!(found(UPPER), Some(("upper".into(), FoundBy::Uid)));
+    assert_eq!(found(&lower), Some(("lower".into(), FoundBy::Uid)));
+    assert_eq!(
+        found(&format!("/var/lib/kubelet/pods/{lower}/volumes")),
+        Some(("lower".into(), FoundBy::Uid))
+    );
 }

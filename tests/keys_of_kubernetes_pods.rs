@@ -1,6 +1,8 @@
 //! The keys that k8s-openapi's `Pod` names.
 #![cfg(feature = "k8s-openapi")]
 
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -49,10 +51,11 @@ fn every_container_and_every_ip_of_a_status_is_found() {
 
     // From a server with only one IP.
     drop(snapshot);
-    let status = json!({"podIP": "10.0.0.8"});
-    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
-    let counts = reader.load().key_counts();
-    assert_eq!((counts.container_ids, counts.ips), (0, 1));
+    for status in [json!({"podIP": "10.0.0.8"}), json!({"podIP": "10.0.0.8", "podIPs": []})] {
+        writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
+        let counts = reader.load().key_counts();
+        assert_eq!((counts.container_ids, counts.ips), (0, 1), "{status}");
+    }
 }
 
 #[test]
@@ -61,7 +64,7 @@ fn a_pod_in_its_nodes_network_has_no_ip() {
     let spec = json!({"containers": [], "hostNetwork": true});
     let status = json!({"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]});
     writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
-    assert!(reader.pod_by_ip([192, 0, 2, 1].into()).is_none());
+    assert!(reader.load().pod_by_ip([192, 0, 2, 1].into()).is_none());
 }
 
 #[test]
@@ -77,9 +80,23 @@ fn an_ip_belongs_to_the_running_pod_and_then_to_the_one_created_later() {
         writer.add_pod(pod(uid, created, &spec, &status(phase))).expect("a good pod");
     }
     for expected in ["running", "succeeded", "failed"] {
-        let found = reader.pod_by_ip([10, 0, 0, 7].into()).expect("by IP");
+        let found = reader.get(IpAddr::from([10, 0, 0, 7])).expect("by IP");
         assert_eq!(found.metadata.uid.as_deref(), Some(expected));
         writer.remove_pod_by_uid(expected).expect("a known pod");
     }
-    assert!(reader.pod_by_ip([10, 0, 0, 7].into()).is_none());
+    assert!(reader.load().pod_by_ip([10, 0, 0, 7].into()).is_none());
+}
+
+/// The old pod of a `StatefulSet` still shuts down when the new one has its IP already.
+#[test]
+fn a_pod_that_is_being_deleted_has_a_weaker_claim_than_an_older_one_that_is_not() {
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let (spec, status) =
+        (json!({"containers": []}), json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.7"}]}));
+    let mut old = pod("terminating", "2026-11-22T12:00:00Z", &spec, &status);
+    old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
+    writer.add_pod(old).expect("a good pod");
+    writer.add_pod(pod("stays", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
+    let found = reader.get(IpAddr::from([10, 0, 0, 7])).expect("by IP");
+    assert_eq!(found.metadata.uid.as_deref(), Some("stays"));
 }

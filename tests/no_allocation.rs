@@ -9,11 +9,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
-use pod_index::{CachedReader, KeyKind, Options, Reader, Snapshot};
+use pod_index::{CachedReader, KeyKind, Options, PodMeta, Reader, Snapshot};
 use support::{TestKeys, TestPod};
 
 struct Counting;
@@ -131,52 +132,52 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
 /// The lookup methods of `CachedReader`.
 fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(cached.pod_by_uid(uid));
-        black_box(cached.mirror_pod_by_uid(uid));
+        black_box(cached.load().pod_by_uid(uid));
+        black_box(cached.load().mirror_pod_by_uid(uid));
     }
     for uid in USUAL_UIDS {
-        black_box(cached.translate_pod_uid(uid));
+        black_box(cached.load().translate_pod_uid(uid));
     }
     for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
-        black_box(cached.pod_by_full_name(full_name));
-        black_box(cached.mirror_pod_by_full_name(full_name));
+        black_box(cached.load().pod_by_full_name(full_name));
+        black_box(cached.load().mirror_pod_by_full_name(full_name));
     }
-    black_box(cached.pod_by_name("shop", "web"));
-    black_box(cached.pod_by_name("nowhere", "nobody"));
-    black_box(cached.pod_by_mirror_pod(argument));
-    black_box(cached.mirror_pod_by_pod(argument));
-    black_box(cached.pod_by_container_id(CONTAINER));
-    black_box(cached.pod_by_ip(IPS[0]));
-    black_box(cached.pods_by_key(SHARED, b"all").count());
+    black_box(cached.load().pod_by_name("shop", "web"));
+    black_box(cached.load().pod_by_name("nowhere", "nobody"));
+    black_box(cached.load().pod_by_mirror_pod(argument));
+    black_box(cached.load().mirror_pod_by_pod(argument));
+    black_box(cached.load().pod_by_container_id(CONTAINER));
+    black_box(cached.load().pod_by_ip(IPS[0]));
+    black_box(cached.load().pods_by_key(SHARED, b"all").count());
     cached.refresh();
 }
 
 /// The lookup methods of `Reader`.
 fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(reader.pod_by_uid(uid));
-        black_box(reader.mirror_pod_by_uid(uid));
+        black_box(reader.load().pod_by_uid(uid));
+        black_box(reader.load().mirror_pod_by_uid(uid));
     }
     for uid in USUAL_UIDS {
-        black_box(reader.translate_pod_uid(uid));
+        black_box(reader.load().translate_pod_uid(uid));
     }
     for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
-        black_box(reader.pod_by_full_name(full_name));
-        black_box(reader.mirror_pod_by_full_name(full_name));
+        black_box(reader.load().pod_by_full_name(full_name));
+        black_box(reader.load().mirror_pod_by_full_name(full_name));
     }
-    black_box(reader.pod_by_name("shop", "web"));
-    black_box(reader.pod_by_mirror_pod(argument));
-    black_box(reader.mirror_pod_by_pod(argument));
-    black_box(reader.pod_by_container_id(CONTAINER));
-    black_box(reader.pod_by_ip(IPS[0]));
+    black_box(reader.load().pod_by_name("shop", "web"));
+    black_box(reader.load().pod_by_mirror_pod(argument));
+    black_box(reader.load().mirror_pod_by_pod(argument));
+    black_box(reader.load().pod_by_container_id(CONTAINER));
+    black_box(reader.load().pod_by_ip(IPS[0]));
 }
 
 /// Every whole-set read, fully iterated. Full names are created on iteration, so those are only obtained.
 fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
-    black_box(snapshot.pods().iter().count());
-    black_box(snapshot.static_pods().iter().count());
-    black_box(snapshot.mirror_pods().iter().count());
-    black_box(snapshot.static_pods_with_mirrors().iter().count());
+    black_box(snapshot.pods().count());
+    black_box(snapshot.static_pods().count());
+    black_box(snapshot.mirror_pods().count());
+    black_box(snapshot.static_pods_with_mirrors().count());
     black_box(snapshot.uid_translations().pod_to_mirror().count());
     black_box(snapshot.uid_translations().mirror_to_pod().count());
     black_box(&snapshot.pods_and_mirror_pods());
@@ -187,10 +188,12 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     // Large enough for tables of several levels.
     let (mut writer, reader) = pod_index::new::<TestPod>();
     assert!(writer.set_pods(pods(20_000)).refused.is_empty());
-    let argument = reader.pod_by_uid(STATIC).expect("it is there");
-    assert_eq!(reader.translate_pod_uid(MIRROR), STATIC);
-    assert_eq!(reader.pods_by_key(SHARED, b"all").len(), 2);
-    assert!(reader.pod_by_container_id(CONTAINER).is_some() && reader.pod_by_ip(IPS[0]).is_some());
+    let argument = reader.get(STATIC).expect("it is there");
+    assert_eq!(reader.load().translate_pod_uid(MIRROR), STATIC);
+    assert_eq!(reader.load().pods_by_key(SHARED, b"all").count(), 2);
+    assert!(
+        reader.load().pod_by_container_id(CONTAINER).is_some() && reader.load().pod_by_ip(IPS[0]).is_some()
+    );
 
     let mut cached = reader.cached();
     let kept = reader.snapshot();
@@ -335,4 +338,42 @@ fn after_the_writer_is_dropped_only_the_last_handle_frees_memory() {
     assert_eq!(counted(|| drop(guard)), (0, 0), "the old snapshot waits for the last handle");
     let (_, frees) = counted(|| drop(reader));
     assert!(frees > 6_000, "{frees} frees");
+}
+
+/// A pod without a UID, whose `Drop` panics.
+struct Refused;
+
+impl PodMeta for Refused {
+    fn uid(&self) -> &'static str {
+        ""
+    }
+    fn name(&self) -> &'static str {
+        "a name of its own"
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        // Without the panic hook's output.
+        resume_unwind(Box::new(()));
+    }
+}
+
+#[test]
+fn a_refused_pod_whose_drop_panics_leaks_no_error() {
+    let (mut writer, _reader) = pod_index::new::<Refused>();
+    let mut refuse = || {
+        let pod = Arc::new(Refused);
+        assert!(catch_unwind(AssertUnwindSafe(|| writer.add_pod(pod).is_err())).is_err());
+    };
+    // What the thread and the writer keep.
+    refuse();
+    let (allocations, frees) = counted(refuse);
+    assert_eq!(allocations, frees);
 }

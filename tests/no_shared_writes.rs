@@ -74,40 +74,43 @@ const READS: &[Work] = &[
         black_box(&mut own)[7] = 1;
         own[7] == 1
     }),
-    ("cached, by UUID", |asking| asking.cached.pod_by_uid(UUID).is_some()),
-    ("cached, by 32 hex digits", |asking| asking.cached.pod_by_uid(STATIC).is_some()),
-    ("cached, by an unusual UID", |asking| asking.cached.pod_by_uid(UNUSUAL).is_some()),
-    ("cached, by a parsed UID", |asking| asking.cached.pod_by_uid(&asking.parsed.0).is_some()),
+    ("cached, by UUID", |asking| asking.cached.load().pod_by_uid(UUID).is_some()),
+    ("cached, by 32 hex digits", |asking| asking.cached.load().pod_by_uid(STATIC).is_some()),
+    ("cached, by an unusual UID", |asking| asking.cached.load().pod_by_uid(UNUSUAL).is_some()),
+    ("cached, by a parsed UID", |asking| asking.cached.load().pod_by_uid(&asking.parsed.0).is_some()),
     ("cached, by unknown UIDs", |asking| {
         let nobodys =
             ["", "nobodys", "ffffffff-2f57-4b0c-9a6a-3d1f5f2b7c11", "ffffffffffffffffffffffffffffffff"];
-        nobodys.iter().all(|uid| asking.cached.pod_by_uid(*uid).is_none())
+        nobodys.iter().all(|uid| asking.cached.load().pod_by_uid(*uid).is_none())
     }),
     ("cached, by full name", |asking| {
-        asking.cached.pod_by_full_name("web_default").is_some()
-            && asking.cached.pod_by_full_name("x").is_none()
+        asking.cached.load().pod_by_full_name("web_default").is_some()
+            && asking.cached.load().pod_by_full_name("x").is_none()
     }),
     ("cached, by name", |asking| {
-        asking.cached.pod_by_name("default", "web").is_some() && asking.cached.pod_by_name("x", "y").is_none()
+        asking.cached.load().pod_by_name("default", "web").is_some()
+            && asking.cached.load().pod_by_name("x", "y").is_none()
     }),
     ("cached, by container ID", |asking| {
-        let found = asking.cached.pod_by_container_id(CONTAINER);
+        let found = asking.cached.load().pod_by_container_id(CONTAINER);
         found.is_some_and(|found| found.container == "app")
-            && asking.cached.pod_by_container_id(&CONTAINER[1..]).is_none()
+            && asking.cached.load().pod_by_container_id(&CONTAINER[1..]).is_none()
     }),
     ("cached, by IP", |asking| {
-        asking.cached.pod_by_ip([10, 0, 0, 7].into()).is_some()
-            && asking.cached.pod_by_ip([10, 0, 0, 8].into()).is_none()
+        asking.cached.load().pod_by_ip([10, 0, 0, 7].into()).is_some()
+            && asking.cached.load().pod_by_ip([10, 0, 0, 8].into()).is_none()
     }),
-    ("cached, by a key of 60 pods", |asking| asking.cached.pods_by_key(KeyKind(1), b"all").count() == 60),
+    ("cached, by a key of 60 pods", |asking| {
+        asking.cached.load().pods_by_key(KeyKind(1), b"all").count() == 60
+    }),
     ("cached, mirrors", |asking| {
-        asking.cached.mirror_pod_by_uid(MIRROR).is_some()
-            && asking.cached.mirror_pod_by_full_name("web_default").is_some()
-            && asking.cached.pod_by_mirror_pod(&asking.mirror).is_some()
-            && asking.cached.mirror_pod_by_pod(&asking.pod).is_some()
+        asking.cached.load().mirror_pod_by_uid(MIRROR).is_some()
+            && asking.cached.load().mirror_pod_by_full_name("web_default").is_some()
+            && asking.cached.load().pod_by_mirror_pod(&asking.mirror).is_some()
+            && asking.cached.load().mirror_pod_by_pod(&asking.pod).is_some()
     }),
-    ("cached, translate a mirror", |asking| asking.cached.translate_pod_uid(MIRROR) == *STATIC),
-    ("cached, translate a pod", |asking| asking.cached.translate_pod_uid(UUID) == *UUID),
+    ("cached, translate a mirror", |asking| asking.cached.load().translate_pod_uid(MIRROR) == *STATIC),
+    ("cached, translate a pod", |asking| asking.cached.load().translate_pod_uid(UUID) == *UUID),
     ("cached, a snapshot", |asking| asking.cached.load().pods().len() > 60),
     ("cached, refresh", |asking| {
         asking.cached.refresh();
@@ -146,11 +149,11 @@ const READS: &[Work] = &[
             && translations.mirror_pod_uid(STATIC).is_some_and(|uid| uid == *MIRROR)
             && translations.mirror_pod_uid(GONE).is_some_and(|uid| uid == *LEFT)
     }),
-    ("walk over pods", |asking| asking.kept.pods().iter().count() == asking.kept.pods().len()),
-    ("walk over static pods", |asking| asking.kept.static_pods().iter().count() == 2),
-    ("walk over mirror pods", |asking| asking.kept.mirror_pods().iter().count() == 3),
+    ("walk over pods", |asking| asking.kept.pods().count() == asking.kept.pods().len()),
+    ("walk over static pods", |asking| asking.kept.static_pods().count() == 2),
+    ("walk over mirror pods", |asking| asking.kept.mirror_pods().count() == 3),
     ("walk over static pods and their mirrors", |asking| {
-        asking.kept.static_pods_with_mirrors().iter().filter(|(_, mirror)| mirror.is_some()).count() == 2
+        asking.kept.static_pods_with_mirrors().filter(|(_, mirror)| mirror.is_some()).count() == 2
     }),
     ("counts", |asking| asking.kept.generation() > 0 && asking.kept.ephemeral_container_count() == 0),
 ];

@@ -54,13 +54,13 @@ fn is_done(work: impl FnOnce() + Send + 'static) -> bool {
 /// Every kind of read, by every handle, old and new.
 fn read<P: PodMeta>(manager: &PodManager<P>) {
     let ask = |reader: &Reader<P>| {
-        black_box(reader.pod_by_uid("p"));
-        black_box(reader.pod_by_full_name("web_default"));
-        black_box(reader.translate_pod_uid("p"));
-        black_box(reader.load().pods().iter().count());
+        black_box(reader.load().pod_by_uid("p"));
+        black_box(reader.load().pod_by_full_name("web_default"));
+        black_box(reader.load().translate_pod_uid("p"));
+        black_box(reader.load().pods().count());
         black_box(reader.snapshot().uid_translations().pod_to_mirror().count());
         let mut cached = reader.cached();
-        black_box(cached.pod_by_name("default", "web"));
+        black_box(cached.load().pod_by_name("default", "web"));
         cached.refresh();
         black_box(cached.clone().load().generation());
     };
@@ -193,7 +193,7 @@ fn guards_and_cached_look_ups_leave_the_shared_reference_count_alone() {
     let before = snapshot.reference_count();
     let guards: Vec<_> = (0..8).map(|_| reader.load()).collect();
     assert!(guards.iter().all(|guard| guard.pod_by_uid("p").is_some()));
-    assert!(cached.pod_by_uid("p").is_some());
+    assert!(cached.load().pod_by_uid("p").is_some());
     assert_eq!(snapshot.reference_count(), before, "eight guards are free");
     let ninth = reader.load();
     assert_eq!(snapshot.reference_count(), before + 1, "the ninth is not, as the documentation says");

@@ -105,7 +105,7 @@ fn replay(known: &mut Replayed, step: &pod_index::Step<TestPod>) -> usize {
         assert_eq!(before.as_ref().map(Arc::as_ptr), change.before().map(Arc::as_ptr), "{change:?}");
     }
     let snapshot = step.after();
-    let pods = snapshot.pods().iter().chain(snapshot.mirror_pods());
+    let pods = snapshot.pods().chain(snapshot.mirror_pods());
     let all: Replayed = pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect();
     assert_eq!(known.len(), all.len());
     assert!(known.iter().all(|(uid, pod)| all.get(uid).is_some_and(|there| Arc::ptr_eq(there, pod))));
@@ -242,7 +242,7 @@ fn two_pods_that_swap_names_in_one_batch_are_never_seen_under_one_name() {
                 let old = before.pod_by_uid(&pod.uid).or_else(|| before.mirror_pod_by_uid(&pod.uid));
                 old.is_none_or(|old| (&old.name, &old.namespace) != (&pod.name, &pod.namespace))
             };
-            renamed += after.pods().iter().chain(after.mirror_pods()).filter(is_renamed).count();
+            renamed += after.pods().chain(after.mirror_pods()).filter(is_renamed).count();
         }
         renamed
     });

@@ -7,7 +7,7 @@ mod support;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
 use pod_index::{FoundBy, Operation, Options, PodManager, Reader, Writer};
@@ -140,7 +140,7 @@ fn web(uid: &str, container_id: &str) -> Arc<TestPod> {
 /// What the text leads to: the UID, when it was removed, and how it was found.
 fn resolve(reader: &Reader<TestPod>, text: &str) -> Option<(String, bool, FoundBy)> {
     let snapshot = reader.load();
-    let found = Identity::parse(text).expect("an identity").resolve(&snapshot)?;
+    let found = Identity::parse_lenient(text).expect("an identity").resolve(&snapshot)?;
     Some((found.pod.uid.clone(), found.removed_at.is_some(), found.by))
 }
 
@@ -217,7 +217,7 @@ fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
 }
 
 #[test]
-fn nothing_is_kept_if_it_is_off_or_before_the_first_time() {
+fn nothing_is_kept_if_it_is_off() {
     let limits = |age, most| Options::all().keep_removed(Duration::from_secs(age), most);
     for options in [Options::all(), limits(0, 10), limits(60, 0)] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
@@ -227,10 +227,33 @@ fn nothing_is_kept_if_it_is_off_or_before_the_first_time() {
         assert!(reader.load().removed().is_empty());
         assert_eq!(writer.next_deadline(), None);
     }
+}
+
+/// By the clock. A time that is passed later is not earlier than it.
+#[test]
+fn without_a_time_the_writers_clock_says_when_a_pod_was_removed() {
     let (mut writer, reader) = index(60, 10);
     writer.add_pod(web(U1, ID)).expect("a good pod");
+    let before = Instant::now();
     writer.remove_pod_by_uid(U1).expect("a known pod");
-    assert!(reader.load().removed().is_empty());
+    let removed_at = reader.load().removed().pod_by_uid(U1).expect("it is kept").removed_at;
+    assert!((before..=Instant::now()).contains(&removed_at));
+    let deadline = writer.next_deadline().expect("a pod is kept");
+    assert_eq!((deadline, writer.expire(deadline)), (removed_at + Duration::from_secs(60), 1));
+}
+
+/// It pushes another removed pod out, so there is something to publish.
+#[test]
+fn a_pod_that_is_removed_and_returns_in_one_batch_has_not_changed() {
+    let (mut writer, reader) = index(60, 1);
+    let stays = web(U1, ID);
+    let _ = writer.set_pods([Arc::clone(&stays), web(U2, ID)]);
+    writer.remove_pod_by_uid(U2).expect("a known pod");
+    let before = reader.load().pods_generation();
+    let batch = [Operation::Remove(U1.into()), Operation::Add(stays)];
+    assert!(writer.apply(batch).published);
+    let snapshot = reader.load();
+    assert_eq!((snapshot.removed().len(), snapshot.pods_generation()), (0, before));
 }
 
 #[test]
@@ -278,6 +301,6 @@ fn a_manager_keeps_removed_pods_too() {
     manager.remove_pod_by_uid(U1).expect("a known pod");
     assert_eq!(manager.next_deadline(), Some(time(65)));
     assert_eq!(manager.load().removed().pod_by_uid(U1).expect("kept").removed_at, time(5));
-    assert_eq!(manager.reader().cached().removed().len(), 1);
+    assert_eq!(manager.reader().cached().load().removed().len(), 1);
     assert_eq!((manager.expire(time(64)), manager.expire(time(65)), manager.next_deadline()), (0, 1, None));
 }

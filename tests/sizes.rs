@@ -60,7 +60,7 @@ fn compare(snapshot: &Snapshot<TestPod>, pods: &Pods) {
         }
     }
     let mut seen = 0;
-    for pod in snapshot.pods().iter().chain(snapshot.mirror_pods()) {
+    for pod in snapshot.pods().chain(snapshot.mirror_pods()) {
         assert!(
             pods.get(&pod.uid).is_some_and(|known| Arc::ptr_eq(known, pod)),
             "{} is in the index",
@@ -70,7 +70,7 @@ fn compare(snapshot: &Snapshot<TestPod>, pods: &Pods) {
     }
     assert_eq!(seen, pods.len());
     assert_eq!(snapshot.pods().len() + snapshot.mirror_pods().len(), pods.len());
-    assert_eq!(snapshot.static_pods().iter().count(), snapshot.static_pods().len());
+    assert_eq!(snapshot.static_pods().count(), snapshot.static_pods().len());
 }
 
 /// Grows to `sizes[0]` pods, shrinks to `sizes[1]`, and so on, by random adds, updates and removals, in batches of `batch`.

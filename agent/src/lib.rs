@@ -1,7 +1,8 @@
 //! The node agent, binary `pod-index`: reads pods from their sources into the index and serves them over HTTP and on
 //! the terminal.
 //!
-//! This module connects the others; no other module may. It must not know how any of them works.
+//! This module connects the others; no other module may. It must not know how any of them works. `CONTRIBUTING.md` says
+//! what each module may use.
 //!
 //! ```text
 //! file ─┐                                                               ┌─> HTTP
@@ -21,56 +22,28 @@
 //! | 0 | success; also after a first SIGTERM or Ctrl-C |
 //! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, something without which the agent would run, such as the manifests; `doctor` has a warning |
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
-//! | 3 | the command failed: an address in use, no agent answers; with `--once`, a source does not respond |
+//! | 3 | the command failed: an address in use, no agent answers, a part of the agent has panicked; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
 //! | 130, 143 | a second Ctrl-C or SIGTERM: ends at once |
 
-mod access;
-mod api_clients;
-mod api_requests;
-mod api_types;
-mod check;
-mod checkpoints;
+mod api;
 mod cli;
-mod client;
+mod config;
 mod doctor;
-mod duration;
-mod events;
-mod exit;
-mod format;
-mod headers;
-mod log;
-mod log_filter;
-mod manual;
-mod memory;
+mod http;
 mod metrics;
-mod mirrors;
-mod own_node;
+mod pipeline;
 mod pod_api;
-mod query;
-mod readiness;
-mod reference_managers;
-mod refusal;
-mod reload;
 mod run;
-mod serve;
-mod settings;
-mod shutdown;
-mod signals;
-mod source_tasks;
-mod systemd;
-mod table;
-mod tls;
-mod top;
-mod watch;
 mod whois;
-mod writer_thread;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::cli::Command;
+use self::cli::{Command, man, query};
+use self::config::failure;
+use self::run::check;
 
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
@@ -78,22 +51,22 @@ pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let done = match cli.command {
         None => {
-            let given = settings::Given { run: cli.run, server: cli.server, output: cli.output };
+            let given = config::Given { run: cli.run, server: cli.server, output: cli.output };
             cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
                 if given.run.check || given.run.check_online {
                     check::check(&settings, given.run.check_online)
                 } else {
-                    run::run(&given, settings)
+                    run::run(given, settings)
                 }
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
         Some(Command::Doctor { run, kubelet_healthz }) => {
-            let given = settings::Given { run: *run, server: cli.server, output: cli.output };
+            let given = config::Given { run: *run, server: cli.server, output: cli.output };
             doctor::examine(&given, &cli.client, kubelet_healthz)
         }
-        Some(Command::Completions { shell }) => manual::print_completions(shell),
-        Some(Command::Man { command }) => manual::print_page(command.as_deref()),
+        Some(Command::Completions { shell }) => man::print_completions(shell),
+        Some(Command::Man { command }) => man::print_page(command.as_deref()),
     };
-    exit::code(done)
+    failure::code(done)
 }

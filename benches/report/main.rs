@@ -3,10 +3,10 @@
 //! `cargo run --release -p pod-index-benches --bin report` does everything, in about eight minutes on two
 //! otherwise idle cores. `-- --render` writes the report again from the figures of the last run.
 
-mod goals;
 mod machine;
 mod markdown;
 mod plots;
+mod section;
 mod svg;
 mod tables;
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(folder.join("README.md"), tables::report(&figures, &machine))?;
     fs::write(folder.join("throughput.svg"), plots::throughput(&figures.contention, &machine))?;
     fs::write(folder.join("latency.svg"), plots::latency(&figures.latency, &machine))?;
-    fill(&root.join("README.md"), &goals::section(&figures, &machine))?;
+    fill(&root.join("README.md"), &section::section(&figures, &machine))?;
     println!("written: docs/performance, and the README's section");
     Ok(())
 }

@@ -94,7 +94,7 @@ impl Reads<'_> {
         self.rounds.case(CONTIGUOUS, Bare::NAME, operations, run);
         let (operations, run) = repeat(places, move |place| {
             let _ = &writer;
-            black_box(reader.pod_by_uid(black_box(&in_index[place.clone()])));
+            black_box(reader.load().pod_by_uid(black_box(&in_index[place.clone()])));
         });
         self.rounds.case(CONTIGUOUS, Cached::NAME, operations, run);
     }
@@ -119,7 +119,7 @@ fn index_reads(rounds: &mut Rounds<'static>, workload: &mut Workload) {
         ($what:literal, $keys:expr, |$index:ident, $key:ident| $look_up:expr) => {{
             let (keep, mut $index) = (Rc::clone(&writer), reader.cached());
             let (operations, run) = repeat($keys.clone(), move |key| {
-                let ($key, _) = (black_box(key), &keep);
+                let ($key, _, $index) = (black_box(key), &keep, $index.load());
                 black_box($look_up);
             });
             rounds.case($what, Cached::NAME, operations, run);
@@ -203,7 +203,7 @@ pub fn scans(workload: &Workload, time: Duration) -> Vec<Figure> {
         black_box(sum);
     });
     rounds.case("fold over all pods, a pod", Cached::NAME, n, move || {
-        black_box(folded.load().pods().iter().map(address).fold(0, usize::wrapping_add));
+        black_box(folded.load().pods().map(address).fold(0, usize::wrapping_add));
     });
     let obtain = 1_000;
     rounds.case("obtain pods()", Cached::NAME, obtain, move || {

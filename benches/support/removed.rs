@@ -66,7 +66,7 @@ pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
     let texts = removed.iter().filter_map(|pod| pod.container());
     let ids: Vec<ContainerId> = texts.map(|text| text.parse().expect("64 digits")).collect();
     let removed = uids(&removed);
-    assert!(reader.removed().len() == count && count > 0, "all are kept");
+    assert!(reader.load().removed().len() == count && count > 0, "all are kept");
     let mut rounds = Rounds::default();
     macro_rules! case {
         ($what:expr, $keys:ident, |$index:ident, $key:ident| $look_up:expr) => {{
@@ -79,11 +79,11 @@ pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
             });
         }};
     }
-    case!(BY_UID, living, |index, uid| index.pod_by_uid(&**uid).is_some());
-    case!("UID, removed", removed, |index, uid| index.removed().pod_by_uid(&**uid).is_some());
-    case!("IP, removed", ips, |index, ip| index.removed().pod_by_ip(*ip).is_some());
+    case!(BY_UID, living, |index, uid| index.load().pod_by_uid(&**uid).is_some());
+    case!("UID, removed", removed, |index, uid| index.load().removed().pod_by_uid(&**uid).is_some());
+    case!("IP, removed", ips, |index, ip| index.load().removed().pod_by_ip(*ip).is_some());
     case!("container ID, parsed, removed", ids, |index, id| {
-        index.removed().pod_by_container_id(id).is_some()
+        index.load().removed().pod_by_container_id(id).is_some()
     });
     let figures = rounds.measure(workload.pods.len(), time);
     drop(writer);

@@ -31,12 +31,15 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(ContainerLog::from_path(&again), Some(log));
         }
     }
-    match Identity::parse(text) {
+    if let Ok(identity) = Identity::parse(text) {
+        assert_eq!(Identity::parse_lenient(text), Ok(identity));
+    }
+    match Identity::parse_lenient(text) {
         Ok(Identity::Uid(uid)) => assert_eq!(uid.to_string(), text.trim_ascii()),
         Ok(Identity::Name { namespace, name }) => {
             assert!(!namespace.is_empty() && !name.is_empty());
             let again = format!("{namespace}/{name}");
-            assert_eq!(Identity::parse(&again), Ok(Identity::Name { namespace, name }));
+            assert_eq!(Identity::parse_lenient(&again), Ok(Identity::Name { namespace, name }));
         }
         Ok(Identity::Pid(pid)) => assert_eq!(pid.to_string(), text.trim_ascii()),
         Ok(Identity::Cgroup(cgroup)) => found(&cgroup, text),

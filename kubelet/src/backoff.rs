@@ -40,12 +40,6 @@ impl Backoff {
         self
     }
 
-    /// The minimum wait, regardless of earlier failures.
-    #[must_use]
-    pub fn least(&self) -> Duration {
-        self.least.mul_f64(jitter())
-    }
-
     /// How long to wait after a failure at `now`.
     #[must_use]
     pub fn wait(&mut self, now: Instant) -> Duration {

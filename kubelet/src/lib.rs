@@ -37,6 +37,8 @@ pub mod mirror;
 pub mod process;
 #[cfg(feature = "api-server")]
 pub mod references;
+#[cfg(feature = "api-server")]
+mod reflector;
 pub mod sources;
 #[doc(hidden)]
 pub mod text;

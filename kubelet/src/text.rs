@@ -2,6 +2,9 @@
 
 use std::error::Error;
 
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Path;
+
 /// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {
     shorten_to(text, 128)
@@ -65,8 +68,8 @@ fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
     }
 }
 
-/// Beginnings of `serde_json` and `WirePod` messages that quote no value.
-const SYNTAX: [&str; 17] = [
+/// Beginnings of `serde_json`'s messages that quote no value.
+const SYNTAX: [&str; 15] = [
     "missing field ",
     "EOF while parsing",
     "expected ",
@@ -82,8 +85,6 @@ const SYNTAX: [&str; 17] = [
     "unexpected end of hex",
     "duplicate field ",
     "float key must",
-    "pod ",
-    "a pod",
 ];
 
 /// A decoder's message without the value it found, which may be a password.
@@ -94,7 +95,7 @@ pub fn without_found(text: &str) -> String {
     if found.iter().any(|found| text.starts_with(found)) {
         // Split at the last `, expected `: the value found may contain these words.
         return match text.rsplit_once(", expected ") {
-            Some((_, expected)) => format!("expected {expected}"),
+            Some((_, expected)) => format!("expected {}", plain(expected)),
             None => "is not a valid value".to_owned(),
         };
     }
@@ -107,6 +108,35 @@ pub fn without_found(text: &str) -> String {
     format!("is not a valid value{place}")
 }
 
+/// Decodes an object. On failure, the path of the field and a message, which quotes no value.
+pub(crate) fn decode<K: DeserializeOwned>(json: &(impl AsRef<[u8]> + ?Sized)) -> Result<K, (Path, String)> {
+    let decoded = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json.as_ref()));
+    decoded.map_err(|error| {
+        let path = error.path().clone();
+        let text = without_found(&error.into_inner().to_string());
+        // Drop the position, which is relative to the object.
+        let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
+        (path, format!("cannot be decoded: {text}"))
+    })
+}
+
+/// Rust's and serde's names for what was expected, in words.
+fn plain(expected: &str) -> String {
+    let (what, place) = expected.find(" at line ").map_or((expected, ""), |at| expected.split_at(at));
+    let what = match what {
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "a mapping",
+        // A Rust type.
+        _ if what.starts_with("struct ") || what.starts_with(|first: char| first.is_ascii_uppercase()) => {
+            "a mapping"
+        }
+        _ => what,
+    };
+    format!("{what}{place}")
+}
+
 /// What is wrong with a YAML file, without quoting it: it may hold secrets.
 #[must_use]
 pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
@@ -115,7 +145,7 @@ pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
     match error.without_snippet() {
         E::SerdeInvalidType { expected, .. }
         | E::SerdeInvalidValue { expected, .. }
-        | E::SerdeInvalidLength { expected, .. } => format!("expected {expected}"),
+        | E::SerdeInvalidLength { expected, .. } => format!("expected {}", plain(expected)),
         E::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
         E::DuplicateMappingKey { .. } => "a key is repeated".to_owned(),
         // These messages may quote anything.
@@ -177,8 +207,8 @@ mod tests {
     #[test]
     fn decoder_messages_are_kept_without_the_value_found() {
         for (json, expected) in [
-            (r#"{"number": "hunter2"}"#, "expected i32 at line 1"),
-            (r#"{"list": "hunter2, expected nothing"}"#, "expected a sequence at line 1"),
+            (r#"{"number": "hunter2"}"#, "expected a whole number at line 1"),
+            (r#"{"list": "hunter2, expected nothing"}"#, "expected a list at line 1"),
             (r#"{"time": "hunter2"}"#, "is not a valid value at line 1"),
             (r#"{"kind": "hunter2"}"#, "expected `One` at line 1"),
             (r#"{"number": 1, "hunter2"#, "EOF while parsing a string"),

@@ -11,7 +11,7 @@ use followed::Followed;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
-use pod_index_kubelet::api_client::{ConnectionOptions, client};
+use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
 use pod_index_kubelet::references::{Options, SecretManager};
 use pod_index_kubelet::sources::api_server::ApiServer as Source;
 use pod_index_test_support::api_server::{self, ApiServer, DEADLINE, Fault, Verb};
@@ -48,7 +48,11 @@ impl Site {
     }
 
     async fn client_with(&self, options: &ConnectionOptions) -> Client {
-        client(self.config.clone(), AGENT, options).await.unwrap()
+        self.api(options).await.client()
+    }
+
+    async fn api(&self, options: &ConnectionOptions) -> ApiClient {
+        ApiClient::new(self.config.clone(), AGENT, options).await.unwrap()
     }
 
     /// Through a proxy.
@@ -110,9 +114,9 @@ async fn three_hundred_watches_share_few_connections_and_delay_no_write() {
     tokio::time::timeout(DEADLINE, answered).await.expect("writes are not kept waiting");
     followed.equals(&site.server, |_| true).await;
 
-    let before = site.server.connections();
+    let (before, watches) = (site.server.connections(), site.server.requests(Verb::Watch));
     site.server.cut_connections();
-    site.server.watched_by(0).await;
+    site.server.seen(Verb::Watch, watches + 301).await;
     site.server.watched_by(301).await;
     let opened = site.server.connections() - before;
     println!("after a cut: {opened} connections more");
@@ -139,7 +143,7 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let site = Site::new(true).await;
     let (proxy, config) = site.behind_proxy().await;
     let options = ConnectionOptions::default().pings(10 * QUICK, 10 * QUICK);
-    let client = client(config, AGENT, &options).await.unwrap();
+    let client = ApiClient::new(config, AGENT, &options).await.unwrap().client();
     site.server.put("pods", &pod("one", "s"));
     let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(10 * DEADLINE);
     let mut followed = Followed::whole(source.pods());
@@ -451,21 +455,41 @@ async fn a_certificate_of_a_plugin_is_not_used_after_an_answer_without_one() {
     assert_eq!(site.server.connections(), connections + 1, "one without the certificate");
 }
 
+/// Who asks knows whether and when to ask again.
 #[tokio::test]
-async fn a_request_is_repeated_after_the_time_in_retry_after() {
+async fn no_refusal_but_a_401_causes_another_request() {
     let site = Site::new(true).await;
     let pods: Api<Pod> = Api::all(site.client().await);
-    site.server.fail(Verb::List, Fault::TooManyRequests(1));
-    let start = Instant::now();
+    for (count, fault) in
+        [Fault::TooManyRequests(60), Fault::Status(503), Fault::Status(500)].into_iter().enumerate()
+    {
+        site.server.fail(Verb::List, fault);
+        assert!(matches!(pods.list(&ListParams::default()).await, Err(kube::Error::Api(_))));
+        assert_eq!(site.server.requests(Verb::List), count as u64 + 1);
+    }
     pods.list(&ListParams::default()).await.unwrap();
-    assert!(start.elapsed() >= Duration::from_secs(1));
-    assert_eq!(site.server.requests(Verb::List), 2);
-    // Without `Retry-After`, the caller decides.
-    site.server.fail(Verb::List, Fault::Status(503));
-    assert!(
-        matches!(pods.list(&ListParams::default()).await, Err(kube::Error::Api(status)) if status.code == 503)
-    );
-    pods.list(&ListParams::default()).await.unwrap();
+}
+
+/// The server is overloaded by writes, or answers none, and more of them wait than may be sent.
+#[tokio::test]
+async fn requests_of_one_client_never_delay_those_of_another() {
+    for fault in [Fault::TooManyRequests(60), Fault::Delay(2 * DEADLINE)] {
+        let site = Site::new(true).await;
+        let api = site.api(&ConnectionOptions::default()).await;
+        let (pods, others): (Api<Pod>, Api<Pod>) =
+            (Api::all(api.client()), Api::namespaced(api.client_with_limit(4), "a"));
+        site.server.fail_always(Verb::Create, fault);
+        let flood: Vec<_> = (0..40)
+            .map(|number| {
+                let (others, pod) = (others.clone(), typed(pod(&format!("p{number}"), "s")));
+                tokio::spawn(async move { others.create(&PostParams::default(), &pod).await })
+            })
+            .collect();
+        site.server.seen(Verb::Create, 4).await;
+        let any = ListParams::default();
+        tokio::time::timeout(DEADLINE, pods.list(&any)).await.expect("it does not wait").unwrap();
+        flood.iter().for_each(tokio::task::JoinHandle::abort);
+    }
 }
 
 #[tokio::test]
@@ -499,44 +523,6 @@ async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once(
     assert_eq!(site.server.connections() - before, 1, "one opened it, and the others came along");
 }
 
-/// During an outage, one request at a time tries the server. All others wait for its outcome.
-#[tokio::test]
-async fn a_500_of_one_object_delays_no_other_request() {
-    let site = Site::new(true).await;
-    let client = site.client().await;
-    let (pods, secrets): (Api<Pod>, Api<Secret>) =
-        (Api::all(client.clone()), Api::namespaced(client.clone(), "a"));
-    pods.list(&ListParams::default()).await.unwrap();
-    site.server.fail(Verb::Get, Fault::Status(500));
-    assert!(secrets.get("s").await.is_err());
-    // An attempt without an outcome.
-    site.server.fail(Verb::Get, Fault::Delay(2 * DEADLINE));
-    let slow = async || {
-        let (secrets, before) = (secrets.clone(), site.server.requests(Verb::Get));
-        let slow = tokio::spawn(async move { secrets.get("s").await });
-        site.server.seen(Verb::Get, before + 1).await;
-        slow.abort_handle()
-    };
-    let attempt = slow().await;
-    let list = tokio::time::timeout(DEADLINE, async { pods.list(&ListParams::default()).await });
-    list.await.expect("it does not wait").unwrap();
-    attempt.abort();
-
-    for fault in [Fault::Status(500), Fault::Status(503), Fault::TooManyRequests(3600)] {
-        site.server.fail(Verb::List, fault.clone());
-        assert!(pods.list(&ListParams::default()).await.is_err());
-        site.server.fail(Verb::Get, Fault::Delay(2 * DEADLINE));
-        let attempt = slow().await;
-        let lists = site.server.requests(Verb::List);
-        let list = async { pods.list(&ListParams::default()).await };
-        assert!(tokio::time::timeout(10 * QUICK, list).await.is_err(), "{fault:?}: it does not wait");
-        assert_eq!(site.server.requests(Verb::List), lists, "{fault:?}");
-        attempt.abort();
-        // The attempt was given up, which counts as a failure.
-        while pods.list(&ListParams::default()).await.is_err() {}
-    }
-}
-
 #[tokio::test]
 async fn every_request_carries_the_user_agent() {
     let site = Site::new(true).await;
@@ -546,5 +532,6 @@ async fn every_request_carries_the_user_agent() {
     assert_eq!(site.server.user_agents(), [AGENT.to_owned()].into());
     let stored = site.server.object("pods", "a", "one").unwrap();
     assert_eq!(stored["metadata"]["managedFields"][0]["manager"], "pod-index");
-    assert!(client(site.config.clone(), "two\nlines", &ConnectionOptions::default()).await.is_err());
+    let refused = ApiClient::new(site.config.clone(), "two\nlines", &ConnectionOptions::default()).await;
+    assert!(refused.is_err());
 }

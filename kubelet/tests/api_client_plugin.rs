@@ -14,9 +14,10 @@ use kube::api::{Api, ListParams};
 use kube::config::{AuthProviderConfig, ExecConfig, ExecInteractiveMode};
 use kube::{Client, Config};
 use pod_index::PodMeta;
-use pod_index_kubelet::api_client::{ConnectionOptions, client};
+use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
+use pod_index_kubelet::sources::api_server::ApiServer as Source;
 use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{NodeName, SourceUpdate};
+use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
 use pod_index_kubelet::text::api_causes;
 use pod_index_test_support::api_server::{ApiServer, DEADLINE, Verb};
 use sources_support::{Directory, manifest};
@@ -62,6 +63,11 @@ impl Site {
     }
 
     async fn try_client(&self, options: &ConnectionOptions) -> kube::Result<Client> {
+        let api = ApiClient::new(self.config(), "test", options).await?;
+        api.authenticate().await.map(|()| api.client())
+    }
+
+    fn config(&self) -> Config {
         let mut config = Config::new(self.server.url().parse().unwrap());
         config.auth_info.exec = Some(ExecConfig {
             api_version: Some("client.authentication.k8s.io/v1".to_owned()),
@@ -75,7 +81,7 @@ impl Site {
             cluster: None,
             other: BTreeMap::default(),
         });
-        client(config, "test", options).await
+        config
     }
 
     /// The process IDs of the plugin's runs, and those of the processes that its runs have started.
@@ -140,6 +146,26 @@ fn a_hanging_plugin_runs_once_and_leaves_the_threads_to_the_file_source() {
         assert!(matches!(update, Some(SourceUpdate::Set(pods)) if pods[0].name() == "web-n1"));
     });
     runtime.shutdown_background();
+}
+
+/// An identity provider that is away at boot.
+#[tokio::test]
+async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answers() {
+    let site = Site::new().await;
+    site.server.put("pods", &serde_json::json!({ "metadata": { "namespace": "a", "name": "one" } }));
+    site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
+    let api = ApiClient::new(site.config(), "test", &ConnectionOptions::default()).await.unwrap();
+    let mut pods = Source::new(api.client()).backoff(QUICK, 4 * QUICK).pods();
+    let mut status = pods.status();
+    let first = tokio::spawn(async move { pods.next().await });
+    let says_so = |status: &SourceStatus| {
+        status.problems.iter().any(|problem| problem.message().contains("exit code 3: no such account"))
+    };
+    tokio::time::timeout(DEADLINE, status.wait_for(says_so)).await.expect("a problem").unwrap();
+    assert_eq!(site.server.requests(Verb::List), 0, "no request without credentials");
+    site.directory.write("plugin", PLUGIN);
+    let first = tokio::time::timeout(DEADLINE, first).await.expect("the pods").unwrap();
+    assert!(matches!(first, Some(SourceUpdate::Set(pods)) if pods.len() == 1));
 }
 
 #[tokio::test]
@@ -285,7 +311,7 @@ async fn an_answer_with_empty_or_half_credentials_is_refused() {
 async fn a_proxy_is_refused_without_its_password() {
     let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
     config.proxy_url = Some("http://user:hunter2@proxy.example.com:3128".parse().unwrap());
-    let error = client(config, "test", &ConnectionOptions::default()).await.err().unwrap();
+    let error = ApiClient::new(config, "test", &ConnectionOptions::default()).await.err().unwrap();
     let error = format!("{} {error} {error:?}", api_causes(&error));
     assert!(error.contains("proxies are not supported") && !error.contains("hunter2"), "{error}");
 }
@@ -298,6 +324,6 @@ async fn an_authentication_provider_that_kubernetes_has_removed_is_refused() {
         config: HashMap::default(),
         other: BTreeMap::default(),
     });
-    let error = client(config, "test", &ConnectionOptions::default()).await.err().unwrap();
+    let error = ApiClient::new(config, "test", &ConnectionOptions::default()).await.err().unwrap();
     assert!(api_causes(&error).contains("the auth-provider \"gcp\" is not supported"), "{error}");
 }

@@ -64,14 +64,17 @@ async fn history_that_is_gone_by_http_status_is_listed_anew() {
 }
 
 #[tokio::test]
-async fn a_list_whose_pages_expire_begins_again() {
-    let server = ApiServer::start().await;
-    server.put_all("pods", (0..5).map(|number| pod(&format!("p{number}"), "n1")));
-    server.fail(Verb::List, Fault::None);
-    server.fail(Verb::List, Fault::Status(410));
-    let mut followed = Followed::whole(source(&server).page_size(2).pods());
-    followed.equals(&server, |_| true).await;
-    assert_eq!(followed.said(), [Said::Set(5)], "half a list is never said");
+async fn a_list_that_is_refused_as_too_old_or_too_new_is_repeated_with_the_latest_version() {
+    for refusal in [Fault::Status(410), Fault::TooLargeVersion] {
+        let (server, mut followed) = followed().await;
+        server.fail(Verb::List, refusal);
+        server.put("pods", &changed("stays-1", 2));
+        server.expire_watches();
+        followed.equals(&server, of_n1).await;
+        let versions = server.listed_versions();
+        assert!(matches!(&versions[..], [Some(0), Some(1..), None]), "{versions:?}");
+        follows_on(&server, &mut followed).await;
+    }
 }
 
 #[tokio::test]

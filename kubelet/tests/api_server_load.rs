@@ -177,5 +177,5 @@ async fn a_hundred_thousand_pods_are_listed_and_applied_and_a_flood_of_events_fo
     stop.store(true, Relaxed);
     let (reads, slowest) = reads.join().unwrap();
     println!("meanwhile {reads} reads; the slowest thousand took {slowest:.2?}");
-    assert!(reader.load().pods().iter().all(|pod| !pod.ip.is_empty()));
+    assert!(reader.load().pods().all(|pod| !pod.ip.is_empty()));
 }

@@ -13,21 +13,38 @@ use api_server::{ApiServer, Verb};
 use followed::{Followed, Said, truth};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use node_followed::{changed, follow, followed, of_n1, pod, source};
+use node_followed::{changed, follow, followed, follows_on, of_n1, pod, source};
 use pod_index::{PodMeta, is_static_pod};
 use pod_index_kubelet::sources::{Merge, NodeName, SourceUpdate};
 use serde_json::json;
 
 #[tokio::test]
-async fn the_first_list_is_one_set_however_many_pages_it_has() {
+async fn the_first_list_is_one_set_and_comes_from_the_servers_cache() {
     let server = ApiServer::start().await;
     server.put_all("pods", (0..25).map(|number| pod(&format!("p{number}"), "n1")));
-    let mut followed = Followed::whole(source(&server).page_size(10).pods());
+    let mut followed = Followed::whole(source(&server).pods());
     followed.equals(&server, |_| true).await;
     assert_eq!(followed.said(), [Said::Set(25)]);
-    assert_eq!((server.requests(Verb::List), followed.reader.load().generation()), (3, 1));
+    assert_eq!((server.listed_versions(), followed.reader.load().generation()), (vec![Some(0)], 1));
     let status = followed.status.borrow().clone();
     assert!(status.seen && status.pods == 25 && status.origin == "/api/v1/pods", "{status:?}");
+}
+
+/// A server's cache may be older than what was received.
+#[tokio::test]
+async fn a_later_list_is_not_older_than_what_was_received() {
+    let (server, mut followed) = followed().await;
+    server.fall_behind();
+    server.put("pods", &changed("stays-0", 2));
+    followed.equals(&server, of_n1).await;
+    let said = followed.said().len();
+    let watches = server.requests(Verb::Watch);
+    server.expire_watches();
+    server.seen(Verb::Watch, watches + 1).await;
+    assert!(matches!(&server.listed_versions()[..], [Some(0), Some(1..)]), "{:?}", server.listed_versions());
+    assert_eq!(followed.said().len(), said, "nothing went back: {:?}", followed.said());
+    server.catch_up();
+    follows_on(&server, &mut followed).await;
 }
 
 #[tokio::test]
@@ -124,7 +141,6 @@ async fn metadata_alone_makes_an_index_too() {
             snapshot.pods().len() == left.len()
                 && snapshot
                     .pods()
-                    .iter()
                     .all(|pod| left.get(pod.uid()).is_some_and(|whole| whole.metadata == pod.0.metadata))
         })
         .await;
@@ -161,6 +177,20 @@ async fn pods_are_slimmed_before_they_are_stored() {
     slim.until("all of them", |snapshot| snapshot.pods().len() == 4).await;
     server.remove("pods", "a", "elsewhere");
     slim.until("one less", |snapshot| snapshot.pod_by_full_name("elsewhere_a").is_none()).await;
+}
+
+#[tokio::test]
+async fn managed_fields_are_kept_only_on_request() {
+    let server = ApiServer::start().await;
+    let mut managed = pod("managed", "n1");
+    managed["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
+    server.put("pods", &managed);
+    for keeps in [false, true] {
+        let mut followed = Followed::whole(source(&server).managed_fields(keeps).pods());
+        followed.until("the pod", |snapshot| snapshot.pods().len() == 1).await;
+        let snapshot = followed.reader.snapshot();
+        assert!(snapshot.pods().all(|pod| pod.metadata.managed_fields.is_some() == keeps), "{keeps}");
+    }
 }
 
 #[tokio::test]

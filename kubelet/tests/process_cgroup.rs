@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Placement, ResolveErrorKind};
+use pod_index_test_support::skipped;
 use process_support::{Clock, id, pod, slice};
 use sources_support::Directory;
 
@@ -166,7 +167,7 @@ fn after_lost_events_exactly_the_existing_cgroups_are_known() {
         .parse()
         .expect("a number");
     if queue > 100_000 {
-        return eprintln!("SKIPPED: the kernel's queue is longer than this test could fill");
+        return skipped("a full queue", "the kernel's queue is longer than this test could fill");
     }
     let cgroups = Cgroups::new();
     let removed = cgroups.make(&container_path(1, 2));
@@ -351,7 +352,7 @@ fn a_root_that_cannot_be_read_is_an_error() {
 fn another_file_system_below_is_not_followed() {
     if !fs::metadata("/dev/shm").is_ok_and(|shm| fs::metadata("/dev").is_ok_and(|dev| dev.dev() != shm.dev()))
     {
-        return eprintln!("SKIPPED: /dev/shm is no file system of its own");
+        return skipped("another file system", "/dev/shm is no file system of its own");
     }
     let resolver = CgroupResolver::new("/dev", CgroupOptions::default()).expect("a directory");
     assert_eq!(resolver.problem().expect("another file system").kind(), ResolveErrorKind::OtherFileSystem);
@@ -422,23 +423,25 @@ impl Drop for Real {
 fn real_cgroups_and_a_real_process_in_one() {
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
     let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
-        return eprintln!("SKIPPED: no cgroup v2");
+        return skipped("real cgroups", "no cgroup v2");
     };
-    let own = root.join(format!("pod-index-test-{}", std::process::id()));
+    let own = format!("pod-index-test-{}", std::process::id());
+    let options = CgroupOptions::default().keep_removed(Duration::ZERO).cgroup_root(&own);
+    let clock = Clock::new();
+    let processes = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
+    let mut processes = processes.cgroup_root(&own);
+    let own = root.join(own);
     let of_pod = own.join("kubepods/pod0f1e2d3c-4b5a-6978-8796-a5b4c3d2e101");
     let container = of_pod.join(id(2));
-    let mut resolver =
-        CgroupResolver::new(&root, CgroupOptions::default().keep_removed(Duration::ZERO)).expect("it");
+    let mut resolver = CgroupResolver::new(&root, options).expect("it");
     let before = resolver.len();
     let real = Real(vec![container.clone(), of_pod.clone(), own.join("kubepods"), own]);
     if let Err(error) = fs::create_dir_all(&container) {
-        return eprintln!("SKIPPED: cgroups cannot be made here: {error}");
+        return skipped("real cgroups", error);
     }
     let id = fs::metadata(&container).expect("it is there").ino();
     assert_eq!(resolver.resolve(id), pod(1, Some(2)), "by an event");
 
-    let clock = Clock::new();
-    let mut processes = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
     let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
     assert_eq!(processes.resolve(child.id()), Ok(Placement::NoPod));
     let moved = fs::write(container.join("cgroup.procs"), child.id().to_string());

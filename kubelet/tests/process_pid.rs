@@ -117,6 +117,35 @@ fn a_reused_id_is_noticed_when_the_answer_is_too_old_and_at_once_if_the_end_is_r
 }
 
 #[test]
+fn a_checked_lookup_notices_a_reused_id_and_an_ended_process_at_once() {
+    let mut proc = Proc::new();
+    proc.process(7, OLD, &cgroup(1, 2));
+    proc.resolve(7);
+    let checked = |proc: &mut Proc| proc.resolver.resolve_checked(7).expect("nothing is wrong");
+    assert_eq!(checked(&mut proc), pod(1, Some(2)));
+    proc.process(7, OLD + 1, &cgroup(3, 4));
+    assert_eq!(proc.resolve(7), pod(1, Some(2)), "the cached lookup");
+    assert_eq!(checked(&mut proc), pod(3, Some(4)));
+    proc.ends(7);
+    assert_eq!(checked(&mut proc), Placement::Gone);
+    proc.process(7, OLD + 2, &cgroup(5, 6));
+    assert_eq!(checked(&mut proc), pod(5, Some(6)), "an ended process is not remembered either");
+}
+
+#[test]
+fn made_up_cgroups_belong_to_no_pod() {
+    let mut proc = Proc::new();
+    let made_up = cgroup(1, 2).replace("0::", "0::/user.slice/user-1000.slice/user@1000.service");
+    proc.process(7, OLD, &made_up);
+    assert_eq!(proc.resolve(7), Placement::NoPod);
+    // Where the node's kubelet really puts its pods.
+    proc.resolver = PidResolver::new(proc.directory.path())
+        .expect("a directory")
+        .cgroup_root("/user.slice/user-1000.slice/user@1000.service");
+    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+}
+
+#[test]
 fn a_start_time_distinguishes_processes() {
     let mut proc = Proc::new();
     let tick = Duration::from_millis(10);

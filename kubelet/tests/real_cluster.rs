@@ -42,7 +42,7 @@ fn apply(writer: &mut Writer<Pod>, update: SourceUpdate<Pod>) {
 /// UID and version of each pod.
 fn indexed(reader: &Reader<Pod>) -> BTreeMap<String, Option<String>> {
     let snapshot = reader.snapshot();
-    let pods = snapshot.pods().into_iter().chain(&snapshot.mirror_pods());
+    let pods = snapshot.pods().chain(snapshot.mirror_pods());
     pods.map(|pod| (pod.uid().to_owned(), pod.metadata.resource_version.clone())).collect()
 }
 

@@ -232,7 +232,7 @@ async fn every_failure_keeps_the_pods_and_says_why() {
         (answer("206 Partial Content", "", &manifest("other")), "answered 206 Partial Content"),
         (answer("500 Internal Server Error", "", ""), "answered 500 Internal Server Error"),
         (ok(""), "answered with nothing"),
-        (ok("<html>sign in</html>"), "expected mapping"),
+        (ok("<html>sign in</html>"), "expected a mapping"),
         (ok("kind: ["), ""),
         (ok(list), "\"BAD-n1\": must consist of"),
         (ok(&manifest("web").replace("kind: Pod", "kind: Node")), "must be Pod, not Node"),
@@ -358,6 +358,17 @@ async fn redirects_are_followed_and_configured_headers_stay_with_their_host() {
     let direct = Server::start([ok(&manifest("web"))]).await;
     let mut direct = self::source(self::config(&direct.url("/")));
     assert_ne!(next(&mut direct).await[0].uid(), pods[0].uid());
+}
+
+#[tokio::test]
+async fn another_port_of_the_same_host_gets_no_configured_header() {
+    let other = Server::start([ok(&manifest("web"))]).await;
+    let elsewhere = format!("http://127.0.0.1:{}/there", other.address.port());
+    let server = Server::start([redirect("302 Found", &elsewhere)]).await;
+    let config = config(&server.url("/")).header("Authorization", "Bearer secret").expect("a good header");
+    next(&mut source(config)).await;
+    let there = other.requests().remove(0);
+    assert!(!there.contains("secret"), "{there}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_static_pod};
 use pod_index_kubelet::sources::kubelet::{KubeletConfig, KubeletSource};
-use pod_index_kubelet::sources::{Merge, Problem, ProblemKind, Source, SourceUpdate};
+use pod_index_kubelet::sources::{Merge, Nudge, Problem, ProblemKind, Source, SourceUpdate};
 use serde_json::{Value, json};
 use sources_support::Directory;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -156,6 +156,36 @@ async fn the_kubelets_pods_keep_the_marks_that_it_gave_them() {
     assert!(merge.all_sources_seen());
     let is_static: Vec<_> = merged.added.iter().map(|pod| is_static_pod(&**pod)).collect();
     assert_eq!(is_static, [false, true]);
+}
+
+/// Its period is an hour.
+#[tokio::test]
+async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
+    let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
+    let token = token("secret");
+    let nudge = Nudge::default();
+    let config = KubeletConfig::new(&kubelet.url)
+        .and_then(|config| config.certificate_authorities(kubelet.authority.as_bytes()))
+        .expect("a configuration")
+        .token_file(&token.at("token"))
+        .period(Duration::from_secs(3600))
+        .nudge(nudge.clone());
+    let mut source = KubeletSource::new(config).expect("a source");
+    let status = source.status();
+    assert_eq!(names(&next(&mut source).await), ["one"]);
+    let first = status.borrow().last_read.expect("a read");
+    nudge.nudge();
+    let mut checks = source.status();
+    // The kubelet has the change only after the first of the reads that follow.
+    let read = async { drop(checks.wait_for(|status| status.checks == 2).await) };
+    tokio::time::timeout(DEADLINE, async {
+        tokio::select! { () = read => {}, update = source.next() => panic!("{update:?}") }
+    })
+    .await
+    .expect("a read");
+    assert!(status.borrow().last_read > Some(first));
+    kubelet.answers(&list(&[pod("2", "two", "api")]));
+    assert_eq!(names(&next(&mut source).await), ["two"]);
 }
 
 #[tokio::test]

@@ -332,7 +332,7 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
             assert!(applied.refused.is_empty(), "{:?}", applied.refused);
 
             let snapshot = reader.load();
-            let held: BTreeSet<_> = snapshot.pods().iter().map(|pod| pod.uid().to_owned()).collect();
+            let held: BTreeSet<_> = snapshot.pods().map(|pod| pod.uid().to_owned()).collect();
             let spell =
                 |uids: &BTreeSet<u64>| uids.iter().map(|uid| format!("u{uid}")).collect::<BTreeSet<_>>();
             let named: BTreeSet<u64> = truth.values().flat_map(BTreeMap::keys).copied().collect();

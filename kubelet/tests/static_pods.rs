@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pod_index::{PodMeta, PodUid};
-use pod_index_kubelet::sources::static_pods::{Derive, OwnNode, UNCONFIRMED_FOR, is_unconfirmed};
+use pod_index_kubelet::sources::static_pods::{
+    CLAIMED_ANNOTATION, Derive, OwnNode, UNCONFIRMED_FOR, is_unconfirmed,
+};
 use pod_index_kubelet::sources::{Merge, Merged, NodeName, ProblemKind, Source, SourceUpdate};
 use serde_json::json;
 
@@ -121,6 +123,16 @@ impl Merging {
         self.take(&merged)
     }
 
+    /// The source was read just now, and no problem hides a pod.
+    fn read(&mut self, source: Source) -> String {
+        self.read_at(source, Instant::now(), true)
+    }
+
+    fn read_at(&mut self, source: Source, began: Instant, whole: bool) -> String {
+        let merged = self.merge.read(source, began, whole);
+        self.take(&merged)
+    }
+
     fn uids(&self) -> Vec<&str> {
         self.pods.keys().map(String::as_str).collect()
     }
@@ -177,7 +189,7 @@ fn a_mirror_pod_and_its_static_pod_are_added_and_removed_together() {
 }
 
 #[test]
-fn a_static_pod_outlives_its_mirror_pod_for_a_minute() {
+fn a_static_pod_outlives_its_mirror_pod_for_half_a_minute() {
     let mut merging = Merging::new([Source::Api]);
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
     assert_eq!(merging.merge.next_deadline(), None);
@@ -186,7 +198,7 @@ fn a_static_pod_outlives_its_mirror_pod_for_a_minute() {
     let before = Instant::now();
     let deadline = merging.merge.next_deadline().expect("a deadline");
     assert!(
-        deadline <= before + UNCONFIRMED_FOR && deadline + Duration::from_secs(30) > before + UNCONFIRMED_FOR
+        deadline <= before + UNCONFIRMED_FOR && deadline + Duration::from_secs(10) > before + UNCONFIRMED_FOR
     );
 
     // A new mirror pod confirms it.
@@ -384,6 +396,171 @@ fn a_node_created_again_loses_no_static_pod() {
     assert_eq!(merging.merge.next_deadline(), None);
 }
 
+/// A mirror pod that is being deleted, for example because a kubelet does not know it.
+fn deleted(mut mirror: Pod) -> Pod {
+    mirror.metadata.deletion_timestamp = Some(Time("2026-01-01T00:00:06Z".parse().expect("a time")));
+    mirror
+}
+
+#[test]
+fn a_forged_mirror_pod_goes_when_the_kubelet_was_read_and_does_not_list_it() {
+    let mut merging = Merging::new([Source::Api, Source::Kubelet]);
+    merging.say(Source::Kubelet, set([static_pod("s", "p", "kubelet", "Running")]));
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    let before = Instant::now();
+    let merged = merging.merge.update(Source::Api, upsert([mirror("f", "forged", "x", "n1")]));
+    assert_eq!(merged.due, [Source::Kubelet]);
+    assert_eq!(merging.take(&merged), "+f +x");
+    assert_eq!(merging.pods["x"].annotation(CLAIMED_ANNOTATION), Some("f"));
+    assert_eq!(merging.read_at(Source::Kubelet, before, true), "", "it was read before the pod was created");
+    assert_eq!(merging.read(Source::Kubelet), "-x");
+    assert!(
+        merging.refused()[0].contains("the node's kubelet does not list its static pod"),
+        "{:?}",
+        merging.refused()
+    );
+    assert_eq!(merging.uids(), ["f", "m", "s"]);
+    // Nothing brings it back: no status, no deletion that a finalizer holds.
+    assert_eq!(merging.say(Source::Api, upsert([deleted(mirror("f", "forged", "x", "n1"))])), "~f");
+    assert_eq!(merging.read(Source::Kubelet), "");
+    assert_eq!(merging.say(Source::Api, remove("f")), "-f");
+    assert_eq!((merging.uids(), merging.refused()), (vec!["m", "s"], Vec::new()));
+}
+
+#[test]
+fn a_kubelet_that_lists_nothing_has_just_started_and_ends_only_deleted_mirror_pods() {
+    let mut merging = Merging::new([Source::Api, Source::Kubelet]);
+    merging.say(Source::Kubelet, set([]));
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("f", "q", "x", "n1")]));
+    assert_eq!(merging.read(Source::Kubelet), "");
+    assert_eq!(merging.say(Source::Api, upsert([deleted(mirror("f", "q", "x", "n1"))])), "-x ~f");
+    assert_eq!(merging.uids(), ["f", "m", "s"]);
+}
+
+#[test]
+fn a_forged_mirror_pod_that_a_finalizer_holds_goes_after_half_a_minute() {
+    let mut merging = Merging::new([Source::Api]);
+    merging.say(Source::Api, set([mirror("f", "forged", "x", "n1")]));
+    assert_eq!(merging.say(Source::Api, upsert([deleted(mirror("f", "forged", "x", "n1"))])), "~x ~f");
+    assert!(is_unconfirmed(&*merging.pods["x"]));
+    let deadline = merging.merge.next_deadline().expect("a deadline");
+    assert!(deadline <= Instant::now() + Duration::from_secs(30));
+    // A new status does not lengthen the time.
+    let mut again = deleted(mirror("f", "forged", "x", "n1"));
+    again.status.as_mut().expect("a status").phase = Some("Pending".to_owned());
+    assert_eq!(merging.say(Source::Api, upsert([again.clone()])), "~f");
+    assert_eq!(merging.merge.next_deadline(), Some(deadline));
+    let merged = merging.merge.expire(deadline);
+    assert_eq!(merging.take(&merged), "-x");
+    assert!(merging.refused()[0].contains("it is being deleted"), "{:?}", merging.refused());
+    again.status.as_mut().expect("a status").phase = Some("Running".to_owned());
+    assert_eq!(merging.say(Source::Api, upsert([again])), "~f");
+    assert_eq!((merging.say(Source::Api, remove("f")).as_str(), merging.refused().len()), ("-f", 0));
+    assert_eq!((merging.uids(), merging.merge.next_deadline()), (Vec::new(), None));
+}
+
+#[test]
+fn a_mirror_pod_that_is_deleted_and_created_again_loses_no_static_pod() {
+    let mut merging = Merging::new([Source::Api]);
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    merging.say(Source::Api, upsert([deleted(mirror("m", "p", "s", "n1"))]));
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m");
+    assert_eq!(merging.uids(), ["s"]);
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m2", "p", "s", "n1")])), "+m2 ~s");
+    assert!(!is_unconfirmed(&*merging.pods["s"]));
+    assert_eq!(merging.merge.next_deadline(), None);
+}
+
+#[test]
+fn where_manifests_are_read_a_mirror_pod_without_one_goes_at_the_next_read() {
+    for source in [Source::File, Source::Http] {
+        let mut merging = Merging::new([Source::Api, source]);
+        merging.say(source, set([static_pod("a", "p", "manifest", "Pending")]));
+        merging.read(source);
+        // The kubelet was down while the manifest of `q` was removed.
+        let stale = || mirror("n", "q", "t", "n1");
+        assert_eq!(merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), stale()])), "-a +m +n +s");
+        assert_eq!(merging.refused().len(), 1);
+        assert!(
+            merging.refused()[0].contains("no manifest describes its static pod"),
+            "{:?}",
+            merging.refused()
+        );
+        assert_eq!(merging.pods["s"].annotation(CLAIMED_ANNOTATION), None, "the manifest confirms it");
+        // Another node's static pods are not in these manifests.
+        assert_eq!(merging.say(Source::Api, upsert([mirror("o", "o", "u", "n2")])), "+o +u");
+
+        // A mirror pod may be seen before its manifest.
+        let merged = merging.merge.update(Source::Api, upsert([mirror("f", "forged", "x", "n1")]));
+        assert_eq!(merged.due, [source]);
+        assert_eq!(merging.take(&merged), "+f +x");
+        assert_eq!(merging.read_at(source, Instant::now(), false), "", "a problem may hide the manifest");
+        assert_eq!(merging.read(source), "-x");
+
+        // Removed at once.
+        merging.say(source, set([]));
+        assert_eq!(merging.read(source), "");
+        assert_eq!(merging.uids(), ["f", "m", "n", "o", "u"], "{source}");
+    }
+}
+
+#[test]
+fn an_edited_manifest_never_has_the_uid_of_the_earlier_one() {
+    let image_of = |merging: &Merging| -> Vec<(String, String)> {
+        let own = merging.uids().into_iter().filter(|uid| *uid != "m" && *uid != "m2");
+        own.map(|uid| (uid.to_owned(), merging.image(uid).to_owned())).collect()
+    };
+    let shown = |uid: &str, image: &str| vec![(uid.to_owned(), image.to_owned())];
+    let mut merging = Merging::new([Source::Api, Source::File]);
+    merging.say(Source::Api, set([]));
+    merging.say(Source::File, set([static_pod("a", "p", "old", "Pending")]));
+    merging.read(Source::File);
+    let merged = merging.merge.update(Source::Api, upsert([mirror("m", "p", "s", "n1")]));
+    assert_eq!(merged.due, [Source::File], "to learn which manifest the mirror pod is about");
+    merging.take(&merged);
+    merging.read(Source::File);
+    assert_eq!(image_of(&merging), shown("s", "mirror"));
+    merging.say(Source::File, set([static_pod("b", "p", "new", "Pending")]));
+    assert_eq!(image_of(&merging), shown("b", "new"), "at once");
+    merging.read(Source::File);
+    assert_eq!(image_of(&merging), shown("b", "new"));
+    // Back again: the mirror pod is about this manifest.
+    merging.say(Source::File, set([static_pod("a", "p", "old", "Pending")]));
+    assert_eq!(image_of(&merging), shown("s", "mirror"));
+    merging.say(Source::File, set([static_pod("b", "p", "new", "Pending")]));
+    assert_eq!(merging.refused(), [""; 0], "an edit is no forgery");
+    // The kubelet deletes the old mirror pod and creates another one.
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m");
+    assert_eq!(image_of(&merging), shown("b", "new"));
+    merging.say(Source::Api, upsert([mirror("m2", "p", "t", "n1")]));
+    merging.read(Source::File);
+    assert_eq!(image_of(&merging), shown("t", "mirror"));
+    // Renamed.
+    merging.say(Source::File, set([static_pod("c", "other", "new", "Pending")]));
+    merging.read(Source::File);
+    assert_eq!(image_of(&merging), shown("c", "new"));
+}
+
+#[test]
+fn a_change_that_another_source_reports_is_due_in_the_kubelet() {
+    let mut merging = Merging::new([Source::Api, Source::Kubelet, Source::File]);
+    for source in [Source::Kubelet, Source::File, Source::Api] {
+        merging.say(source, set([]));
+    }
+    let due = |merging: &mut Merging, source, update| merging.merge.update(source, update).due;
+    let kubelet = [Source::Kubelet];
+    assert_eq!(due(&mut merging, Source::Api, upsert([api_pod("a", "a", "Pending", 1)])), kubelet);
+    let status = upsert([api_pod("a", "a", "Running", 2)]);
+    assert_eq!(due(&mut merging, Source::Api, status), [], "the kubelet itself has reported it");
+    assert_eq!(due(&mut merging, Source::File, set([static_pod("f", "p", "new", "Pending")])), kubelet);
+    assert_eq!(due(&mut merging, Source::File, set([])), kubelet);
+    assert_eq!(due(&mut merging, Source::Api, remove("a")), kubelet);
+    let mut elsewhere = api_pod("b", "b", "Pending", 3);
+    elsewhere.spec.as_mut().expect("a spec").node_name = Some("n2".to_owned());
+    assert_eq!(due(&mut merging, Source::Api, upsert([elsewhere])), []);
+    assert_eq!(due(&mut merging, Source::Kubelet, set([api_pod("c", "c", "Running", 4)])), []);
+}
+
 #[test]
 fn each_source_is_used_for_what_it_knows_best() {
     let mut merging = Merging::new(Source::ALL);
@@ -392,8 +569,8 @@ fn each_source_is_used_for_what_it_knows_best() {
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), api_pod("a", "a", "Pending", 3)]));
     merging.say(Source::Kubelet, set([]));
     assert_eq!(merging.uids(), ["a", "m", "s"]);
-    assert_eq!((merging.image("s"), merging.phase("s")), ("manifest", "Running"));
-    assert_eq!(merging.pods["s"].annotation("kubernetes.io/config.hash"), Some("s"));
+    // The whole pod comes from the mirror pod: the manifest's spec belongs to another UID.
+    assert_eq!((merging.image("s"), merging.phase("s")), ("mirror", "Running"));
 
     let of_kubelet = || [static_pod("s", "p", "kubelet", "Succeeded"), api_pod("a", "a", "Running", 4)];
     assert_eq!(merging.say(Source::Kubelet, set(of_kubelet())), "~s ~a");
@@ -572,7 +749,7 @@ fn the_pods_are_a_function_of_each_sources_last_report() {
             if !merging.merge.all_sources_seen() {
                 continue;
             }
-            // Skips the minute in which a derived pod is unconfirmed.
+            // Skips the time in which a derived pod is unconfirmed.
             let expired = merging.merge.expire(Instant::now() + 2 * UNCONFIRMED_FOR);
             merging.take(&expired);
             let context = format!("seed {seed}, step {step}:\n{}", spelled(&said));

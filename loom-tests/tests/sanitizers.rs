@@ -5,6 +5,11 @@
 //! The bugs are those that the stress test would have if the cell or the retire queue were wrong. A sanitizer
 //! finds only its own kind of bug, so each runs its own test: see `.ci/run`.
 
+extern crate modelled_index as pod_index;
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
 use std::hint::black_box;
 use std::mem;
 use std::process::Command;
@@ -13,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use loom_tests::support::TestPod;
+use crate::support::TestPod;
 use pod_index::{Reader, Snapshot, Writer};
 
 /// Runs `bug` and panics unless the sanitizer stops it with the message `because`.

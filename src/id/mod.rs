@@ -3,9 +3,11 @@
 
 mod full_name;
 mod packed;
+#[cfg(feature = "serde")]
+mod serde;
 mod uid;
 
 pub use full_name::{FullName, ParseFullNameError};
 pub(crate) use full_name::{SEPARATOR, split};
-pub(crate) use packed::{Form, Packed};
+pub(crate) use packed::{Form, Packed, unhex_64};
 pub use uid::{MirrorPodUid, ParseUidError, PodUid, ResolvedPodUid, UidRef, UidText};

@@ -87,6 +87,14 @@ fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
 
+/// Packs 64 lower-case hex digits into four words, in the same order as two times 32.
+#[inline]
+pub(crate) fn unhex_64(digits: &[u8; 64]) -> Option<[u64; 4]> {
+    let [first, second] = digits.as_chunks().0 else { return None };
+    let ((first, wrong), (second, more_wrong)) = (unhex(first), unhex(second));
+    (wrong | more_wrong == 0).then_some([first.0, first.1, second.0, second.1])
+}
+
 /// The same for a UUID. The first 32 characters keep their positions. Each hyphen is replaced by one of the
 /// last four digits: the digit at that position if those four are repeated. So nothing has to be shifted.
 #[inline]

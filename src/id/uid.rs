@@ -107,6 +107,11 @@ impl<'a> UidRef<'a> {
         self.usual.is_none() && self.other.is_empty()
     }
 
+    /// Whether this is a UUID with hyphens or 32 hex digits, in upper or lower case.
+    pub(crate) fn is_usual_in_any_case(self) -> bool {
+        self.usual.is_some() || PodUid::in_lower_case(self).is_some()
+    }
+
     /// The packed form, if the UID is in one of the usual spellings.
     #[inline]
     pub(crate) fn usual(&self) -> Option<Packed> {
@@ -409,6 +414,15 @@ uid_type! {
 }
 
 impl PodUid {
+    /// This UID in lower case, if it is a usual spelling in upper case. No allocation.
+    pub(crate) fn in_lower_case(uid: UidRef<'_>) -> Option<Self> {
+        let mut buffer = [0; 36];
+        let text = buffer.get_mut(..uid.other().len())?;
+        text.copy_from_slice(uid.other().as_bytes());
+        text.make_ascii_lowercase();
+        Packed::parse(str::from_utf8(text).ok()?).map(|packed| Self(Uid::packed(packed)))
+    }
+
     /// The text, if the UID has another than the usual spellings.
     pub(crate) fn into_text(self) -> Option<Arc<str>> {
         if let Uid::Other(text) = self.0 { Some(text) } else { None }

@@ -34,7 +34,7 @@ const LONGEST: usize = 4096;
 /// ```
 ///
 /// Kubelet: `GetPodContainerName` (`pkg/kubelet/cm/pod_container_manager_linux.go`) makes these paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Cgroup<'a> {
     /// The pod's UID as the node knows it: for a static pod, not the UID of its mirror.
@@ -252,6 +252,12 @@ impl PartialEq for CgroupUid<'_> {
 }
 
 impl Eq for CgroupUid<'_> {}
+
+impl std::hash::Hash for CgroupUid<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.chars().for_each(|char| char.hash(state));
+    }
+}
 
 impl PartialEq<str> for CgroupUid<'_> {
     fn eq(&self, other: &str) -> bool {

@@ -4,16 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::error::ParseIdentityError;
+use crate::id::{Form, Packed, unhex_64};
 
 /// Number of hex digits of a container ID.
 const DIGITS: usize = 64;
-/// Number of digits that are parsed at once.
-const LANES: usize = 16;
 /// Prefixes of systemd scopes that hold a container, before its ID: containerd's, CRI-O's, Docker's.
 /// `crio-conmon-…` holds the container's monitor process.
 const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
 
-/// The ID of a container or of a pod's sandbox: 64 lower-case hex digits, stored as 32 bytes.
+/// The ID of a container or of a pod's sandbox: 64 lower-case hex digits, stored as 32 bytes. Its order is not that of
+/// the text.
 ///
 /// A prefix of an ID, such as the 12 digits that some tools print, is not an ID: two containers may share it.
 ///
@@ -33,16 +33,28 @@ const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
 /// ```
 ///
 /// Kubelet: `ContainerID` (`pkg/kubelet/container/runtime.go`), of which this is the ID without the runtime's name.
-// Aligned like the words that lookups compare: the bytes of an unaligned `Option` would be copied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(align(8))]
-pub struct ContainerId([u8; DIGITS / 2]);
+pub struct ContainerId([u64; 4]);
 
 impl ContainerId {
     /// The ID as bytes, two digits each, the first digit in the upper half.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8; DIGITS / 2] {
-        &self.0
+    pub fn to_bytes(self) -> [u8; DIGITS / 2] {
+        let mut bytes = [0; DIGITS / 2];
+        for (byte, [high, low]) in bytes.iter_mut().zip(self.digits().as_chunks().0) {
+            let value = |digit: &u8| char::from(*digit).to_digit(16).unwrap_or_default().to_le_bytes()[0];
+            *byte = value(high) << 4 | value(low);
+        }
+        bytes
+    }
+
+    fn digits(self) -> [u8; DIGITS] {
+        let [a, b, c, d] = self.0;
+        let mut digits = [0; DIGITS];
+        for (half, words) in digits.as_chunks_mut::<{ DIGITS / 2 }>().0.iter_mut().zip([(a, b), (c, d)]) {
+            half.copy_from_slice(Packed { words, form: Form::Hex }.spell(&mut [0; 36]).as_bytes());
+        }
+        digits
     }
 
     // Lookups by text inline the parser, so that the ID stays in registers.
@@ -62,34 +74,18 @@ impl ContainerId {
     /// Only the digits.
     #[inline]
     pub(super) fn bare(digits: &str) -> Option<Self> {
-        let digits: &[u8; DIGITS] = digits.as_bytes().try_into().ok()?;
-        // No branch before the end, and pairs of digits as 16-bit numbers, so that the compiler vectorizes both loops.
-        let (mut values, mut wrong) = ([0; DIGITS], [0; LANES]);
-        for (values, digits) in
-            values.as_chunks_mut::<LANES>().0.iter_mut().zip(digits.as_chunks::<LANES>().0)
-        {
-            for at in 0..LANES {
-                let is_wrong;
-                (values[at], is_wrong) = value(digits[at]);
-                wrong[at] |= is_wrong;
-            }
-        }
-        let mut bytes = [0; DIGITS / 2];
-        for (byte, pair) in bytes.iter_mut().zip(values.as_chunks::<2>().0) {
-            let pair = u16::from_le_bytes(*pair);
-            [*byte, _] = (pair << 4 | pair >> 8).to_le_bytes();
-        }
-        (u128::from_ne_bytes(wrong) == 0).then_some(Self(bytes))
+        Some(Self(unhex_64(digits.as_bytes().try_into().ok()?)?))
     }
 
     /// The ID as four words.
     #[inline]
-    pub(crate) fn words(&self) -> [u64; 4] {
-        let mut words = [0; 4];
-        for (word, bytes) in words.iter_mut().zip(self.0.as_chunks().0) {
-            *word = u64::from_ne_bytes(*bytes);
-        }
-        words
+    pub(crate) fn words(self) -> [u64; 4] {
+        self.0
+    }
+
+    /// The ID of these [words](Self::words).
+    pub(crate) fn from_words(words: [u64; 4]) -> Self {
+        Self(words)
     }
 
     /// The name of a systemd scope, such as `cri-containerd-<ID>.scope`.
@@ -109,16 +105,6 @@ fn is_runtime(name: &str) -> bool {
     }
     // The usual names at once, any other one byte by byte.
     matches!(name, "containerd" | "cri-o" | "docker") || is_other_name(name)
-}
-
-/// The value of a lower-case hex digit. The second value is not 0 for any other character.
-#[inline]
-fn value(digit: u8) -> (u8, u8) {
-    let decimal = digit.wrapping_sub(b'0');
-    let letter = digit.wrapping_sub(b'a');
-    // The wrong one of the two values exceeds 15, so the minimum is the right one.
-    let value = decimal.min(letter.wrapping_add(10));
-    (value & 15, decimal.saturating_sub(9).min(letter.saturating_sub(5)))
 }
 
 impl FromStr for ContainerId {
@@ -158,14 +144,8 @@ impl From<&Self> for ContainerId {
 /// The digits.
 impl fmt::Display for ContainerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut digits = [0; DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
         // Only ASCII was written.
-        f.pad(str::from_utf8(&digits).unwrap_or_default())
+        f.pad(str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

@@ -1,6 +1,7 @@
-//! Paths of container logs.
+//! Paths of container logs, and of a pod's directories.
 
 use super::container_id::ContainerId;
+use crate::id::UidRef;
 
 /// The kubelet cuts the name of a link in `/var/log/containers` to this many bytes, before `.log`.
 const CUT: usize = 251;
@@ -129,6 +130,32 @@ impl<'a> ContainerLog<'a> {
         }
         (!name.is_empty() && (is_cut || log.container_id.is_some())).then_some(log)
     }
+}
+
+/// The pod's UID and the container in the path of a pod's directory, or of something in it:
+/// `…/<namespace>_<name>_<UID>[/<container>]` for logs, `…/pods/<UID>[/containers/<container>]` for the kubelet.
+///
+/// The outermost counts: a container may create and name what is in its volumes.
+pub(super) fn directory(path: &str) -> Option<(&str, Option<&str>)> {
+    let path = clean(path)?.strip_prefix('/')?;
+    let mut names = path.split('/').filter(|name| !name.is_empty());
+    let mut parent = "";
+    while let Some(name) = names.next() {
+        let is_of_kubelet = parent == "pods";
+        if is_of_kubelet && UidRef::from(name).is_usual_in_any_case() {
+            let container = if names.next() == Some("containers") { names.next() } else { None };
+            return Some((name, container));
+        }
+        let mut parts = name.splitn(3, '_');
+        if let (Some(namespace), Some(pod), Some(uid)) = (parts.next(), parts.next(), parts.next())
+            && ![namespace, pod, uid].contains(&"")
+            && (is_of_kubelet || UidRef::from(uid).is_usual_in_any_case())
+        {
+            return Some((uid, names.next()));
+        }
+        parent = name;
+    }
+    None
 }
 
 /// The path, unless it contains something that no log path does.

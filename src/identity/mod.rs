@@ -42,15 +42,17 @@ const LONGEST_UID: usize = 253;
 ///
 /// 1. lines of `/proc/PID/cgroup`;
 /// 2. the path of a log file, or the path or name of a link to one;
-/// 3. any other absolute path: the path of a cgroup;
-/// 4. a container ID: alone, after `runtime://`, or in the name of a systemd scope;
-/// 5. the name of a pod's systemd slice, alone or as `SLICE:RUNTIME:ID`;
-/// 6. `NAMESPACE/NAME`;
-/// 7. an IP address; an IPv4 address mapped to IPv6 counts as IPv4;
-/// 8. a process ID: decimal digits, from 1 to 4,194,304, no leading zero;
-/// 9. a full name, `NAME_NAMESPACE`;
-/// 10. a UID: anything else of at most 253 bytes without slashes and white space, because a manifest may set
-///     any UID.
+/// 3. the path of a pod's directory, or of anything in it: of its logs, `…/NAMESPACE_NAME_UID`, or of the kubelet,
+///    `…/pods/UID`;
+/// 4. any other absolute path: the path of a cgroup;
+/// 5. a container ID: alone, after `runtime://`, or in the name of a systemd scope;
+/// 6. the name of a pod's systemd slice, alone or as `SLICE:RUNTIME:ID`;
+/// 7. `NAMESPACE/NAME`;
+/// 8. an IP address; an IPv4 address mapped to IPv6 counts as IPv4;
+/// 9. a process ID: decimal digits, from 1 to 4,194,304, no leading zero;
+/// 10. a full name, `NAME_NAMESPACE`;
+/// 11. a UID: a UUID with hyphens, or 32 hex digits. [`parse_lenient`](Self::parse_lenient) also takes anything else of
+///     at most 253 bytes without slashes and white space, because a manifest may set any UID.
 ///
 /// # Examples
 /// ```
@@ -59,11 +61,12 @@ const LONGEST_UID: usize = 253;
 /// assert!(matches!(Identity::parse("::ffff:10.0.0.7"), Ok(Identity::Ip(ip)) if ip.is_ipv4()));
 /// assert!(matches!(Identity::parse("4711"), Ok(Identity::Pid(4711))));
 /// assert!(matches!(Identity::parse("shop/web-0"), Ok(Identity::Name { namespace: "shop", name: "web-0" })));
-/// // A prefix of a container ID is not a container ID. It parses as a UID that no pod has.
-/// assert!(matches!(Identity::parse("3e5f0b1c3e5f"), Ok(Identity::Uid(_))));
+/// // A prefix of a container ID is not a container ID.
+/// assert!(Identity::parse("3e5f0b1c3e5f").is_err());
+/// assert!(matches!(Identity::parse_lenient("web-0"), Ok(Identity::Uid(_))));
 /// assert!(Identity::parse("/system.slice/sshd.service").is_err());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Identity<'a> {
     /// A UID of a pod or a mirror pod.
@@ -76,6 +79,13 @@ pub enum Identity<'a> {
     PodLog(PodLog<'a>),
     /// A link to a container's log file.
     ContainerLog(ContainerLog<'a>),
+    /// A directory of a pod, or a path in it.
+    PodDirectory {
+        /// The pod's UID as the node knows it.
+        pod_uid: UidRef<'a>,
+        /// The container whose directory this is.
+        container: Option<&'a str>,
+    },
     /// A pod's IP address.
     Ip(IpAddr),
     /// A process ID in the host's PID namespace.
@@ -90,7 +100,7 @@ pub enum Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// Parses `text`.
+    /// Parses `text`. Only a UUID with hyphens or 32 hex digits is a UID.
     ///
     /// # Complexity
     /// O(length); no allocation.
@@ -99,6 +109,20 @@ impl<'a> Identity<'a> {
     /// If it is empty, longer than 64 KiB, or contains NUL; if it is a path that names neither a pod nor a
     /// container; if nothing in the list above matches.
     pub fn parse(text: &'a str) -> Result<Self, ParseIdentityError> {
+        Self::parse_lenient(text).and_then(|identity| match identity {
+            Self::Uid(uid) if !uid.is_usual_in_any_case() => Err(ParseIdentityError::Unknown),
+            identity => Ok(identity),
+        })
+    }
+
+    /// Like [`parse`](Self::parse), but takes any other word for a UID: a manifest may set any.
+    ///
+    /// # Complexity
+    /// O(length); no allocation.
+    ///
+    /// # Errors
+    /// Those of [`parse`](Self::parse), for fewer texts.
+    pub fn parse_lenient(text: &'a str) -> Result<Self, ParseIdentityError> {
         if text.len() > LONGEST {
             return Err(ParseIdentityError::TooLong);
         }
@@ -117,6 +141,9 @@ impl<'a> Identity<'a> {
         let log = log.or_else(|| ContainerLog::from_path(text).map(Self::ContainerLog));
         if let Some(log) = log {
             return Ok(log);
+        }
+        if let Some((pod_uid, container)) = log_path::directory(text) {
+            return Ok(Self::PodDirectory { pod_uid: pod_uid.into(), container });
         }
         if text.starts_with('/') {
             return Cgroup::from_path(text).map(Self::Cgroup).ok_or(ParseIdentityError::NoPod);

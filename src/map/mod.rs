@@ -9,14 +9,10 @@
 //! Only this module names the map crate and the hasher. It does not depend on pods.
 
 mod hash;
-mod labels;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 mod node;
 mod ordered;
 mod pool;
-#[expect(unsafe_code, reason = "a thin pointer to text; see the file's own account of it")]
-mod record;
-#[expect(unsafe_code, reason = "hands on what `node` asks of the owner of the versions")]
 mod table;
 
 use std::num::NonZero;
@@ -24,9 +20,9 @@ use std::sync::Arc;
 
 pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
+pub(crate) use node::record::{Label, Record};
 pub(crate) use node::{DeadList, Memory};
 pub(crate) use ordered::Ordered;
-pub(crate) use record::{Label, Record};
 pub(crate) use table::{Iter, Place, Side, Table, TableMut};
 
 /// An entry of a page: a key and its value.

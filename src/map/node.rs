@@ -1,8 +1,8 @@
 //! The memory of a [`Table`](super::Table): nodes shared by many versions, without reference counts.
 //!
-//! **All unsafe code that reads, writes or frees nodes is in this module**: this file has the layout of nodes, `memory`
-//! the lists of what dies and its end, `sweep` the end of whole trees. `versions` contains the rest, the promise about which
-//! versions exist. Reference counts would make a safe persistent table
+//! **All unsafe code that reads, writes or frees nodes and records is in this module**: this file has the layout of nodes,
+//! `record` that of texts, `memory` the lists of what dies and its end, `sweep` the end of whole trees, `owner` what is asked
+//! of `versions`. That module contains the rest, the promise about which versions exist. Reference counts would make a safe persistent table
 //! expensive: copying a page of `Arc`s writes to everything they point to. Here a node is copied by one
 //! `memcpy`, and freed once no live version can reach it. The scheme is that of ZFS's dead lists, related to
 //! interval-based reclamation: see `docs::internals`.
@@ -30,6 +30,8 @@
 //! [`TableMut::new`](super::TableMut::new) promises.
 
 mod memory;
+mod owner;
+pub(super) mod record;
 mod sweep;
 
 use std::marker::PhantomData;
@@ -51,10 +53,14 @@ const TAG: usize = size_of::<Line>() - 1;
 pub(super) const MAX_LEN: usize = 15;
 const TAGS: usize = 16;
 
+// The foot of an array follows its links without padding, also in `EmptyArray`; and the tags of links have six bits.
+const _: () = assert!(usize::BITS == 64 && size_of::<Line>() == 64, "nodes are laid out for 64-bit pointers");
+
 /// A link to an array of links; its holder owns the array. A root is an array of chunks, a chunk an array of
 /// pages.
 ///
 /// Its tag is 63 minus the binary logarithm of the length: the distance by which a hash has to be shifted.
+#[repr(transparent)]
 pub(super) struct Array<T> {
     at: NonNull<Line>,
     children: PhantomData<T>,
@@ -80,6 +86,7 @@ pub(super) struct ArrayMut<'a, T> {
 ///
 /// A page consists of 16 tags, the entries, their stamps, and at its end its birth and the next page of a
 /// chain.
+#[repr(transparent)]
 pub(super) struct PageLink<E> {
     at: NonNull<Line>,
     entries: PhantomData<E>,
@@ -148,17 +155,22 @@ fn is_static(at: NonNull<Line>) -> bool {
 // SAFETY: sharing or sending a link shares or sends its entries, and gives the same access to them as a
 // reference or a box.
 unsafe impl<T: Send + Sync> Send for Array<T> {}
-// SAFETY: as above.
+// SAFETY: a shared link gives only shared access to what is below it, which is `Sync`.
 unsafe impl<T: Send + Sync> Sync for Array<T> {}
-// SAFETY: as above.
+// SAFETY: a page has entries, which are `Send`; its other copies are on other threads, so they are also `Sync`.
 unsafe impl<E: Send + Sync> Send for PageLink<E> {}
-// SAFETY: as above.
+// SAFETY: a shared link gives only shared access to a page's entries, which are `Sync`.
 unsafe impl<E: Send + Sync> Sync for PageLink<E> {}
 
 /// Marks a node as dead, unless it is a static.
-fn retire<P>(memory: &mut Memory<P>, at: NonNull<Line>, lines: usize, born: u64) {
+///
+/// # Safety
+/// The node has this size and birth. The draft had the only link to it that is not in a published node, and no longer
+/// follows it.
+unsafe fn retire<P>(memory: &mut Memory<P>, at: NonNull<Line>, lines: usize, born: u64) {
     if !is_static(at) {
-        memory.retire_node(at, lines, born);
+        // SAFETY: the caller's promise; it is no static, so `allocate` returned it.
+        unsafe { memory.retire_node(at, lines, born) };
     }
 }
 
@@ -262,7 +274,7 @@ impl<T> Array<T> {
     }
 
     pub(super) fn count(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the foot is initialised with the node, which exists and is not written to while it is borrowed.
         unsafe { (*self.foot().as_ptr()).count }
     }
 
@@ -283,9 +295,12 @@ impl<T> Array<T> {
     fn copy<P>(&mut self, memory: &mut Memory<P>) {
         let lines = array_lines(self.bits());
         let copy = memory.allocate(lines);
-        // SAFETY: the array is there, by the rules; the copy is new and as large.
-        unsafe { ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines) };
-        retire(memory, untagged(self.at), lines, self.born());
+        // SAFETY: the array is there, by the rules; the copy is new and as large. This link, which is the draft's, is
+        // replaced by one to the copy.
+        unsafe {
+            ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
+            retire(memory, untagged(self.at), lines, self.born());
+        }
         let tag = tag(self.at);
         self.at = copy.map_addr(|address| address | tag);
         // SAFETY: the copy is the draft's.
@@ -302,7 +317,8 @@ impl<T> Array<T> {
     pub(super) fn take<P>(self, memory: &mut Memory<P>) -> Vec<T> {
         // SAFETY: the links are read once; afterwards only versions that have the node read them from it.
         let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
-        retire(memory, untagged(self.at), array_lines(self.bits()), self.born());
+        // SAFETY: this link, which is the draft's, ends here.
+        unsafe { retire(memory, untagged(self.at), array_lines(self.bits()), self.born()) };
         children
     }
 
@@ -321,7 +337,7 @@ const fn capacity<E>(lines: usize) -> usize {
     if room < MAX_LEN { room } else { MAX_LEN }
 }
 
-fn page_lines<E>(len: usize) -> usize {
+const fn page_lines<E>(len: usize) -> usize {
     let bytes = TAGS + size_of::<PageFoot>() + len * (size_of::<E>() + size_of::<u64>());
     bytes.div_ceil(size_of::<Line>())
 }
@@ -329,8 +345,17 @@ fn page_lines<E>(len: usize) -> usize {
 impl<E> PageLink<E> {
     pub(super) const EMPTY: Self = Self { at: NonNull::from_ref(&EMPTY_PAGE), entries: PhantomData };
 
+    /// Evaluated where pages are made, for each type of entries.
+    const FITS: () = {
+        // Entries begin behind the tags; stamps follow them without padding.
+        assert!(align_of::<E>() <= TAGS && size_of::<E>().is_multiple_of(align_of::<u64>()));
+        // A link has room for the number of lines.
+        assert!(page_lines::<E>(MAX_LEN) <= TAG + 1);
+    };
+
     /// Moves `slots` to new pages: one page, or a chain if there are too many.
     pub(super) fn new<P>(slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) -> Self {
+        let () = Self::FITS;
         let mut link = Self::EMPTY;
         // From the last page of a chain, the only one that may not be full, to the first.
         while !slots.is_empty() {
@@ -354,7 +379,8 @@ impl<E> PageLink<E> {
 
     #[inline]
     pub(super) fn page(&self) -> Page<'_, E> {
-        Page::at(self.at)
+        // SAFETY: this link is borrowed from a node, which exists as long, and by the rules what it links to does too.
+        unsafe { Page::at(self.at) }
     }
 
     /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an
@@ -362,11 +388,6 @@ impl<E> PageLink<E> {
     #[inline]
     pub(super) fn prefetch(&self) {
         self.prefetch_lines(size_of::<E>().div_ceil(8));
-    }
-
-    /// Prefetches the page and its births, for a draft that will copy it.
-    pub(super) fn prefetch_whole(&self) {
-        self.prefetch_lines(tag(self.at) + 1);
     }
 
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
@@ -392,17 +413,18 @@ impl<E> PageLink<E> {
         if born != memory.generation {
             let lines = tag(self.at) + 1;
             let copy = memory.allocate(lines);
-            // SAFETY: by the rules the page exists; the copy is new and has the same size.
+            // SAFETY: by the rules the page exists; the copy is new and has the same size. This link, which is the
+            // draft's, is replaced by one to the copy.
             unsafe {
                 ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
+                retire(memory, untagged(self.at), lines, born);
             }
-            retire(memory, untagged(self.at), lines, born);
             self.at = copy.map_addr(|address| address | (lines - 1));
             // SAFETY: the copy belongs to the draft.
             unsafe { (*self.page().foot().as_ptr()).born = memory.generation };
         }
         // It was born in this draft, so nothing else can reach it, and its link is borrowed.
-        Some(PageMut { page: Page::at(self.at), unique: PhantomData })
+        Some(PageMut { page: self.page(), unique: PhantomData })
     }
 
     /// The page for adding an entry. `None` if it already has [`MAX_LEN`] entries. If it has no space or does
@@ -424,23 +446,27 @@ impl<E> PageLink<E> {
                 ptr::copy_nonoverlapping(page.stamps().as_ptr(), Page::<E>::stamps(copy).as_ptr(), len);
                 copy.foot().write(PageFoot { born: memory.generation, next: None });
             }
-            retire(memory, page.at, page.lines, born);
+            // SAFETY: this link, which is the draft's, is replaced by one to the copy.
+            unsafe { retire(memory, page.at, page.lines, born) };
             self.at = copy.at.map_addr(|address| address | (lines - 1));
         }
         // It was born in this draft, so nothing else can reach it, and its link is borrowed.
-        Some(PageMut { page: Page::at(self.at), unique: PhantomData })
+        Some(PageMut { page: self.page(), unique: PhantomData })
     }
 
     /// Moves all entries to `slots` and leaves an empty page.
     pub(super) fn take<P>(&mut self, slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) {
         let mut next = Some(mem::replace(self, Self::EMPTY).at);
         while let Some(at) = next {
-            let page = Page::<E>::at(at);
+            // SAFETY: the link was the draft's, or that of the page before in the chain, so the page exists; nothing uses
+            // it after this loop.
+            let page = unsafe { Page::<E>::at(at) };
             let foot = page.read_foot();
             // SAFETY: the copies in `slots` continue in the draft; those in the page belong to earlier
             // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
-            retire(memory, page.at, page.lines, foot.born);
+            // SAFETY: the draft's link to the page was taken from it above.
+            unsafe { retire(memory, page.at, page.lines, foot.born) };
             next = foot.next;
         }
     }
@@ -461,9 +487,10 @@ impl<E> Clone for Page<'_, E> {
 impl<E> Copy for Page<'_, E> {}
 
 impl<'a, E> Page<'a, E> {
-    /// Private, because `'a` is unconstrained: callers must have borrowed the link from a node for as long.
+    /// # Safety
+    /// The link leads to a page of such entries, which exists and is not written to for `'a`.
     #[inline]
-    fn at(link: NonNull<Line>) -> Self {
+    unsafe fn at(link: NonNull<Line>) -> Self {
         let page = Self { at: untagged(link), lines: tag(link) + 1, entries: PhantomData };
         #[cfg(any(loom, shuttle))]
         assert_ne!(page.read_foot().born, POISON, "a node is read after it was freed");
@@ -517,9 +544,9 @@ impl<'a, E> Page<'a, E> {
     }
 
     /// The flags of the entry at `index`.
-    pub(super) fn flags(self, index: usize) -> u8 {
-        let [flags, ..] = self.read_stamp(index).to_le_bytes();
-        flags
+    #[expect(clippy::cast_possible_truncation, reason = "the flags are the low bits")]
+    pub(super) fn flags(self, index: usize) -> u16 {
+        self.read_stamp(index) as u16
     }
 
     /// The generation in which the value of the entry at `index` was stored.
@@ -545,7 +572,8 @@ impl<'a, E> Page<'a, E> {
 
     /// The next page of a chain.
     pub(super) fn next(self) -> Option<Self> {
-        self.read_foot().next.map(Self::at)
+        // SAFETY: a page exists as long as the page before in its chain.
+        self.read_foot().next.map(|next| unsafe { Self::at(next) })
     }
 
     /// The entry with this tag for which `is` returns true, and its index in the chain.
@@ -592,7 +620,7 @@ impl<'a, E> Page<'a, E> {
 
 impl<K, V> PageMut<'_, Entry<K, V>> {
     /// Replaces the value at `index`. The old value dies.
-    pub(super) fn replace<P>(&mut self, index: usize, value: V, flags: u8, memory: &mut Memory<P>)
+    pub(super) fn replace<P>(&mut self, index: usize, value: V, flags: u16, memory: &mut Memory<P>)
     where
         V: Value<Pod = P>,
     {

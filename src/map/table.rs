@@ -19,7 +19,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::slice;
 
-use super::node::{Array, ArrayMut, DeadList, MAX_LEN, Memory, Page, PageLink, Slot};
+use super::node::{Array, ArrayMut, MAX_LEN, Memory, Page, PageLink, Slot};
 use super::{Entry, Hashing, Key, PodValue, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
@@ -29,15 +29,15 @@ type Chunk<E> = Array<PageLink<E>>;
 /// Everything below the root exists as long as the version is kept, which `versions` guarantees: a table is
 /// never copied and never leaves its snapshot.
 pub(crate) struct Table<K, V> {
-    root: Array<Chunk<Entry<K, V>>>,
-    len: usize,
+    pub(super) root: Array<Chunk<Entry<K, V>>>,
+    pub(super) len: usize,
 }
 
 /// A draft's table, for writing.
 pub(crate) struct TableMut<'a, K, V: Value> {
-    table: &'a mut Table<K, V>,
-    memory: &'a mut Memory<V::Pod>,
-    hashing: &'a Hashing,
+    pub(super) table: &'a mut Table<K, V>,
+    pub(super) memory: &'a mut Memory<V::Pod>,
+    pub(super) hashing: &'a Hashing,
 }
 
 /// The place of an entry. Invalid once the table is written to.
@@ -57,16 +57,6 @@ impl<K, V> Table<K, V> {
         Self { root: Array::EMPTY, len: 0 }
     }
 
-    /// A draft of the next version.
-    ///
-    /// # Safety
-    /// This version must be kept until the draft is abandoned or, once it is published, as long as the dead
-    /// lists of both versions require. At most one draft of a version may be published.
-    pub(crate) unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller guarantees it.
-        Self { root: unsafe { self.root.share() }, len: self.len }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -77,11 +67,6 @@ impl<K, V> Table<K, V> {
         let link = chunk.child(hash << self.root.bits());
         link.prefetch();
         link.page()
-    }
-
-    /// Prefetches the page of `hash`, which will be copied.
-    pub(crate) fn prefetch(&self, hash: u64) {
-        self.link(hash).prefetch_whole();
     }
 
     /// The entry with `hash` and `tag` for which `is` returns true.
@@ -108,7 +93,7 @@ impl<K, V> Table<K, V> {
     }
 
     /// The flags of an entry that was just located.
-    pub(crate) fn flags(&self, place: Place) -> u8 {
+    pub(crate) fn flags(&self, place: Place) -> u16 {
         self.page_of(place).flags(place.index % MAX_LEN)
     }
 
@@ -183,23 +168,6 @@ impl<K, V> Table<K, V> {
 }
 
 impl<K: Key, V: Value> Table<K, V> {
-    /// Adds everything to a dead list.
-    ///
-    /// # Safety
-    /// This must be the last version, and it must be added only once.
-    pub(crate) unsafe fn retire_into(&self, dead: &mut DeadList<V::Pod>) {
-        // SAFETY: the caller guarantees it.
-        unsafe { dead.add_tree(&self.root) };
-    }
-
-    /// Frees what a draft has, without publishing it.
-    ///
-    /// # Safety
-    /// The table must belong to the current draft of `memory`.
-    pub(crate) unsafe fn abandon(&mut self, memory: &mut Memory<V::Pod>) {
-        memory.abandon(std::mem::replace(&mut self.root, Array::EMPTY));
-    }
-
     /// Whether both versions have the same values under the same keys.
     pub(crate) fn same(&self, old: &Self, equal: impl Fn(&K, &K) -> bool, hashing: &Hashing) -> bool
     where
@@ -228,19 +196,9 @@ fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
     std::iter::successors(Some(link.page()), |page| page.next()).flat_map(Page::entries)
 }
 
-impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
-    /// # Safety
-    /// The table must belong to the current draft of `memory`.
-    pub(crate) unsafe fn new(
-        table: &'a mut Table<K, V>,
-        memory: &'a mut Memory<V::Pod>,
-        hashing: &'a Hashing,
-    ) -> Self {
-        Self { table, memory, hashing }
-    }
-
+impl<K: Key, V: Value> TableMut<'_, K, V> {
     /// Replaces the value at `place`, which was just located.
-    pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V, flags: u8) {
+    pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V, flags: u16) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
         let link = child_mut(chunk, rest, self.memory);
         if let Some(mut page) = link.own(self.memory) {
@@ -258,7 +216,7 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
     }
 
     /// Stores an entry that is not in the table yet.
-    pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V, flags: u8) {
+    pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V, flags: u16) {
         let hash = key.hash(self.hashing);
         let slot = self.memory.slot(tag, flags, Entry { key, value });
         self.file(hash, slot);
@@ -311,6 +269,10 @@ impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
         if self.table.len * 2 < 1 << self.table.root.bits() {
             self.rebuild();
         }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len
     }
 
     /// Removes everything, and reserves pages for `capacity` entries.
@@ -520,4 +482,5 @@ impl<K, V> Clone for Iter<'_, K, V> {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
+#[expect(unsafe_code, reason = "does what `versions` does")]
 mod tests;

@@ -36,6 +36,28 @@ pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// The kubelet's `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
 pub const API_SERVER_SOURCE: &str = "api";
 
+/// Which of the kubelet's two sets a pod belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum PodKind {
+    /// The pods that run on the node.
+    Pod,
+    /// The API server's mirrors of static pods.
+    Mirror,
+}
+
+impl PodKind {
+    pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
+        if is_mirror_pod(pod) { Self::Mirror } else { Self::Pod }
+    }
+
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Pod => Self::Mirror,
+            Self::Mirror => Self::Pod,
+        }
+    }
+}
+
 /// The metadata by which the index finds a pod.
 ///
 /// Implement it for whatever your agent stores: the full Kubernetes object, its metadata, or your own smaller
@@ -81,8 +103,8 @@ pub trait PodMeta {
     /// # Consistency
     /// Several pods may name one key: a finished pod keeps its IP in its status while another pod already
     /// uses it. The result of a lookup depends only on the set of pods, not on the order in which they were
-    /// added: pods that have not [finished](PodKeys::finished) come first, then those
-    /// [created](PodKeys::created) later, then those with the smaller UID.
+    /// added: pods that have not [finished](PodKeys::finished) come first, then those that are not being
+    /// [deleted](PodKeys::terminating), then those [created](PodKeys::created) later, then those with the smaller UID.
     ///
     /// # Examples
     /// ```

@@ -26,6 +26,7 @@ impl PodMeta for Pod {
         if let Some(created) = &self.metadata.creation_timestamp {
             keys.created(created.0.as_second());
         }
+        keys.terminating(self.metadata.deletion_timestamp.is_some());
         let Some(status) = &self.status else { return };
         keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
         if keys.wants_container_ids() {

@@ -43,8 +43,8 @@ pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>
         }
         ControlFlow::Continue(())
     };
-    let _ = new.pods.compare(&old.pods, |side| differs(side.map(|entry| &entry.value)));
-    let _ = new.mirrors.compare(&old.mirrors, |side| differs(side.map(|entry| &entry.value.pod)));
+    let _ = new.live.pods.compare(&old.live.pods, |side| differs(side.map(|entry| &entry.value)));
+    let _ = new.live.mirrors.compare(&old.live.mirrors, |side| differs(side.map(|entry| &entry.value.pod)));
     changes.extend(upserts.into_iter().filter_map(|pod| match old.any_by_uid(UidRef::from(pod.uid())) {
         None => Some(Change::Added(pod)),
         Some(before) if Arc::ptr_eq(before, pod) => None,

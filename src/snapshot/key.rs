@@ -1,56 +1,41 @@
 //! The keys and values of a snapshot's tables.
 
-use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
-use crate::map::{Entry, Hashing, PodValue, Table, Text, Value, Words, tag};
-use crate::pod::{PodMeta, is_mirror_pod};
-
-/// Pods by UID.
-pub(crate) type UidTable<P> = Table<Words, Arc<P>>;
-/// Mirror pods by UID, with the UID's translation.
-pub(crate) type MirrorTable<P> = Table<Words, Mirror<P>>;
-/// Pods, or mirror pods, by full name.
-pub(crate) type NameTable<P> = Table<Text, Arc<P>>;
-
-/// Which of the kubelet's two sets a pod belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum PodKind {
-    /// The pods that run on the node.
-    Pod,
-    /// The API server's mirrors of static pods.
-    Mirror,
-}
-
-impl PodKind {
-    pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
-        if is_mirror_pod(pod) { Self::Mirror } else { Self::Pod }
-    }
-
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Self::Pod => Self::Mirror,
-            Self::Mirror => Self::Pod,
-        }
-    }
-}
+use crate::map::{Entry, Hashing, PodValue, Value, Words, tag};
+use crate::pod::{MAX_KEYS_PER_POD, PodMeta};
 
 /// A flag of a pod in the table by UID: it is static.
-pub(crate) const STATIC: u8 = 1;
+pub(crate) const STATIC: u16 = 1;
 /// A flag of a pod in the table by UID: it has ephemeral containers.
-pub(crate) const EPHEMERAL: u8 = 2;
+pub(crate) const EPHEMERAL: u16 = 2;
+/// The other flags of a pod in the table by UID: the number of different keys that it claimed.
+const CLAIMED: u32 = 2;
 
-/// The pod that holds a key, by UID: an update of the pod does not change the entry.
-pub(crate) struct Holder<P> {
-    pub(crate) uid: PodUid,
-    pods: PhantomData<P>,
+/// A flag of a key: other pods of the set claim it too.
+pub(crate) const CONTESTED: u16 = 1;
+
+const _: () = assert!(
+    MAX_KEYS_PER_POD < (1 << (u16::BITS - CLAIMED)) - 1,
+    "a pod's keys and its name are counted in its flags"
+);
+
+/// Flags for a pod with this number of keys.
+#[expect(clippy::cast_possible_truncation, reason = "asserted above")]
+pub(crate) fn claimed_flags(count: usize) -> u16 {
+    (count << CLAIMED) as u16
+}
+
+/// The number of keys in a pod's flags.
+pub(crate) fn claimed(flags: u16) -> usize {
+    usize::from(flags >> CLAIMED)
 }
 
 /// A mirror pod, and its UID's translation.
-pub(crate) struct Mirror<P> {
-    pub(crate) pod: Arc<P>,
+pub(crate) struct Mirror<V> {
+    pub(crate) pod: V,
     pub(crate) target: Translation,
 }
 
@@ -73,36 +58,23 @@ impl Translation {
     }
 }
 
-impl<P> Holder<P> {
-    pub(crate) fn new(uid: PodUid) -> Self {
-        Self { uid, pods: PhantomData }
+impl<V: PodValue> Value for Mirror<V> {
+    type Pod = V::Pod;
+
+    fn into_parts(self) -> (Option<Arc<V::Pod>>, Option<Arc<str>>) {
+        let (pod, _) = self.pod.into_parts();
+        (pod, if let Translation::Pod(uid) = self.target { uid.into_text() } else { None })
     }
 }
 
-impl<P> Value for Holder<P> {
-    type Pod = P;
-
-    fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
-        (None, self.uid.into_text())
-    }
-}
-
-impl<P> Value for Mirror<P> {
-    type Pod = P;
-
-    fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
-        (Some(self.pod), if let Translation::Pod(uid) = self.target { uid.into_text() } else { None })
-    }
-}
-
-impl<P> PodValue for Mirror<P> {
+impl<V: PodValue> PodValue for Mirror<V> {
     #[inline]
-    fn pod(&self) -> &Arc<P> {
-        &self.pod
+    fn pod(&self) -> &Arc<V::Pod> {
+        self.pod.pod()
     }
 
     fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pod, &other.pod) && self.target == other.target
+        self.pod.same(&other.pod) && self.target == other.target
     }
 }
 
@@ -223,6 +195,6 @@ mod tests {
     fn a_page_holds_entries_of_three_words_and_of_six() {
         assert_eq!(size_of::<Entry<Words, Arc<Pod>>>(), 24);
         assert_eq!(size_of::<Entry<crate::map::Text, Arc<Pod>>>(), 24);
-        assert_eq!(size_of::<Entry<Words, Mirror<Pod>>>(), 48);
+        assert_eq!(size_of::<Entry<Words, Mirror<Arc<Pod>>>>(), 48);
     }
 }

@@ -6,35 +6,35 @@
 //! | pods by full name · mirrors by full name | two tables; the texts of the names are shared |
 //! | mirror UID → static UID | stored with each mirror |
 //!
-//! A third table by UID repeats the static pods, for reads that need only those. Three more tables are by
-//! additional keys; see `by_key`. Removed pods are kept apart from all of these; see `removed`. A snapshot is
-//! read-only data: `update` creates one from another. This module does not depend on threads.
+//! A third table by UID repeats the static pods. Three more tables are by additional keys. `tables` lists all eight.
+//! Removed pods have a second set of these tables; see `removed`. A snapshot is read-only data: `update` creates one
+//! from another. This module does not depend on threads.
 
 mod by_key;
 mod changes;
 mod key;
 mod removed;
+mod tables;
 mod views;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use by_key::{ByKey, Contender, OwnedKey, container_key, ip_key, own_key};
 pub use by_key::{ContainerMatch, KeyCounts, PodsByKey};
 pub use changes::Change;
-pub(crate) use key::{EPHEMERAL, Holder, Mirror, PodKind, STATIC, Translation, UidKey};
-use key::{MirrorTable, NameTable, UidTable};
-pub(crate) use removed::{Departed, Departure, LateKey, LateKeyRef, RemovedBook, RemovedKey, RemovedSet};
+pub(crate) use key::{CONTESTED, EPHEMERAL, Mirror, STATIC, Translation, UidKey, claimed, claimed_flags};
+pub(crate) use removed::{Removal, RemovalQueue, RemovedPod, RemovedSet};
 pub use removed::{Removed, RemovedIter, RemovedPods};
-pub use views::{
-    FullNames, FullNamesIter, MirrorPods, MirrorPodsIter, MirrorToPodIter, Pods, PodsAndMirrorPods, PodsIter,
-    StaticPods, StaticPodsIter, StaticPodsWithMirrors, StaticPodsWithMirrorsIter, UidTranslations,
+pub(crate) use tables::{
+    Claimant, Contender, EachTable, Field, OwnedKey, Tables, container_key, ip_key, own_key,
 };
+use views::PodsOf;
+pub use views::{FullNames, Pods, PodsAndMirrorPods, UidTranslations};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Entry, Hashing, OrdMap, OrdSet, PodValue, Table, Text, Words};
-use crate::options::Options;
-use crate::pod::{PodMeta, is_mirror_pod};
+use crate::map::{Hashing, OrdMap, OrdSet};
+use crate::options::{Kinds, Options};
+use crate::pod::{PodKind, PodMeta, is_mirror_pod};
 
 /// One complete, immutable state of the index.
 ///
@@ -73,12 +73,9 @@ pub struct Snapshot<P> {
     pub(crate) generation: u64,
     pub(crate) pods_generation: u64,
     pub(crate) hashing: Hashing,
-    pub(crate) pods: UidTable<P>,
-    pub(crate) static_pods: UidTable<P>,
-    pub(crate) mirrors: MirrorTable<P>,
-    pub(crate) names: NameTable<P>,
-    pub(crate) mirror_names: NameTable<P>,
-    pub(crate) by_key: ByKey<P>,
+    /// The kinds of keys to keep. The tables of the other kinds are empty.
+    pub(crate) kept: Kinds,
+    pub(crate) live: Tables<Arc<P>>,
     pub(crate) history: History,
     /// Boxed, because most indices keep none.
     pub(crate) removed: Option<Box<RemovedSet<P>>>,
@@ -122,12 +119,8 @@ impl<P> Snapshot<P> {
             generation: 0,
             pods_generation: 0,
             hashing: Hashing::new(),
-            pods: Table::new(),
-            static_pods: Table::new(),
-            mirrors: Table::new(),
-            names: Table::new(),
-            mirror_names: Table::new(),
-            by_key: ByKey::new(options.kinds),
+            kept: options.kinds,
+            live: Tables::new(),
             history: History::default(),
             removed: options.removed.map(|limits| Box::new(RemovedSet::new(limits))),
         }
@@ -186,7 +179,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
-        Some(&self.by_uid(&self.pods, uid.into())?.value)
+        self.live.pod(uid.into(), &self.hashing)
     }
 
     /// The mirror pod with this UID.
@@ -197,7 +190,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: the index `mirrorPodByUID` (`pkg/kubelet/pod/pod_manager.go`), which has no getter there.
     #[must_use]
     pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<&Arc<P>> {
-        Some(&self.by_uid(&self.mirrors, uid.into())?.value.pod)
+        Some(&self.live.mirror(uid.into(), &self.hashing)?.pod)
     }
 
     /// The pod that holds this full name (`name_namespace`), without mirrors.
@@ -318,7 +311,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         let uid = uid.into();
-        match self.by_uid(&self.mirrors, uid).and_then(|mirror| self.target_of(&mirror.value)) {
+        match self.live.mirror(uid, &self.hashing).and_then(|mirror| self.target_of(mirror)) {
             Some(target) => target.clone().into(),
             None => uid.into(),
         }
@@ -333,7 +326,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetPods")]
     #[must_use]
     pub fn pods(&self) -> Pods<'_, P> {
-        Pods { snapshot: self }
+        Pods(PodsOf::Pods(self.live.pods.iter()))
     }
 
     /// All static pods. In no particular order.
@@ -341,8 +334,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// # Complexity
     /// O(1) to obtain, O(static pods) to iterate; no allocation.
     #[must_use]
-    pub fn static_pods(&self) -> StaticPods<'_, P> {
-        StaticPods { snapshot: self }
+    pub fn static_pods(&self) -> Pods<'_, P> {
+        Pods(PodsOf::Pods(self.live.static_pods.iter()))
     }
 
     /// All mirror pods. In no particular order.
@@ -350,8 +343,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// # Complexity
     /// O(1) to obtain, O(mirror pods) to iterate; no allocation.
     #[must_use]
-    pub fn mirror_pods(&self) -> MirrorPods<'_, P> {
-        MirrorPods { snapshot: self }
+    pub fn mirror_pods(&self) -> Pods<'_, P> {
+        Pods(PodsOf::Mirrors(self.live.mirrors.iter()))
     }
 
     /// All pods, all mirrors, and the full names of the mirrors without a pod.
@@ -380,7 +373,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetOrphanedMirrorPodNames")]
     #[must_use]
     pub fn orphaned_mirror_pod_full_names(&self) -> FullNames<'_, P> {
-        FullNames { snapshot: self }
+        FullNames { snapshot: self, mirrors: self.live.mirror_names.iter() }
     }
 
     /// Every static pod with the mirror that holds its full name, if there is one.
@@ -391,8 +384,10 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetStaticPodToMirrorPodMap` (`pkg/kubelet/pod/pod_manager.go`, since 1.32).
     #[doc(alias = "GetStaticPodToMirrorPodMap")]
     #[must_use]
-    pub fn static_pods_with_mirrors(&self) -> StaticPodsWithMirrors<'_, P> {
-        StaticPodsWithMirrors { snapshot: self }
+    pub fn static_pods_with_mirrors(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&Arc<P>, Option<&Arc<P>>)> + Clone {
+        self.static_pods().map(|pod| (pod, self.mirror_pod_by_pod(pod)))
     }
 
     /// Both directions of the translation between static pods and their mirrors.
@@ -447,29 +442,6 @@ impl<P: PodMeta> Snapshot<P> {
 
 /// How entries are found; used by the reads above and by `update`.
 impl<P: PodMeta> Snapshot<P> {
-    #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
-    #[inline(always)]
-    pub(crate) fn by_uid<'a, V: PodValue<Pod = P>>(
-        &self,
-        table: &'a Table<Words, V>,
-        uid: UidRef<'_>,
-    ) -> Option<&'a Entry<Words, V>> {
-        let Some(packed) = uid.usual() else { return self.by_text_uid(table, uid) };
-        let key = UidKey::packed(packed, &self.hashing);
-        table.find(key.hash, key.tag, |entry| entry.key == key.words)
-    }
-
-    /// For UIDs of unusual spellings; separate, to keep the usual path fast.
-    #[cold]
-    fn by_text_uid<'a, V: PodValue<Pod = P>>(
-        &self,
-        table: &'a Table<Words, V>,
-        uid: UidRef<'_>,
-    ) -> Option<&'a Entry<Words, V>> {
-        let key = UidKey::new(uid, &self.hashing);
-        table.find(key.hash, key.tag, |entry| key.is(entry))
-    }
-
     /// The pod or mirror with this UID.
     pub(crate) fn any_by_uid(&self, uid: UidRef<'_>) -> Option<&Arc<P>> {
         self.pod_by_uid(uid).or_else(|| self.mirror_pod_by_uid(uid))
@@ -478,23 +450,15 @@ impl<P: PodMeta> Snapshot<P> {
     /// The holder of a full name.
     #[inline]
     pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
-        Some(&self.names(kind).find_text(self.hashing.pair(name, namespace), name, namespace)?.value)
-    }
-
-    #[inline]
-    pub(crate) fn names(&self, kind: PodKind) -> &Table<Text, Arc<P>> {
-        match kind {
-            PodKind::Pod => &self.names,
-            PodKind::Mirror => &self.mirror_names,
-        }
+        self.live.by_name(kind, name, namespace, &self.hashing)
     }
 
     /// The translation of a mirror, if not to itself.
     #[inline]
-    pub(crate) fn target_of<'a>(&'a self, mirror: &'a Mirror<P>) -> Option<&'a PodUid> {
+    pub(crate) fn target_of<'a>(&'a self, mirror: &'a Mirror<Arc<P>>) -> Option<&'a PodUid> {
         if let Translation::ViaHolder = mirror.target {
             let holder = self.mirror_pod_by_pod(&mirror.pod)?;
-            return self.by_uid(&self.mirrors, holder.uid().into())?.value.target.uid();
+            return self.live.mirror(holder.uid().into(), &self.hashing)?.target.uid();
         }
         mirror.target.uid()
     }

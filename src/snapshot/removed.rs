@@ -1,83 +1,51 @@
 //! Removed pods that are kept for a time, and the reads that find them.
 //!
-//! They are stored separately from the current pods: a lookup of a current pod reads nothing of this. The pods are in a
-//! table by UID, whose memory only the writer frees. Two ordered sets contain only UIDs: one is sorted by key, the
-//! other by age.
+//! They are in a second set of tables: a lookup of a current pod reads nothing of it. Of several removed pods with one
+//! key, the one removed last holds it, and the others are contenders.
 
-use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::iter::FusedIterator;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::by_key::{OwnedKey, container_key, ip_key, own_key};
-use super::{PodKind, Snapshot};
-use crate::id::{self, FullName, PodUid, UidRef};
+use super::Snapshot;
+use super::key::Mirror;
+use super::tables::{Claimant, Claimants, Tables};
+use crate::id::{self, PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::map::{Hashing, Ordered, PodValue, Table, Value, Words};
-use crate::options::KeepRemoved;
-use crate::pod::{KeyKind, KeyRef, PodMeta, ip_number};
+use crate::map::{self, Hashing, OrdMap, PodValue, Value, Words};
+use crate::options::{KeepRemoved, Kinds};
+use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, Strength, ip_number};
 
 /// The removed pods of a snapshot. Only an index that keeps them has one.
 pub(crate) struct RemovedSet<P> {
-    pub(crate) pods: Table<Words, Departed<P>>,
-    pub(crate) book: RemovedBook,
+    pub(crate) tables: Tables<RemovedPod<P>>,
+    pub(crate) queue: RemovalQueue,
 }
 
-/// Everything about removed pods except the pods.
+/// The removals, by their number. Only the writer reads it.
 #[derive(Clone)]
-pub(crate) struct RemovedBook {
+pub(crate) struct RemovalQueue {
     pub(crate) limits: KeepRemoved,
-    pub(crate) by_key: Ordered<RemovedKey>,
-    pub(crate) by_age: Ordered<Departure>,
+    pub(crate) removals: OrdMap<u64, Removal>,
     /// The number of the next removal.
     pub(crate) next: u64,
 }
 
-/// A removed pod or mirror.
-pub(crate) struct Departed<P> {
-    pub(crate) pod: Arc<P>,
+#[derive(Clone)]
+pub(crate) struct Removal {
+    pub(crate) at: Instant,
+    pub(crate) uid: PodUid,
     pub(crate) kind: PodKind,
+}
+
+/// A removed pod or mirror.
+pub(crate) struct RemovedPod<P> {
+    pub(crate) pod: Arc<P>,
     pub(crate) at: Instant,
     /// The number of the removal. Each removal has its own.
     pub(crate) number: u64,
-    /// For a mirror: the UID to which its UID translated.
-    pub(crate) target: Option<PodUid>,
-}
-
-/// A removal. Ordered by its number.
-#[derive(Clone)]
-pub(crate) struct Departure {
-    pub(crate) number: u64,
-    pub(crate) at: Instant,
-    pub(crate) uid: PodUid,
-}
-
-/// A key of a removed pod. Ordered by key, then by removal, the last one first. The hash decides nearly every
-/// comparison.
-#[derive(Clone)]
-pub(crate) struct RemovedKey {
-    pub(crate) hash: u64,
-    pub(crate) key: LateKey,
-    pub(crate) number: Reverse<u64>,
-    pub(crate) uid: PodUid,
-    /// The container's name, if the key is a container ID.
-    pub(crate) container: Option<Arc<str>>,
-}
-
-/// A key of a removed pod, besides its UID.
-#[derive(Clone)]
-pub(crate) enum LateKey {
-    Name(PodKind, FullName),
-    Key(OwnedKey),
-}
-
-/// A [`LateKey`] that borrows, with its order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum LateKeyRef<'a> {
-    Name(PodKind, &'a str, &'a str),
-    Key(KeyRef<'a>),
 }
 
 /// A pod that was removed. See [`RemovedPods`].
@@ -86,7 +54,7 @@ pub struct Removed<'a, P> {
     /// The last state of the pod.
     pub pod: &'a Arc<P>,
     /// When the pod was removed: the last time that was passed to [`Writer::expire`](crate::Writer::expire) before the
-    /// removal.
+    /// removal; without one, the clock's.
     pub removed_at: Instant,
     /// The container's name in the pod, if the pod was looked up by a container ID.
     pub container: Option<&'a str>,
@@ -109,8 +77,7 @@ pub struct Removed<'a, P> {
 /// - A pod is removed when its UID is removed. If another pod takes its name, it is still current under its UID.
 ///
 /// # Complexity
-/// O(1) expected by UID. O(log n) by any other key, n being the number of removed pods. No allocation; readers free
-/// nothing.
+/// O(1) expected, as for current pods. No allocation; readers free nothing.
 ///
 /// # Examples
 /// ```
@@ -147,146 +114,62 @@ pub struct Removed<'a, P> {
 ///
 /// Kubelet: none; its pod manager forgets a removed pod at once.
 pub struct RemovedPods<'a, P> {
-    pub(super) snapshot: &'a Snapshot<P>,
+    set: Option<&'a RemovedSet<P>>,
+    hashing: &'a Hashing,
 }
 
 /// An iterator over removed pods. See [`RemovedPods::iter`] and [`RemovedPods::pods_by_key`].
-pub struct RemovedIter<'a, P> {
-    set: Option<&'a RemovedSet<P>>,
-    snapshot: &'a Snapshot<P>,
-    next: Next<'a>,
-}
+pub struct RemovedIter<'a, P>(Iter<'a, P>);
 
-#[derive(Clone, Copy)]
-enum Next<'a> {
-    /// After this removal; at first, the earliest one.
-    Removal(Option<u64>),
-    /// This one, and then those of the same key.
-    Key(&'a RemovedKey),
-    End,
+enum Iter<'a, P> {
+    All(map::Iter<'a, Words, RemovedPod<P>>, map::Iter<'a, Words, Mirror<RemovedPod<P>>>),
+    Key(Claimants<'a, RemovedPod<P>>),
+    None,
 }
 
 impl<P> RemovedSet<P> {
-    pub(crate) const fn new(limits: KeepRemoved) -> Self {
-        let book = RemovedBook { limits, by_key: Ordered::new(), by_age: Ordered::new(), next: 0 };
-        Self { pods: Table::new(), book }
+    pub(crate) fn new(limits: KeepRemoved) -> Self {
+        Self { tables: Tables::new(), queue: RemovalQueue { limits, removals: OrdMap::new(), next: 0 } }
     }
 }
 
 impl<P> Snapshot<P> {
     /// When the writer next has a removed pod to drop.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.removed.as_ref()?.book.deadline()
+        self.removed.as_ref()?.queue.deadline()
     }
 }
 
-impl RemovedBook {
-    /// The first removal after the one with this number. Without a number, the first of all.
-    pub(crate) fn after(&self, last: Option<u64>) -> Option<&Departure> {
-        self.by_age.first_not(|departure| last.is_some_and(|last| departure.number <= last))
-    }
-
+impl RemovalQueue {
     /// When the pod that was removed first must be dropped.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.after(None)?.at.checked_add(self.limits.max_age)
-    }
-
-    /// The entry of the last removed pod with this key.
-    fn last(&self, hash: u64, key: LateKeyRef<'_>) -> Option<&RemovedKey> {
-        let first = self.by_key.first_not(|stored| stored.order((hash, key)).is_lt())?;
-        first.order((hash, key)).is_eq().then_some(first)
-    }
-
-    /// The entry of the same key for the pod removed before this one.
-    fn before(&self, last: &RemovedKey) -> Option<&RemovedKey> {
-        let next = self.by_key.first_not(|stored| stored <= last)?;
-        next.order((last.hash, last.key.as_ref())).is_eq().then_some(next)
-    }
-
-    /// The entry of this key for the removal with this number.
-    pub(crate) fn stored(&self, key: LateKeyRef<'_>, number: u64, hashing: &Hashing) -> Option<&RemovedKey> {
-        let hash = key.hash(hashing);
-        let order =
-            |stored: &RemovedKey| stored.order((hash, key)).then_with(|| stored.number.cmp(&Reverse(number)));
-        let first = self.by_key.first_not(|stored| order(stored).is_lt())?;
-        order(first).is_eq().then_some(first)
+        self.removals.get_min()?.1.at.checked_add(self.limits.max_age)
     }
 }
 
-impl LateKeyRef<'_> {
-    pub(crate) fn hash(self, hashing: &Hashing) -> u64 {
-        match self {
-            Self::Name(_, namespace, name) => hashing.pair(name, namespace),
-            Self::Key(KeyRef::ContainerId(id)) => container_key(id, hashing).1,
-            Self::Key(KeyRef::Ip(ip)) => ip_key(ip, hashing).1,
-            Self::Key(KeyRef::Own(kind, key)) => own_key(kind, key, hashing).1,
-        }
-    }
-}
-
-impl LateKey {
-    pub(crate) fn as_ref(&self) -> LateKeyRef<'_> {
-        match self {
-            Self::Name(kind, name) => LateKeyRef::Name(*kind, name.namespace(), name.name()),
-            Self::Key(key) => LateKeyRef::Key(key.as_ref()),
-        }
-    }
-}
-
-impl RemovedKey {
-    fn order(&self, (hash, key): (u64, LateKeyRef<'_>)) -> Ordering {
-        self.hash.cmp(&hash).then_with(|| self.key.as_ref().cmp(&key))
-    }
-}
-
-impl Ord for RemovedKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order((other.hash, other.key.as_ref())).then_with(|| self.number.cmp(&other.number))
-    }
-}
-
-impl Ord for Departure {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.number.cmp(&other.number)
-    }
-}
-
-/// Equality that agrees with the order.
-macro_rules! equal_by_order {
-    ($($name:ident),*) => {$(
-        impl PartialOrd for $name {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-
-        impl PartialEq for $name {
-            fn eq(&self, other: &Self) -> bool {
-                self.cmp(other).is_eq()
-            }
-        }
-
-        impl Eq for $name {}
-    )*};
-}
-
-equal_by_order!(RemovedKey, Departure);
-
-impl<P> Value for Departed<P> {
+impl<P> Value for RemovedPod<P> {
     type Pod = P;
 
     fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
-        (Some(self.pod), self.target.and_then(PodUid::into_text))
+        (Some(self.pod), None)
     }
 }
 
-impl<P> PodValue for Departed<P> {
+impl<P> PodValue for RemovedPod<P> {
     fn pod(&self) -> &Arc<P> {
         &self.pod
     }
 
     fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pod, &other.pod) && self.number == other.number
+        self.number == other.number && Arc::ptr_eq(&self.pod, &other.pod)
+    }
+}
+
+impl<P: PodMeta> Claimant for RemovedPod<P> {
+    const CLAIMS_NAME: bool = true;
+
+    fn strength(&self, _: Kinds) -> Strength {
+        Strength::of_removal(self.number)
     }
 }
 
@@ -298,38 +181,19 @@ impl<P: PodMeta> Snapshot<P> {
     /// O(1) to obtain; no copy. See [`RemovedPods`] for its lookups.
     #[must_use]
     pub fn removed(&self) -> RemovedPods<'_, P> {
-        RemovedPods { snapshot: self }
-    }
-
-    /// The removed pod or mirror with this UID.
-    pub(crate) fn departed(&self, uid: UidRef<'_>) -> Option<&Departed<P>> {
-        Some(&self.by_uid(&self.removed.as_ref()?.pods, uid)?.value)
-    }
-
-    fn departed_by_key(&self, key: LateKeyRef<'_>) -> Option<Removed<'_, P>> {
-        let book = &self.removed.as_ref()?.book;
-        let mut stored = book.last(key.hash(&self.hashing), key);
-        while let Some(found) = stored {
-            // If a pod's keys changed after its removal, an entry of it may be left.
-            if let Some(removed) = self.at(found) {
-                return Some(removed);
-            }
-            stored = book.before(found);
-        }
-        None
-    }
-
-    /// The removed pod that is stored under this key.
-    fn at<'a>(&'a self, stored: &'a RemovedKey) -> Option<Removed<'a, P>> {
-        let departed = self.departed(stored.uid.as_uid_ref())?;
-        let removed = Removed { container: stored.container.as_deref(), ..departed.removed() };
-        (departed.number == stored.number.0).then_some(removed)
+        RemovedPods { set: self.removed.as_deref(), hashing: &self.hashing }
     }
 }
 
-impl<P> Departed<P> {
-    pub(crate) fn removed(&self) -> Removed<'_, P> {
-        Removed { pod: &self.pod, removed_at: self.at, container: None }
+impl<P> RemovedPod<P> {
+    fn found<'a>(&'a self, container: Option<&'a str>) -> Removed<'a, P> {
+        Removed { pod: &self.pod, removed_at: self.at, container }
+    }
+}
+
+impl<'a, P> RemovedPods<'a, P> {
+    fn tables(self) -> Option<&'a Tables<RemovedPod<P>>> {
+        self.set.map(|set| &set.tables)
     }
 }
 
@@ -337,7 +201,7 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     /// Number of removed pods and mirror pods. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.snapshot.removed.as_ref().map_or(0, |removed| removed.pods.len())
+        self.tables().map_or(0, |tables| tables.pods.len() + tables.mirrors.len())
     }
 
     /// Whether there are none.
@@ -346,33 +210,35 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
         self.len() == 0
     }
 
-    /// All removed pods and mirror pods, in the order in which they were removed.
+    /// All removed pods and mirror pods. In no particular order.
     ///
     /// # Complexity
-    /// O(log n) for each; no allocation.
+    /// O(1) to obtain, O(n) to iterate; no allocation.
     #[must_use]
     pub fn iter(&self) -> RemovedIter<'a, P> {
-        RemovedIter {
-            set: self.snapshot.removed.as_deref(),
-            snapshot: self.snapshot,
-            next: Next::Removal(None),
-        }
+        let all = self.tables().map(|tables| Iter::All(tables.pods.iter(), tables.mirrors.iter()));
+        RemovedIter(all.unwrap_or(Iter::None))
     }
 
     /// The removed pod with this UID, without mirrors; a mirror's UID is not translated.
     #[must_use]
     pub fn pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Removed<'a, P>> {
-        self.by_uid(PodKind::Pod, uid.into())
+        Some(self.tables()?.pod(uid.into(), self.hashing)?.found(None))
     }
 
     /// The removed mirror pod with this UID.
     #[must_use]
     pub fn mirror_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Removed<'a, P>> {
-        self.by_uid(PodKind::Mirror, uid.into())
+        Some(self.mirror(uid.into())?.pod.found(None))
     }
 
-    fn by_uid(self, kind: PodKind, uid: UidRef<'_>) -> Option<Removed<'a, P>> {
-        Some(self.snapshot.departed(uid).filter(|departed| departed.kind == kind)?.removed())
+    /// The removed mirror pod with this UID, and the UID to which it translated.
+    pub(crate) fn mirror(self, uid: UidRef<'_>) -> Option<&'a Mirror<RemovedPod<P>>> {
+        self.tables()?.mirror(uid, self.hashing)
+    }
+
+    fn by_name(self, kind: PodKind, name: &str, namespace: &str) -> Option<Removed<'a, P>> {
+        Some(self.tables()?.by_name(kind, name, namespace, self.hashing)?.found(None))
     }
 
     /// The last removed pod with this full name (`name_namespace`), without mirrors.
@@ -385,7 +251,7 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     /// The last removed pod of this namespace and name, without mirrors.
     #[must_use]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<Removed<'a, P>> {
-        self.snapshot.departed_by_key(LateKeyRef::Name(PodKind::Pod, namespace, name))
+        self.by_name(PodKind::Pod, name, namespace)
     }
 
     /// The last removed mirror pod with this full name.
@@ -396,27 +262,27 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     }
 
     pub(crate) fn mirror_pod_by_name(self, namespace: &str, name: &str) -> Option<Removed<'a, P>> {
-        self.snapshot.departed_by_key(LateKeyRef::Name(PodKind::Mirror, namespace, name))
+        self.by_name(PodKind::Mirror, name, namespace)
     }
 
     /// The last removed pod with this container, and the container's name; see [`Snapshot::pod_by_container_id`].
     #[must_use]
     pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Removed<'a, P>> {
-        self.snapshot.departed_by_key(LateKeyRef::Key(KeyRef::ContainerId(id.try_into().ok()?)))
+        let entry = self.tables()?.by_container_id(id.try_into().ok()?, self.hashing)?;
+        Some(entry.value.found(Some(entry.key.label.as_str())))
     }
 
     /// The last removed pod with this IP; see [`Snapshot::pod_by_ip`].
     #[must_use]
     pub fn pod_by_ip(&self, ip: IpAddr) -> Option<Removed<'a, P>> {
-        self.snapshot.departed_by_key(LateKeyRef::Key(KeyRef::Ip(ip_number(ip))))
+        Some(self.tables()?.by_ip(ip_number(ip), self.hashing)?.found(None))
     }
 
     /// The removed pods that name this custom key, the one removed last first; see [`Snapshot::pods_by_key`].
     #[must_use]
     pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> RemovedIter<'a, P> {
-        let (set, key) = (self.snapshot.removed.as_deref(), LateKeyRef::Key(KeyRef::Own(kind, key)));
-        let first = set.and_then(|set| set.book.last(key.hash(&self.snapshot.hashing), key));
-        RemovedIter { set, snapshot: self.snapshot, next: first.map_or(Next::End, Next::Key) }
+        let claimants = self.tables().map(|tables| tables.claimants(KeyRef::Own(kind, key), self.hashing));
+        RemovedIter(claimants.map_or(Iter::None, Iter::Key))
     }
 }
 
@@ -424,24 +290,14 @@ impl<'a, P: PodMeta> Iterator for RemovedIter<'a, P> {
     type Item = Removed<'a, P>;
 
     fn next(&mut self) -> Option<Removed<'a, P>> {
-        let book = &self.set?.book;
-        loop {
-            let removed = match self.next {
-                Next::Removal(last) => {
-                    let Departure { number, uid, .. } = book.after(last)?;
-                    self.next = Next::Removal(Some(*number));
-                    self.snapshot.departed(uid.as_uid_ref()).map(Departed::removed)
-                }
-                Next::Key(stored) => {
-                    self.next = book.before(stored).map_or(Next::End, Next::Key);
-                    self.snapshot.at(stored)
-                }
-                Next::End => return None,
-            };
-            if removed.is_some() {
-                return removed;
+        let removed = match &mut self.0 {
+            Iter::All(pods, mirrors) => {
+                pods.next().map(|entry| &entry.value).or_else(|| mirrors.next().map(|entry| &entry.value.pod))
             }
-        }
+            Iter::Key(claimants) => claimants.next(),
+            Iter::None => None,
+        };
+        removed.map(|removed| removed.found(None))
     }
 }
 
@@ -484,7 +340,17 @@ impl<P> Copy for RemovedPods<'_, P> {}
 
 impl<P> Clone for RemovedIter<'_, P> {
     fn clone(&self) -> Self {
-        Self { set: self.set, snapshot: self.snapshot, next: self.next }
+        Self(match &self.0 {
+            Iter::All(pods, mirrors) => Iter::All(pods.clone(), mirrors.clone()),
+            Iter::Key(claimants) => Iter::Key(claimants.clone()),
+            Iter::None => Iter::None,
+        })
+    }
+}
+
+impl<P> Clone for RemovedPod<P> {
+    fn clone(&self) -> Self {
+        Self { pod: Arc::clone(&self.pod), ..*self }
     }
 }
 

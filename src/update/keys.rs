@@ -1,137 +1,97 @@
-//! Decides which pod gets a key: container IDs, IPs, and custom keys.
+//! Decides which pod gets a key: container IDs, IPs, and custom keys; for a removed pod, its name too.
 //!
-//! The result depends only on the set of pods, not on the order of writes. If several pods name a key, the one
+//! The result depends only on the set of pods, not on the order of writes. If several pods claim a key, the one
 //! with the strongest claim is in the table and the others are contenders. An added pod is compared with the
 //! holder. When the holder is removed, the first contender takes over.
 //!
 //! A pod's list of keys is not stored: [`PodMeta::keys`] is called when the pod is added, and again when it is
-//! removed.
+//! replaced or removed. Its flags have the number of its keys. If fewer are found, its answers have changed, and all
+//! tables are searched for the others: no key may lead to a pod that is gone.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::id::PodUid;
-use crate::map::{Labelled, Ordered, Place, Text, any_tag};
+use crate::id::{PodUid, UidRef};
+use crate::map::{Labelled, Place, Text, any_tag};
 use crate::pod::{Claims, KeyRef, NamedKey, PodMeta, Strength};
-use crate::snapshot::{Contender, Holder, OwnedKey, UidKey, container_key, ip_key, own_key};
-use crate::versions::Draft;
+use crate::snapshot::{CONTESTED, Claimant, Contender, OwnedKey, Tables, container_key, ip_key, own_key};
+use crate::versions::{Draft, TablesMut};
 
+/// The keys of the current pods.
 impl<P: PodMeta> Draft<'_, P> {
-    /// Claims the keys of an added pod.
-    pub(super) fn claim_keys(&mut self, key: &UidKey<'_>, pod: &Arc<P>) {
-        self.with_claims(None, Some(&**pod), |draft, [_, new]| {
-            let uid = key.uid().into();
-            new.sort();
+    /// Claims the keys of an added pod. Returns their number.
+    pub(super) fn claim_keys(&mut self, uid: UidRef<'_>, pod: &Arc<P>) -> usize {
+        self.with_claims([None, Some(&**pod)], 0, |draft, [_, new]| {
             draft.count_ignored(0, new.ignored);
-            for named in new.iter() {
-                draft.claim(named, new.strength, &uid);
-            }
-        });
+            draft.live_mut().claim_all(new, new.strength, &uid.into(), pod);
+        })
     }
 
-    /// Releases the keys of a removed pod.
-    pub(super) fn give_up_keys(&mut self, key: &UidKey<'_>, pod: &Arc<P>) {
-        self.with_claims(Some(&**pod), None, |draft, [old, _]| {
-            let uid = key.uid().into();
-            old.sort();
+    /// Releases the keys of a removed pod, of which there were `claimed`.
+    pub(super) fn release_keys(&mut self, uid: UidRef<'_>, pod: &Arc<P>, claimed: usize) {
+        self.with_claims([Some(&**pod), None], claimed, |draft, [old, _]| {
             draft.count_ignored(old.ignored, 0);
-            for named in old.iter() {
-                draft.give_up(named.key, old.strength, &uid);
-            }
+            draft.live_mut().release_all(old, old.strength, &uid.into(), pod, claimed);
         });
     }
 
-    /// Replaces the old pod by the new one, which has the same UID. The entry of a key that both name has this UID, so it
-    /// does not change.
-    pub(super) fn exchange_keys(&mut self, key: &UidKey<'_>, old_pod: &Arc<P>, new_pod: &Arc<P>) {
-        self.with_claims(Some(&**old_pod), Some(&**new_pod), |draft, [old, new]| {
-            if old == new {
-                return;
-            }
-            let uid = key.uid().into();
+    /// Replaces the old pod, which claimed that many keys, by the new one, which has the same UID. Returns the number of
+    /// the new one's keys.
+    pub(super) fn replace_keys(
+        &mut self,
+        uid: UidRef<'_>,
+        old_pod: &Arc<P>,
+        new_pod: &Arc<P>,
+        claimed: usize,
+    ) -> usize {
+        self.with_claims([Some(&**old_pod), Some(&**new_pod)], claimed, |draft, [old, new]| {
             draft.count_ignored(old.ignored, new.ignored);
-            old.sort();
-            new.sort();
-            if old.strength != new.strength {
-                for named in old.iter() {
-                    draft.give_up(named.key, old.strength, &uid);
-                }
-                for named in new.iter() {
-                    draft.claim(named, new.strength, &uid);
-                }
-                return;
+            let (uid, mut tables) = (uid.into(), draft.live_mut());
+            if old.strength == new.strength {
+                tables.replace_all([old, new], &uid, [old_pod, new_pod], claimed);
+            } else {
+                tables.release_all(old, old.strength, &uid, old_pod, claimed);
+                tables.claim_all(new, new.strength, &uid, new_pod);
             }
-            // Both are sorted.
-            let (mut of_old, mut of_new) = (old.iter().peekable(), new.iter().peekable());
-            loop {
-                let order = match (of_old.peek(), of_new.peek()) {
-                    (Some(one), Some(other)) => one.key.cmp(&other.key),
-                    (Some(_), None) => Ordering::Less,
-                    (None, _) => Ordering::Greater,
-                };
-                match (of_old.next_if(|_| order.is_le()), of_new.next_if(|_| order.is_ge())) {
-                    (Some(_), Some(named)) => draft.rename(named, &uid),
-                    (Some(named), None) => draft.give_up(named.key, old.strength, &uid),
-                    (None, Some(named)) => draft.claim(named, new.strength, &uid),
-                    (None, None) => break,
-                }
-            }
-        });
+        })
     }
 
-    /// Removes all keys, and reserves pages for the keys of this many pods.
-    pub(super) fn clear_keys(&mut self, expected: usize) {
-        let (container_ids, ips, keys) =
-            (self.by_key.container_ids.len(), self.by_key.ips.len(), self.by_key.keys.len());
-        // Reserve as many pages as now, but at most four keys of each kind per expected pod.
-        let most = expected.saturating_mul(4);
-        self.container_ids_mut().clear(container_ids.min(most));
-        self.ips_mut().clear(ips.min(most));
-        self.keys_mut().clear(keys.min(most));
-        *self.contenders_mut() = Ordered::new();
-    }
-
-    /// Frees pages that were reserved but not used.
-    pub(super) fn trim_keys(&mut self) {
-        self.container_ids_mut().trim();
-        self.ips_mut().trim();
-        self.keys_mut().trim();
-    }
-
-    /// Calls `work` with the claims of the old and of the new pod, unless there are none: most pods of some
-    /// embedders have no keys.
+    /// Calls `work` with the sorted claims of the old and of the new pod, unless there are none: most pods of some
+    /// embedders have no keys. Returns the number of the new one's keys.
     #[inline]
     pub(super) fn with_claims(
         &mut self,
-        old: Option<&P>,
-        new: Option<&P>,
-        work: impl FnOnce(&mut Self, &mut [Claims; 2]),
-    ) {
-        let kept = self.by_key.kept;
-        if !kept.any() {
-            return;
+        pods: [Option<&P>; 2],
+        claimed: usize,
+        work: impl FnOnce(&mut Self, &[Claims; 2]),
+    ) -> usize {
+        let kept = self.kept;
+        if !kept.any() && claimed == 0 {
+            return 0;
         }
         let mut scratch = self.scratch().take().unwrap_or_default();
-        let ([of_old, of_new], mut any) = (&mut *scratch, false);
-        if let Some(pod) = old {
-            of_old.collect(kept, |keys| pod.keys(keys));
-            any = of_old.any();
+        let mut any = claimed > 0;
+        for (claims, pod) in scratch.iter_mut().zip(pods) {
+            claims.collect(kept, |keys| pod.into_iter().for_each(|pod| pod.keys(keys)));
+            any |= claims.any();
         }
-        if let Some(pod) = new {
-            of_new.collect(kept, |keys| pod.keys(keys));
-            any |= of_new.any();
-        }
-        if any {
-            self.with_any_claims(&mut scratch, work);
-        }
+        let claimed = if any { self.with_any_claims(&mut scratch, work) } else { 0 };
         *self.scratch() = Some(scratch);
+        claimed
     }
 
     /// Not inlined, to keep the path of a pod without keys short.
     #[inline(never)]
-    fn with_any_claims(&mut self, scratch: &mut [Claims; 2], work: impl FnOnce(&mut Self, &mut [Claims; 2])) {
+    fn with_any_claims(
+        &mut self,
+        scratch: &mut [Claims; 2],
+        work: impl FnOnce(&mut Self, &[Claims; 2]),
+    ) -> usize {
+        scratch.iter_mut().for_each(Claims::sort);
         work(self, scratch);
+        let claimed = scratch[1].len();
         scratch.iter_mut().for_each(Claims::trim);
+        claimed
     }
 
     fn count_ignored(&mut self, old: usize, new: usize) {
@@ -140,142 +100,224 @@ impl<P: PodMeta> Draft<'_, P> {
             *total = total.wrapping_sub(old).wrapping_add(new);
         }
     }
+}
 
-    /// Adds a key that the pod with this UID newly names.
-    fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid) {
-        let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing) else {
-            return self.file(named, uid);
-        };
-        let holder = holder.clone();
-        match self.pod_by_uid(&holder).filter(|_| holder != *uid).map(|pod| self.strength_of(&**pod)) {
-            Some(other) if (strength, uid) < (other, &holder) => {
-                self.refile(named, place, uid);
-                self.contend(named.key, other, holder);
-            }
-            Some(_) => self.contend(named.key, strength, uid.clone()),
-            // Left by a pod whose keys changed.
-            None => self.refile(named, place, uid),
+/// The claims of one pod, sorted.
+impl<V: Claimant> TablesMut<'_, V> {
+    pub(super) fn claim_all(&mut self, claims: &Claims, strength: Strength, uid: &PodUid, pod: &V) {
+        for named in claims.iter() {
+            self.claim(named, strength, uid, pod);
         }
     }
 
-    /// Removes a key that the pod with this UID no longer names.
-    fn give_up(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid) {
-        let place = match self.by_key.locate(key, &self.hashing) {
-            Some((place, holder)) if holder == uid => place,
-            _ => {
-                let next = self.by_key.contender(key, None);
-                if let Some(key) = next.map(|next| next.key.clone()) {
-                    self.withdraw(&Contender { key, strength, uid: uid.clone() });
+    /// Releases the `claimed` keys of a pod.
+    pub(super) fn release_all(
+        &mut self,
+        claims: &Claims,
+        strength: Strength,
+        uid: &PodUid,
+        pod: &V,
+        claimed: usize,
+    ) {
+        let released = claims.iter().filter(|named| self.release(named.key, strength, uid, pod));
+        let found = released.count();
+        if found < claimed {
+            self.release_others(uid, pod);
+        }
+    }
+
+    /// Replaces the old pod, which claimed that many keys, by the new one, whose claims are as strong.
+    fn replace_all(
+        &mut self,
+        [old, new]: [&Claims; 2],
+        uid: &PodUid,
+        [old_pod, new_pod]: [&V; 2],
+        claimed: usize,
+    ) {
+        let (mut of_old, mut of_new) = (old.iter().peekable(), new.iter().peekable());
+        let mut found = 0;
+        loop {
+            let order = match (of_old.peek(), of_new.peek()) {
+                (Some(one), Some(other)) => one.key.cmp(&other.key),
+                (Some(_), None) => Ordering::Less,
+                (None, _) => Ordering::Greater,
+            };
+            match (of_old.next_if(|_| order.is_le()), of_new.next_if(|_| order.is_ge())) {
+                (Some(_), Some(named)) => {
+                    found += usize::from(self.keep(named, new.strength, uid, [old_pod, new_pod]));
                 }
-                return;
-            }
-        };
-        // If the contender no longer names the key, use the next one.
-        while let Some(contender) = self.by_key.contender(key, None).cloned() {
-            self.withdraw(&contender);
-            if let Some(heir) = self.pod_by_uid(&contender.uid).cloned() {
-                return self.inherit(key, place, &contender.uid, &heir);
+                (Some(named), None) => {
+                    found += usize::from(self.release(named.key, old.strength, uid, old_pod));
+                }
+                (None, Some(named)) => self.claim(named, new.strength, uid, new_pod),
+                (None, None) => break,
             }
         }
-        self.unfile(key, place);
+        if found < claimed {
+            self.release_others(uid, old_pod);
+            self.release_others(uid, new_pod);
+            self.claim_all(new, new.strength, uid, new_pod);
+        }
     }
 
-    /// Stores a key under the contender that takes over.
-    fn inherit(&mut self, key: KeyRef<'_>, place: Place, uid: &PodUid, heir: &Arc<P>) {
+    /// Stores the new pod under a key that the old one claimed too. Returns whether the old one did.
+    fn keep(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, [old, new]: [&V; 2]) -> bool {
+        match self.locate(named.key, self.hashing()) {
+            Some((place, flags, holder)) if holder.same(old) => {
+                self.replace_entry(named, place, new, flags);
+                true
+            }
+            // A contender has the pod's UID, which stays.
+            _ => self.contention(named.key, strength, uid).is_some(),
+        }
+    }
+
+    /// Adds a key that this pod newly claims.
+    pub(super) fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, pod: &V) {
+        let Some((place, flags, holder)) = self.locate(named.key, self.hashing()) else {
+            return self.add_entry(named, pod, 0);
+        };
+        let (holder, kept) = (holder.clone(), self.kept());
+        let (other, other_uid) = (holder.strength(kept), PodUid::from(holder.pod().uid()));
+        if (strength, uid) < (other, &other_uid) {
+            self.replace_entry(named, place, pod, CONTESTED);
+            self.contend(named.key, other, other_uid);
+        } else {
+            if flags & CONTESTED == 0 {
+                self.replace_value(named.key, place, holder, CONTESTED);
+            }
+            self.contend(named.key, strength, uid.clone());
+        }
+    }
+
+    /// Removes a key that this pod no longer claims. Returns whether it did.
+    pub(super) fn release(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) -> bool {
+        match self.locate(key, self.hashing()) {
+            Some((place, flags, holder)) if holder.same(pod) => {
+                self.pass_on(key, place, flags);
+                true
+            }
+            _ => {
+                let contender = self.contention(key, strength, uid).cloned();
+                contender.is_some_and(|contender| self.withdraw(&contender))
+            }
+        }
+    }
+
+    /// Passes a key on to the first contender.
+    fn pass_on(&mut self, key: KeyRef<'_>, place: Place, flags: u16) {
+        while flags & CONTESTED != 0
+            && let Some(contender) = self.contender(key, None).cloned()
+        {
+            self.contenders().remove(&contender);
+            // Not found if its own UID changed.
+            if let Some(heir) = self.contending(&contender, self.hashing()).cloned() {
+                return self.inherit(key, place, &heir);
+            }
+        }
+        self.remove_entry(key, place);
+    }
+
+    /// Stores a key under the contender that takes over, which may give a container another name.
+    fn inherit(&mut self, key: KeyRef<'_>, place: Place, heir: &V) {
         let mut claims = Claims::new();
         if let KeyRef::ContainerId(_) = key {
-            // The heir may give the container another name.
-            claims.collect(self.by_key.kept, |keys| heir.keys(keys));
+            claims.collect(self.kept(), |keys| heir.pod().keys(keys));
         }
         let named = claims.iter().find(|named| named.key == key);
-        self.refile(named.unwrap_or(NamedKey { key, container: "" }), place, uid);
+        let flags = if self.contender(key, None).is_some() { CONTESTED } else { 0 };
+        self.replace_entry(named.unwrap_or(NamedKey { key, container: "" }), place, heir, flags);
     }
 
-    /// The pod with this UID names a key as before, but may have another name for the container.
-    fn rename(&mut self, named: NamedKey<'_>, uid: &PodUid) {
-        if let KeyRef::ContainerId(_) = named.key
-            && let Some((place, holder)) = self.by_key.locate(named.key, &self.hashing)
-            && holder == uid
-            && !self.is_named(named, place)
-        {
-            self.unfile(named.key, place);
-            self.file(named, uid);
+    /// Releases what is left of a pod whose answers have changed. O(n).
+    fn release_others(&mut self, uid: &PodUid, pod: &V) {
+        let (held, contended) = (self.held_by(pod), self.contended_by(uid));
+        for key in held {
+            if let Some((place, flags, _)) = self.locate(key.as_ref(), self.hashing()) {
+                self.pass_on(key.as_ref(), place, flags);
+            }
         }
-    }
-
-    /// The strength of a pod's claims. Asks for the same kinds of keys as when they were claimed: a pod may answer
-    /// differently otherwise.
-    pub(super) fn strength_of(&self, pod: &P) -> Strength {
-        let mut claims = Claims::new();
-        claims.collect(self.by_key.kept, |keys| pod.keys(keys));
-        claims.strength
+        for contender in contended {
+            self.withdraw(&contender);
+        }
     }
 
     fn contend(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
-        let key = match key {
-            KeyRef::ContainerId(id) => OwnedKey::ContainerId(id),
-            KeyRef::Ip(ip) => OwnedKey::Ip(ip),
-            KeyRef::Own(kind, bytes) => match self.by_key.contender(key, None) {
-                Some(other) => other.key.clone(),
-                None => OwnedKey::Own(kind, bytes.into()),
-            },
+        let key = match self.contender(key, None) {
+            Some(other) => other.key.clone(),
+            None => OwnedKey::new(key),
         };
         let contender = Contender { key, strength, uid };
-        let priority = self.hashing.of(&contender);
-        self.contenders_mut().insert(contender, priority);
+        let priority = self.hashing().of(&contender);
+        self.contenders().insert(contender, priority);
     }
 
-    fn withdraw(&mut self, contender: &Contender) {
-        self.contenders_mut().remove(contender);
+    /// Returns whether there was such a contender.
+    fn withdraw(&mut self, contender: &Contender) -> bool {
+        let was_there = self.contenders().remove(contender);
+        let key = contender.key.as_ref();
+        if was_there
+            && self.contender(key, None).is_none()
+            && let Some((place, _, holder)) = self.locate(key, self.hashing())
+        {
+            let holder = holder.clone();
+            self.replace_value(key, place, holder, 0);
+        }
+        was_there
     }
 
     /// Stores a key without a holder.
-    fn file(&mut self, named: NamedKey<'_>, uid: &PodUid) {
-        let holder = Holder::new(uid.clone());
-        match named.key {
+    fn add_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, pod: &V, flags: u16) {
+        let pod = pod.clone();
+        match key {
             KeyRef::ContainerId(id) => {
-                let (words, hash) = container_key(id, &self.hashing);
-                let label = self.memory().label(named.container);
-                self.container_ids_mut().insert(any_tag(hash), Labelled { words, label }, holder, 0);
+                let (words, hash) = container_key(id, self.hashing());
+                let label = self.memory().label(container);
+                self.of(Tables::container_ids()).insert(any_tag(hash), Labelled { words, label }, pod, flags);
             }
             KeyRef::Ip(ip) => {
-                let (words, hash) = ip_key(ip, &self.hashing);
-                self.ips_mut().insert(any_tag(hash), words, holder, 0);
+                let (words, hash) = ip_key(ip, self.hashing());
+                self.of(Tables::ips()).insert(any_tag(hash), words, pod, flags);
             }
             KeyRef::Own(kind, key) => {
-                let (kind, hash) = own_key(kind, key, &self.hashing);
-                let record = self.memory().record(None, kind, key);
-                self.keys_mut().insert(any_tag(hash), Text { hash, record }, holder, 0);
+                let (kind, hash) = own_key(kind, key, self.hashing());
+                let record = self.memory().record(kind, key);
+                self.of(Tables::keys()).insert(any_tag(hash), Text { hash, record }, pod, flags);
+            }
+            KeyRef::Name(kind, name, namespace) => {
+                let hash = self.hashing().pair(name, namespace);
+                let record = self.memory().record(name, namespace);
+                self.of(Tables::names_of(kind)).insert(any_tag(hash), Text { hash, record }, pod, flags);
             }
         }
     }
 
-    /// Stores a key under another pod, which may have another name for the container.
-    fn refile(&mut self, named: NamedKey<'_>, place: Place, uid: &PodUid) {
-        if !self.is_named(named, place) {
-            self.unfile(named.key, place);
-            return self.file(named, uid);
+    /// Stores a key under another pod, which may give a container another name.
+    fn replace_entry(&mut self, named: NamedKey<'_>, place: Place, pod: &V, flags: u16) {
+        if let KeyRef::ContainerId(_) = named.key
+            && self.container_ids.at(place).is_none_or(|entry| entry.key.label.as_str() != named.container)
+        {
+            self.remove_entry(named.key, place);
+            return self.add_entry(named, pod, flags);
         }
-        let holder = Holder::new(uid.clone());
-        match named.key {
-            KeyRef::ContainerId(_) => self.container_ids_mut().replace(place, holder, 0),
-            KeyRef::Ip(_) => self.ips_mut().replace(place, holder, 0),
-            KeyRef::Own(..) => self.keys_mut().replace(place, holder, 0),
-        }
+        self.replace_value(named.key, place, pod.clone(), flags);
     }
 
-    /// Whether the entry of a key has the container's name, if the key is a container ID.
-    fn is_named(&self, named: NamedKey<'_>, place: Place) -> bool {
-        let KeyRef::ContainerId(_) = named.key else { return true };
-        let entry = self.by_key.container_ids.at(place);
-        entry.is_some_and(|entry| entry.key.label.as_str() == named.container)
-    }
-
-    fn unfile(&mut self, key: KeyRef<'_>, place: Place) {
+    fn replace_value(&mut self, key: KeyRef<'_>, place: Place, pod: V, flags: u16) {
         match key {
-            KeyRef::ContainerId(_) => self.container_ids_mut().remove(place),
-            KeyRef::Ip(_) => self.ips_mut().remove(place),
-            KeyRef::Own(..) => self.keys_mut().remove(place),
+            KeyRef::ContainerId(_) => self.of(Tables::container_ids()).replace(place, pod, flags),
+            KeyRef::Ip(_) => self.of(Tables::ips()).replace(place, pod, flags),
+            KeyRef::Own(..) => self.of(Tables::keys()).replace(place, pod, flags),
+            KeyRef::Name(kind, ..) => self.of(Tables::names_of(kind)).replace(place, pod, flags),
+        }
+    }
+
+    fn remove_entry(&mut self, key: KeyRef<'_>, place: Place) {
+        match key {
+            KeyRef::ContainerId(_) => self.of(Tables::container_ids()).remove(place),
+            KeyRef::Ip(_) => self.of(Tables::ips()).remove(place),
+            KeyRef::Own(..) => self.of(Tables::keys()).remove(place),
+            KeyRef::Name(kind, ..) => self.of(Tables::names_of(kind)).remove(place),
         }
     }
 }

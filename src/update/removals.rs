@@ -6,10 +6,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::id::{FullName, PodUid, UidRef};
-use crate::map::{Ordered, Place};
-use crate::pod::{Claims, KeyRef, NamedKey, PodMeta};
-use crate::snapshot::{Departed, Departure, LateKey, LateKeyRef, OwnedKey, PodKind, RemovedKey, UidKey};
+use crate::id::{PodUid, UidRef};
+use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta, Strength};
+use crate::snapshot::{
+    Claimant, Mirror, Removal, RemovedPod, Tables, Translation, UidKey, claimed, claimed_flags,
+};
 use crate::versions::Draft;
 
 /// A current pod that a set may remove. For a mirror, with its translation.
@@ -32,12 +33,11 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// All current pods, if the index keeps removed pods.
     pub(super) fn living(&self) -> Vec<Living<P>> {
-        if self.removed.is_none() || self.now().is_none() {
+        if self.removed.is_none() {
             return Vec::new();
         }
-        let pods =
-            self.pods().iter().map(|pod| Living { kind: PodKind::Pod, pod: Arc::clone(pod), target: None });
-        let mirrors = self.mirror_pods().iter().map(|pod| Living {
+        let pods = self.pods().map(|pod| Living { kind: PodKind::Pod, pod: Arc::clone(pod), target: None });
+        let mirrors = self.mirror_pods().map(|pod| Living {
             kind: PodKind::Mirror,
             pod: Arc::clone(pod),
             target: self.translation(pod.uid().into()),
@@ -47,10 +47,10 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.
     pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>) {
-        let Some(limits) = self.removed.as_ref().map(|removed| removed.book.limits) else { return };
+        let Some(limits) = self.removed.as_ref().map(|removed| removed.queue.limits) else { return };
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
-            let strength = (one.kind == PodKind::Pod).then(|| self.strength_of(&one.pod));
+            let strength = (one.kind == PodKind::Pod).then(|| one.pod.strength(self.kept));
             Reverse((strength.is_none(), strength, PodUid::from(one.pod.uid())))
         });
         // More than this would only push each other out.
@@ -59,132 +59,107 @@ impl<P: PodMeta> Draft<'_, P> {
         }
     }
 
-    /// Forgets a removed pod whose UID returns.
-    pub(super) fn forget_removed(&mut self, uid: UidRef<'_>) {
+    /// Drops a removed pod whose UID returns.
+    pub(super) fn drop_removed(&mut self, uid: UidRef<'_>) {
         let Some(removed) = &self.removed else { return };
-        let key = UidKey::new(uid, &self.hashing);
-        if let Some((place, entry)) = removed.pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
-            let Departed { pod, kind, number, .. } = &entry.value;
-            let (pod, kind, number) = (Arc::clone(pod), *kind, *number);
-            self.forget(place, &pod, kind, number);
+        if let Some(pod) = removed.tables.pod(uid, &self.hashing) {
+            self.drop_removal(pod.number, PodKind::Pod, uid);
+        } else if let Some(mirror) = removed.tables.mirror(uid, &self.hashing) {
+            self.drop_removal(mirror.pod.number, PodKind::Mirror, uid);
         }
     }
 
-    /// Forgets the removed pods whose time is over. Returns their number.
+    /// Drops the removed pods whose time is over. Returns their number.
     pub(crate) fn expire(&mut self) -> usize {
         let mut expired = 0;
-        while let Some(removed) = &self.removed
-            && let Some(deadline) = removed.book.deadline()
-            && self.now().is_some_and(|now| now >= deadline)
-        {
-            self.forget_first();
+        while self.next_deadline().is_some_and(|deadline| self.now() >= deadline) {
+            self.drop_first();
             expired += 1;
         }
         expired
     }
 
     fn translation(&self, uid: UidRef<'_>) -> Option<PodUid> {
-        self.target_of(&self.by_uid(&self.mirrors, uid)?.value).cloned()
+        self.target_of(self.live.mirror(uid, &self.hashing)?).cloned()
     }
 
     fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>) {
-        self.forget_removed(uid);
-        let (Some(at), Some(book)) = (self.now(), self.removed_book()) else { return };
-        let (limits, number) = (book.limits, book.next);
-        book.next += 1;
-        let key = UidKey::new(uid, &self.hashing);
-        let departed = Departed { pod: Arc::clone(pod), kind: *kind, at, number, target: target.clone() };
-        if let Some(mut pods) = self.removed_pods_mut() {
-            pods.insert(key.tag, key.words, departed, 0);
-        }
-        let departure = Departure { number, at, uid: PodUid::from(uid) };
-        let priority = self.hashing.of(&number);
-        if let Some(book) = self.removed_book() {
-            book.by_age.insert(departure, priority);
-        }
-        if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
-            self.store(LateKey::Name(*kind, full_name), number, uid, None);
-        }
-        if *kind == PodKind::Pod {
-            self.each_key(pod, |draft, NamedKey { key, container }| {
-                let (key, container) = match key {
-                    KeyRef::ContainerId(id) => (OwnedKey::ContainerId(id), Some(container.into())),
-                    KeyRef::Ip(ip) => (OwnedKey::Ip(ip), None),
-                    KeyRef::Own(kind, bytes) => (OwnedKey::Own(kind, bytes.into()), None),
-                };
-                draft.store(LateKey::Key(key), number, uid, container);
-            });
-        }
-        while self.removed.as_ref().is_some_and(|removed| removed.book.by_age.len() > limits.max_pods) {
-            self.forget_first();
-        }
-    }
-
-    fn store(&mut self, key: LateKey, number: u64, uid: UidRef<'_>, container: Option<Arc<str>>) {
-        let hash = key.as_ref().hash(&self.hashing);
-        let priority = self.hashing.of(&(hash, number));
-        let stored = RemovedKey { hash, key, number: Reverse(number), uid: PodUid::from(uid), container };
-        if let Some(book) = self.removed_book() {
-            book.by_key.insert(stored, priority);
-        }
-    }
-
-    /// Forgets the pod that was removed first.
-    fn forget_first(&mut self) {
-        let Some(removed) = &self.removed else { return };
-        let Some(first) = removed.book.after(None).cloned() else { return };
-        let key = UidKey::new(first.uid.as_uid_ref(), &self.hashing);
-        // By its number: the pod itself may answer with another UID by now, although it must not.
-        if let Some((place, entry)) =
-            removed.pods.locate(key.hash, key.tag, |entry| entry.value.number == first.number)
-        {
-            let (pod, kind) = (Arc::clone(&entry.value.pod), entry.value.kind);
-            self.forget(place, &pod, kind, first.number);
-        }
-        // Already done, but callers rely on it to make progress.
-        if let Some(book) = self.removed_book() {
-            book.by_age.remove(&first);
-        }
-    }
-
-    fn forget(&mut self, place: Place, pod: &Arc<P>, kind: PodKind, number: u64) {
-        self.unstore(LateKeyRef::Name(kind, pod.namespace(), pod.name()), number);
-        if kind == PodKind::Pod {
-            self.each_key(pod, |draft, named| draft.unstore(LateKeyRef::Key(named.key), number));
-        }
-        if let Some(mut pods) = self.removed_pods_mut() {
-            pods.remove(place);
-        }
-        let left = self.removed.as_ref().map_or(0, |removed| removed.pods.len());
-        let Some(book) = self.removed_book() else { return };
-        let departure = book.after(number.checked_sub(1)).cloned();
-        if let Some(departure) = departure.filter(|departure| departure.number == number) {
-            book.by_age.remove(&departure);
-        }
-        // What pods left here whose keys changed.
-        if left == 0 {
-            book.by_key = Ordered::new();
-        }
-    }
-
-    fn unstore(&mut self, key: LateKeyRef<'_>, number: u64) {
-        let stored =
-            self.removed.as_ref().and_then(|removed| removed.book.stored(key, number, &self.hashing));
-        if let Some(stored) = stored.cloned()
-            && let Some(book) = self.removed_book()
-        {
-            book.by_key.remove(&stored);
-        }
-    }
-
-    /// Calls `work` with each key that the pod names.
-    fn each_key(&mut self, pod: &P, mut work: impl FnMut(&mut Self, NamedKey<'_>)) {
-        self.with_claims(Some(pod), None, |draft, [claims, _]: &mut [Claims; 2]| {
-            claims.sort();
-            for named in claims.iter() {
-                work(draft, named);
+        self.drop_removed(uid);
+        let (at, owner) = (self.now(), PodUid::from(uid));
+        let Some(queue) = self.queue() else { return };
+        let number = queue.next;
+        queue.next += 1;
+        queue.removals.insert(number, Removal { at, uid: owner.clone(), kind: *kind });
+        let max_pods = queue.limits.max_pods;
+        let removed = RemovedPod { pod: Arc::clone(pod), at, number };
+        let strength = Strength::of_removal(number);
+        let named = (*kind == PodKind::Pod).then_some(&**pod);
+        let claimed = self.with_claims([None, named], 0, |draft, [_, claims]| {
+            if let Some(mut tables) = draft.removed_mut() {
+                tables.claim_all(claims, strength, &owner, &removed);
             }
         });
+        let (key, flags) = (UidKey::new(uid, &self.hashing), claimed_flags(claimed + 1));
+        let Some(mut tables) = self.removed_mut() else { return };
+        let name = KeyRef::Name(*kind, pod.name(), pod.namespace());
+        tables.claim(NamedKey { key: name, container: "" }, strength, &owner, &removed);
+        match kind {
+            PodKind::Pod => tables.of(Tables::pods()).insert(key.tag, key.words, removed, flags),
+            PodKind::Mirror => {
+                let target = target.clone().map_or(Translation::Identity, Translation::Pod);
+                tables.of(Tables::mirrors()).insert(
+                    key.tag,
+                    key.words,
+                    Mirror { pod: removed, target },
+                    flags,
+                );
+            }
+        }
+        while self.queue().is_some_and(|queue| queue.removals.len() > max_pods) {
+            self.drop_first();
+        }
+    }
+
+    /// Drops the pod that was removed first.
+    fn drop_first(&mut self) {
+        let first = self.queue().and_then(|queue| queue.removals.get_min().cloned());
+        if let Some((number, Removal { uid, kind, .. })) = first {
+            self.drop_removal(number, kind, uid.as_uid_ref());
+        }
+    }
+
+    fn drop_removal(&mut self, number: u64, kind: PodKind, uid: UidRef<'_>) {
+        if let Some(queue) = self.queue() {
+            queue.removals.remove(&number);
+        }
+        let Some(tables) = self.removed.as_ref().map(|removed| &removed.tables) else { return };
+        let key = UidKey::new(uid, &self.hashing);
+        // By its number: the pod itself may answer with another UID by now, although it must not.
+        let found = match kind {
+            PodKind::Pod => tables
+                .pods
+                .locate(key.hash, key.tag, |entry| entry.value.number == number)
+                .map(|(place, entry)| (place, tables.pods.flags(place), entry.value.clone())),
+            PodKind::Mirror => tables
+                .mirrors
+                .locate(key.hash, key.tag, |entry| entry.value.pod.number == number)
+                .map(|(place, entry)| (place, tables.mirrors.flags(place), entry.value.pod.clone())),
+        };
+        let Some((place, flags, removed)) = found else { return };
+        let (pod, owner) = (Arc::clone(&removed.pod), uid.into());
+        let named = (kind == PodKind::Pod).then_some(&*pod);
+        self.with_claims([named, None], claimed(flags), |draft, [claims, _]| {
+            let Some(mut tables) = draft.removed_mut() else { return };
+            let strength = Strength::of_removal(number);
+            let name = KeyRef::Name(kind, pod.name(), pod.namespace());
+            let left = claimed(flags) - usize::from(tables.release(name, strength, &owner, &removed));
+            tables.release_all(claims, strength, &owner, &removed, left);
+        });
+        let Some(mut tables) = self.removed_mut() else { return };
+        match kind {
+            PodKind::Pod => tables.of(Tables::pods()).remove(place),
+            PodKind::Mirror => tables.of(Tables::mirrors()).remove(place),
+        }
     }
 }
 
@@ -225,7 +200,10 @@ mod tests {
         let (mut writer, _reader) = crate::with_options(options);
         let check = |writer: &Writer<Pod>, left: usize| {
             let removed = writer.current().removed.as_ref().expect("kept");
-            let lens = (removed.pods.len(), removed.book.by_age.len(), removed.book.by_key.len());
+            let tables = &removed.tables;
+            let holders =
+                tables.container_ids.len() + tables.ips.len() + tables.keys.len() + tables.names.len();
+            let lens = (tables.pods.len(), removed.queue.removals.len(), holders + tables.contenders.len());
             assert_eq!(lens, (left, left, 5 * left));
         };
         let start = Instant::now();

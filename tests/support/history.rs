@@ -116,6 +116,7 @@ impl Run {
         let (writer, reader) = pod_index::with_options(options);
         let mut run = Self { writer, reader, ..Self::default() };
         run.model.removals.limits = (max_age > 0 && max_pods > 0).then_some((max_age, max_pods));
+        run.expire(0);
         run
     }
 
@@ -319,7 +320,7 @@ impl Run {
         use pod_index::Change;
 
         let all = |snapshot: &Snapshot<TestPod>| -> BTreeMap<String, Arc<TestPod>> {
-            let pods = snapshot.pods().iter().chain(snapshot.mirror_pods());
+            let pods = snapshot.pods().chain(snapshot.mirror_pods());
             pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect()
         };
         let (old, new) = (all(before), all(after));

@@ -22,7 +22,7 @@ pub const OWN: [OwnKey; 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b
 pub type OwnKey = (u16, &'static [u8]);
 
 /// How many different sets of keys there are.
-pub const COMBINATIONS: usize = 2 * 3 * 9;
+pub const COMBINATIONS: usize = 2 * 3 * 9 * 2;
 
 /// One of them.
 pub fn keys(number: usize) -> TestKeys {
@@ -30,6 +30,7 @@ pub fn keys(number: usize) -> TestKeys {
     let mut keys = TestKeys {
         finished: number % 2 == 1,
         created: [None, Some(100), Some(200)][number / 2 % 3],
+        terminating: number / 54 % 2 == 1,
         ..TestKeys::default()
     };
     let mut container = |name: &str, id: String| keys.containers.push((name.to_owned(), id));
@@ -126,7 +127,8 @@ impl KeyAnswers {
     pub fn expected<'a>(pods: impl Iterator<Item = &'a Arc<TestPod>>) -> Self {
         let mut pods: Vec<_> = pods.filter(|pod| !is_mirror_pod(&***pod)).collect();
         pods.sort_by_key(|pod| {
-            (pod.keys.finished, Reverse(pod.keys.created.unwrap_or(i64::MIN)), pod.uid.clone())
+            let TestKeys { finished, terminating, created, .. } = pod.keys;
+            (finished, terminating, Reverse(created.unwrap_or(i64::MIN)), pod.uid.clone())
         });
         let (mut containers, mut ips) = (BTreeMap::new(), BTreeMap::new());
         let mut own: BTreeMap<(u16, &[u8]), Vec<Id>> = BTreeMap::new();

@@ -37,6 +37,7 @@ pub struct TestKeys {
     pub ips: Vec<String>,
     pub own: Vec<(u16, Vec<u8>)>,
     pub finished: bool,
+    pub terminating: bool,
     pub created: Option<i64>,
 }
 
@@ -57,7 +58,7 @@ impl PodMeta for TestPod {
         self.ephemeral
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
-        let TestKeys { containers, ips, own, finished, created } = &self.keys;
+        let TestKeys { containers, ips, own, finished, terminating, created } = &self.keys;
         for (name, id) in containers {
             keys.container_id(name, id);
         }
@@ -68,6 +69,7 @@ impl PodMeta for TestPod {
             keys.key(KeyKind(*kind), key);
         }
         keys.finished(*finished);
+        keys.terminating(*terminating);
         if let Some(created) = created {
             keys.created(*created);
         }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use pod_index::identity::Identity;
 use pod_index::{FoundBy, KeyKind, Removed, Snapshot, is_mirror_pod};
 
-use super::TestPod;
 use super::keys::{IPS, OWN, OwnKey, container_ids};
 use super::observation::{Id, Universe, id};
+use super::{TestKeys, TestPod};
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -51,7 +51,8 @@ impl Removals {
     /// Pods that a set removes: mirrors first, then the strongest claim last.
     pub fn keep_all(&mut self, mut gone: Vec<(Arc<TestPod>, Option<String>)>) {
         gone.sort_by_key(|(pod, _)| {
-            let of_pod = (pod.keys.finished, Reverse(pod.keys.created.unwrap_or(i64::MIN)));
+            let TestKeys { finished, terminating, created, .. } = pod.keys;
+            let of_pod = (finished, terminating, Reverse(created.unwrap_or(i64::MIN)));
             Reverse((is_mirror_pod(&**pod), (!is_mirror_pod(&**pod)).then_some(of_pod), pod.uid.clone()))
         });
         for (pod, target) in gone {
@@ -100,6 +101,12 @@ fn went(removed: Removed<'_, TestPod>) -> Went {
     (id(removed.pod), ticks(removed.removed_at))
 }
 
+/// The index lists them in no particular order.
+fn sorted(mut all: Vec<Went>) -> Vec<Went> {
+    all.sort();
+    all
+}
+
 impl RemovedAnswers {
     pub fn of(snapshot: &Snapshot<TestPod>, universe: &Universe) -> Self {
         let removed = snapshot.removed();
@@ -113,7 +120,7 @@ impl RemovedAnswers {
             [removed.pod_by_full_name(full_name), removed.mirror_pod_by_full_name(full_name)]
         };
         Self {
-            all: removed.iter().map(went).collect(),
+            all: sorted(removed.iter().map(went).collect()),
             by_uid: universe
                 .uids
                 .iter()
@@ -143,7 +150,7 @@ impl RemovedAnswers {
             resolved: texts(universe)
                 .into_iter()
                 .map(|text| {
-                    let identity = Identity::parse(&text).ok();
+                    let identity = Identity::parse_lenient(&text).ok();
                     let found = identity.and_then(|identity| identity.resolve(snapshot));
                     let told = found.map(|found| (id(found.pod), found.removed_at.map(ticks), found.by));
                     (text, told)
@@ -174,7 +181,7 @@ impl RemovedAnswers {
         };
         let resolve = |text: &str| removals.resolve(text, snapshot);
         Self {
-            all: removals.gone.iter().map(Gone::went).collect(),
+            all: sorted(removals.gone.iter().map(Gone::went).collect()),
             by_uid: universe.uids.iter().map(|uid| (uid.clone(), by_uid(uid))).collect(),
             by_full_name: universe.full_names.iter().map(|name| (name.clone(), by_full_name(name))).collect(),
             by_container_id: container_ids().map(|digits| (digits.clone(), by_container_id(&digits))).into(),
@@ -262,6 +269,10 @@ impl Removals {
                 let gone = self.last(false, |gone| gone.pod.uid == target).unwrap_or(mirror);
                 living(snapshot.pod_by_uid(target), FoundBy::MirrorUid)
                     .or_else(|| removed(Some(gone), FoundBy::MirrorUid))
+            })
+            .or_else(|| {
+                let lower = text.to_ascii_lowercase();
+                (lower != text).then(|| self.resolve(&lower, snapshot))?
             })
     }
 }

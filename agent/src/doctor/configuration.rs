@@ -5,10 +5,10 @@ use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 
 use super::report::{Finding, span};
-use crate::check;
-use crate::exit::Failure;
-use crate::readiness::is_grave;
-use crate::settings::{FileSettings, Given, Settings};
+use crate::config::failure::Failure;
+use crate::config::{FileSettings, Given, Settings};
+use crate::pipeline::readiness::is_grave;
+use crate::run::check;
 
 const SETTINGS: &str = "settings";
 
@@ -17,7 +17,8 @@ const SOON: f64 = 7.0 * 86_400.0;
 
 /// The settings, unless they are invalid, and the findings.
 pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Finding>) {
-    match given.resolve() {
+    let valid = |settings: Settings| check::certificate(&settings).map(|_| settings);
+    match given.resolve().and_then(valid) {
         Err(failure) => {
             let message = failure.message().unwrap_or_default();
             let fix = "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
@@ -97,7 +98,9 @@ pub(super) async fn others(settings: &Settings) -> Vec<Finding> {
             Err(failure) => of(&failure, "checkpoints", fix),
         });
     }
-    if let Some(end) = settings.tls.as_deref().and_then(crate::tls::Tls::not_after) {
+    if let Ok(Some(tls)) = check::certificate(settings)
+        && let Some(end) = tls.not_after()
+    {
         #[allow(clippy::cast_precision_loss, reason = "exact for 285 million years")]
         let left = end as f64 - super::clock::now();
         findings.push(certificate(left));

@@ -7,13 +7,15 @@ use kube::Client;
 use kube::api::Api;
 use tokio::time::timeout;
 
-use super::clock::{self, Offset};
+use super::clock;
+use super::clock::Offset;
 use super::report::{Finding, Outcome, span};
-use super::rights::{self, Right};
+use super::rights;
+use super::rights::Right;
 use super::{PATIENCE, check};
-use crate::client::{Denied, Server};
-use crate::mirrors::Management;
-use crate::settings::Settings;
+use crate::cli::client::{Denied, Server};
+use crate::config::Settings;
+use crate::config::values::Management;
 
 const CHECK: &str = "kubelet";
 

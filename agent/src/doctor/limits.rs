@@ -7,7 +7,7 @@ use std::path::Path;
 use super::configuration::FileEvents;
 use super::report::Finding;
 use super::running::Metrics;
-use crate::memory::Memory;
+use crate::metrics::memory::Memory;
 
 const FILE_EVENTS: &str = "file events";
 const DESCRIPTORS: &str = "descriptors";

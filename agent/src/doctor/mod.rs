@@ -24,17 +24,17 @@ use kube::Client;
 use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
-use super::check;
-use super::cli::ClientArgs;
-use super::exit::Failure;
-use super::format;
-use super::settings::{Given, Settings};
+use crate::cli::ClientArgs;
+use crate::cli::format;
+use crate::config::failure::Failure;
+use crate::config::{Given, Settings};
+use crate::run::check;
 
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
-pub(super) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Result<(), Failure> {
+pub(crate) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Result<(), Failure> {
     for (flag, is_given) in
         [("--once", given.run.once), ("--check", given.run.check), ("--check-online", given.run.check_online)]
     {

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::report::Finding;
-use crate::mirrors::Management;
-use crate::settings::Settings;
+use crate::config::Settings;
+use crate::config::values::Management;
 
 const CHECK: &str = "rights";
 

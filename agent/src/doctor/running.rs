@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use super::PATIENCE;
 use super::report::{Finding, span};
 use crate::cli::ClientArgs;
-use crate::client::Server;
-use crate::exit::Failure;
-use crate::settings::{DEFAULT_ADDRESS, DEFAULT_PORT, Given, Settings};
+use crate::cli::client::Server;
+use crate::config::failure::Failure;
+use crate::config::{DEFAULT_ADDRESS, DEFAULT_PORT, Given, Settings};
 
 const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
@@ -64,9 +64,9 @@ struct Problem {
 }
 
 impl Problem {
-    /// As in [`is_grave`](crate::readiness::is_grave).
+    /// As in [`is_grave`](crate::pipeline::readiness::is_grave).
     fn is_grave(&self) -> bool {
-        !["skipped", "unhinted"].contains(&&*self.kind)
+        !["skipped", "warning", "unhinted"].contains(&&*self.kind)
     }
 
     /// Leaves out the place if it is only `source`, the origin of the source.
@@ -227,7 +227,7 @@ fn static_pods(mirrors: &Mirrors) -> Finding {
         pods.len(),
         orphans.len(),
     );
-    let fix = "see \"A static pod has no mirror\" in docs/operators.md; GET /mirrors lists them";
+    let fix = "see docs/mirror-pods.md; GET /mirrors lists them";
     let is_wrong = |pair: &&Pair| !matches!(pair.state.as_deref(), None | Some("inSync" | "finished"));
     let wrong = pods.iter().filter(is_wrong).count();
     if let Some(problem) = problem {
@@ -272,7 +272,7 @@ mod tests {
         }
         for (source, period, result, words) in [
             (source(true, Some(3), &[]), short, Outcome::Ok, "file (/pods): 2 pods, last heard 3 s ago"),
-            (source(true, Some(3), &["skipped", "unhinted"]), short, Outcome::Ok, "3 s ago"),
+            (source(true, Some(3), &["skipped", "warning", "unhinted"]), short, Outcome::Ok, "3 s ago"),
             (source(true, Some(3), &["skipped", "syntax"]), short, Outcome::Warning, "a.yaml:4: spec: bad"),
             (
                 Source { origin: "a.yaml".to_owned(), ..source(false, None, &["syntax"]) },

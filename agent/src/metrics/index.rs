@@ -45,7 +45,7 @@ pub(super) struct Index(pub(super) Reader<Pod>);
 impl Collector for Index {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let snapshot = self.0.load();
-        let orphans = snapshot.orphaned_mirror_pod_full_names().iter().count();
+        let orphans = snapshot.orphaned_mirror_pod_full_names().count();
         gauge(
             &mut encoder,
             "orphaned_mirror_pods",

@@ -6,7 +6,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::counter;
-use crate::log::Log;
+use crate::config::log::Log;
 
 #[derive(Debug)]
 pub(super) struct LogLines(pub(super) Log);

@@ -8,17 +8,11 @@
 mod checkpoints;
 mod index;
 mod log;
-mod lookups;
-mod mirrors;
+pub(crate) mod memory;
 mod process;
-mod references;
-mod sources;
-mod tls;
-mod watches;
 mod writing;
 
 use std::fmt;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::encoding::text;
@@ -31,99 +25,60 @@ use prometheus_client::registry::Registry;
 use self::checkpoints::Checkpoints;
 use self::index::{Index, KubeletsOwn};
 use self::log::LogLines;
-use self::lookups::ByClients;
-use self::mirrors::Mirrors;
 use self::process::Process;
-use self::references::References;
-use self::sources::Sources;
-use self::tls::Certificate;
-use self::watches::Watches;
-pub(super) use self::writing::Writing;
-use super::log::Log;
-use super::mirrors::MirrorKeeper;
-use super::pod_api::PodApi;
-use super::readiness::Readiness;
-use super::tls::Tls;
-use super::whois::Lookups;
+pub(crate) use self::writing::Writing;
+use crate::config::log::Log;
 use pod_index::Reader;
 use pod_index_kubelet::checkpoint::Checkpointing;
 
 /// The content type of [`Metrics::text`].
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All metrics.
 #[derive(Debug, Default)]
-pub(super) struct Metrics(Registry);
+pub(crate) struct Metrics(Registry);
 
 impl Metrics {
-    /// The metrics of every agent: its index, its sources, its process.
-    pub(super) fn new(reader: &Reader<Pod>, readiness: &Arc<Readiness>) -> Self {
+    /// The metrics of every agent: its index and its process. Each module registers its own.
+    pub(crate) fn new(reader: &Reader<Pod>) -> Self {
         let mut metrics = Self::default();
         metrics.0.register_collector(Box::new(Process));
         metrics.ours().register_collector(Box::new(KubeletsOwn(reader.clone())));
         metrics.ours().register_collector(Box::new(Index(reader.clone())));
-        metrics.ours().register_collector(Box::new(Sources(Arc::clone(readiness))));
         metrics
     }
 
     /// The same values under the kubelet's own names, where it has them. On a node with a kubelet, a sum over both
     /// would count every pod twice.
-    pub(super) fn as_the_kubelet(&mut self, reader: &Reader<Pod>) {
+    pub(crate) fn as_the_kubelet(&mut self, reader: &Reader<Pod>) {
         let kubelet = self.0.sub_registry_with_prefix("kubelet");
         kubelet.register_collector(Box::new(KubeletsOwn(reader.clone())));
     }
 
-    /// Mirror pod metrics, if the agent manages mirror pods.
-    pub(super) fn mirrors(&mut self, mirrors: &Arc<MirrorKeeper>, reader: &Reader<Pod>) {
-        if mirrors.is_asked_to_keep() {
-            self.ours().register_collector(Box::new(Mirrors(Arc::clone(mirrors), reader.clone())));
-        }
-    }
-
     /// Checkpoint metrics, if the agent keeps checkpoints.
-    pub(super) fn checkpoints(&mut self, checkpointing: &Checkpointing) {
+    pub(crate) fn checkpoints(&mut self, checkpointing: &Checkpointing) {
         self.ours().register_collector(Box::new(Checkpoints(Box::new(checkpointing.observer()))));
     }
 
-    /// Metrics of followed Secrets and `ConfigMaps`, if the agent follows them.
-    pub(super) fn references(&mut self, references: &super::reference_managers::ReferenceManagers) {
-        self.ours().register_collector(Box::new(References(references.clone())));
-    }
-
-    /// Certificate metrics, if the agent serves over TLS.
-    pub(super) fn tls(&mut self, tls: &Arc<Tls>) {
-        self.ours().register_collector(Box::new(Certificate(Arc::clone(tls))));
-    }
-
-    /// Metrics of pod watches.
-    pub(super) fn watches(&mut self, pods: &PodApi) {
-        self.ours().register_collector(Box::new(Watches(pods.clone())));
-    }
-
-    /// Lookups by clients.
-    pub(super) fn lookups(&mut self, lookups: &Lookups) {
-        self.ours().register_collector(Box::new(ByClients(lookups.clone())));
-    }
-
     /// The number of dropped log lines.
-    pub(super) fn log(&mut self, log: &Log) {
+    pub(crate) fn log(&mut self, log: &Log) {
         self.ours().register_collector(Box::new(LogLines(log.clone())));
     }
 
     /// The number of open connections. The server updates it.
-    pub(super) fn connections(&mut self) -> Gauge {
+    pub(crate) fn connections(&mut self) -> Gauge {
         let connections = Gauge::default();
         self.ours().register("http_connections", "Open client connections", connections.clone());
         connections
     }
 
     /// The registry for the agent's own metrics. It prefixes each name with `pod_index_`.
-    pub(super) fn ours(&mut self) -> &mut Registry {
+    pub(crate) fn ours(&mut self) -> &mut Registry {
         self.0.sub_registry_with_prefix("pod_index")
     }
 
     /// All metrics, in the `OpenMetrics` text format.
-    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.0)?;
         Ok(text)
@@ -131,7 +86,7 @@ impl Metrics {
 }
 
 /// A gauge.
-fn gauge(
+pub(crate) fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -142,7 +97,7 @@ fn gauge(
 }
 
 /// A gauge with labels.
-fn gauges<V: EncodeGaugeValue>(
+pub(crate) fn gauges<V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -153,13 +108,18 @@ fn gauges<V: EncodeGaugeValue>(
 }
 
 /// A counter. `_total` is appended to the name.
-fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(crate) fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(value).encode(encoder)
 }
 
 /// A counter with labels. `_total` is appended to the name.
-fn counters(
+pub(crate) fn counters(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -171,6 +131,6 @@ fn counters(
 }
 
 /// Converts a number of objects in memory to a gauge value.
-pub(super) fn number(count: usize) -> i64 {
+pub(crate) fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

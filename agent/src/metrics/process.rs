@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{gauge, gauges, number};
-use crate::memory::Memory;
+use crate::metrics::memory::Memory;
 
 /// This process, read from `/proc`. Omits values that cannot be read there.
 #[derive(Debug)]

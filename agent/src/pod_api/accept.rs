@@ -6,7 +6,7 @@
 use axum::http::{HeaderMap, header};
 
 use super::status::Refusal;
-use crate::headers::{Element, elements};
+use crate::api::headers::{Element, elements};
 
 /// What the client requests, which determines the available forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,114 +1,54 @@
-//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and the pod fields that the API server
-//! supports.
+//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`.
 
-use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
+use std::collections::BTreeSet;
 
-/// Terms, all of which must match.
+use super::resource::Resource;
+
+/// Maximum number of terms.
+const MOST: usize = 128;
+
+/// Terms, all of which must match. Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(Vec<Term>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Term {
-    field: Field,
+    /// The index in [`Resource::FIELDS`].
+    field: usize,
     is_equal: bool,
     value: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Name,
-    Namespace,
-    NodeName,
-    RestartPolicy,
-    SchedulerName,
-    ServiceAccountName,
-    HostNetwork,
-    Phase,
-    PodIp,
-    /// A field that the API server knows and that no pod has a value of.
-    PodIps,
-    NominatedNodeName,
-}
-
-impl Field {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "metadata.name" => Self::Name,
-            "metadata.namespace" => Self::Namespace,
-            "spec.nodeName" | "spec.host" => Self::NodeName,
-            "spec.restartPolicy" => Self::RestartPolicy,
-            "spec.schedulerName" => Self::SchedulerName,
-            "spec.serviceAccountName" => Self::ServiceAccountName,
-            "spec.hostNetwork" => Self::HostNetwork,
-            "status.phase" => Self::Phase,
-            "status.podIP" => Self::PodIp,
-            "status.podIPs" => Self::PodIps,
-            "status.nominatedNodeName" => Self::NominatedNodeName,
-            _ => return None,
-        })
-    }
-
-    /// The value of the field in this pod. Empty if absent.
-    fn of(self, pod: &Pod) -> &str {
-        let spec = pod.spec.as_ref();
-        let status = pod.status.as_ref();
-        let value = match self {
-            Self::Name => Some(pod.name()),
-            Self::Namespace => Some(pod.namespace()),
-            Self::NodeName => spec.and_then(|spec| spec.node_name.as_deref()),
-            Self::RestartPolicy => spec.and_then(|spec| spec.restart_policy.as_deref()),
-            Self::SchedulerName => spec.and_then(|spec| spec.scheduler_name.as_deref()),
-            Self::ServiceAccountName => spec.and_then(|spec| spec.service_account_name.as_deref()),
-            Self::HostNetwork => {
-                let is_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
-                Some(if is_host { "true" } else { "false" })
-            }
-            Self::Phase => status.and_then(|status| status.phase.as_deref()),
-            // Like the API server: the first of several.
-            Self::PodIp => status.and_then(|status| {
-                let first = status.pod_ips.as_ref().and_then(|ips| ips.first());
-                first.map_or(status.pod_ip.as_deref(), |ip| Some(&ip.ip))
-            }),
-            Self::PodIps => None,
-            Self::NominatedNodeName => status.and_then(|status| status.nominated_node_name.as_deref()),
-        };
-        value.unwrap_or_default()
-    }
-}
-
 impl Fields {
     /// Parses a selector such as `status.phase!=Running,spec.nodeName=node-1`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let terms = split(text).into_iter().filter(|term| !term.is_empty());
-        terms.map(|term| Term::parse(term, text)).collect::<Result<_, _>>().map(Self)
+    pub(super) fn parse<R: Resource>(text: &str) -> Result<Self, String> {
+        let mut terms = BTreeSet::new();
+        for term in split(text).into_iter().filter(|term| !term.is_empty()) {
+            terms.insert(Term::parse::<R>(term, text)?);
+            if terms.len() > MOST {
+                return Err(format!("at most {MOST} terms are allowed"));
+            }
+        }
+        Ok(Self(terms.into_iter().collect()))
     }
 
-    pub(super) fn is_everything(&self) -> bool {
-        self.0.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
-    pub(super) fn matches(&self, pod: &Pod) -> bool {
-        self.0.iter().all(|term| (term.field.of(pod) == term.value) == term.is_equal)
+    /// Whether an object with these fields matches.
+    pub(super) fn matches<'a>(&self, field: impl Fn(usize) -> &'a str) -> bool {
+        self.0.iter().all(|term| (field(term.field) == term.value) == term.is_equal)
     }
 
-    /// The name that every selected pod has.
-    pub(super) fn necessary_name(&self) -> Option<&str> {
-        self.necessary(Field::Name)
-    }
-
-    /// The namespace that every selected pod is in.
-    pub(super) fn necessary_namespace(&self) -> Option<&str> {
-        self.necessary(Field::Namespace)
-    }
-
-    fn necessary(&self, field: Field) -> Option<&str> {
+    /// The value that this field has in every selected object.
+    pub(super) fn necessary(&self, field: usize) -> Option<&str> {
         self.0.iter().find(|term| term.field == field && term.is_equal).map(|term| &*term.value)
     }
 }
 
 impl Term {
-    fn parse(term: &str, selector: &str) -> Result<Self, String> {
+    fn parse<R: Resource>(term: &str, selector: &str) -> Result<Self, String> {
         let Some(at) =
             term.find(['=', '!']).filter(|at| !term[*at..].starts_with('!') || term[*at..].starts_with("!="))
         else {
@@ -120,7 +60,8 @@ impl Term {
         } else {
             (rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).unwrap_or(rest), true)
         };
-        let field = Field::named(name).ok_or_else(|| format!("field label not supported: {name}"))?;
+        let field = R::FIELDS.iter().position(|known| *known == name);
+        let field = field.ok_or_else(|| format!("field label not supported: {name}"))?;
         Ok(Self { field, is_equal, value: unescaped(value)? })
     }
 }
@@ -164,6 +105,8 @@ fn unescaped(value: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
     use super::*;
 
     fn pod() -> Pod {
@@ -179,6 +122,7 @@ mod tests {
 
     #[test]
     fn every_field_of_the_api_server_is_selectable() {
+        let pod = pod();
         for (selector, selected) in [
             ("", true),
             ("metadata.name=web", true),
@@ -201,11 +145,17 @@ mod tests {
             ("status.nominatedNodeName=node-2", true),
             ("metadata.name=w\\,eb", false),
         ] {
-            assert_eq!(Fields::parse(selector).unwrap().matches(&pod()), selected, "{selector:?}");
+            assert_eq!(
+                Fields::parse::<Pod>(selector).unwrap().matches(|at| pod.field(at)),
+                selected,
+                "{selector:?}"
+            );
         }
         let nothing = Pod::default();
         assert!(
-            Fields::parse("spec.nodeName=,spec.hostNetwork=false,status.podIP=").unwrap().matches(&nothing)
+            Fields::parse::<Pod>("spec.nodeName=,spec.hostNetwork=false,status.podIP=")
+                .unwrap()
+                .matches(|at| nothing.field(at))
         );
     }
 
@@ -221,7 +171,7 @@ mod tests {
             "metadata.labels.a=b",
             "a!b",
         ] {
-            assert!(Fields::parse(selector).is_err(), "{selector:?}");
+            assert!(Fields::parse::<Pod>(selector).is_err(), "{selector:?}");
         }
     }
 }

@@ -3,28 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use clap::ValueEnum;
+use crate::config::values::StaticPods;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
-use serde::Deserialize;
 
-/// Which of a static pod's two objects to show if both are known.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum StaticPods {
-    /// The node's object. Its UID is in cgroups and log paths.
-    #[default]
-    Node,
-    /// The API server's object: the mirror pod.
-    Mirror,
-}
+use super::history::Shown;
 
 /// The objects to show for the names in the changes.
 pub(super) fn touched(
     changes: &[Change<'_, Pod>],
     now: &Snapshot<Pod>,
     shown: StaticPods,
-) -> Vec<(Arc<str>, Option<Arc<Pod>>)> {
+) -> Vec<Shown<Pod>> {
     let mut names = BTreeSet::new();
     for change in changes {
         let pods = match change {
@@ -36,23 +26,25 @@ pub(super) fn touched(
     }
     let visible = |(namespace, name): (&str, &str)| {
         let key = format!("{namespace}/{name}").into();
-        (key, object(now, namespace, name, shown).cloned())
+        (key, object(now, namespace, name, shown).map(|(pod, is_listed)| (Arc::clone(pod), is_listed)))
     };
     names.into_iter().map(visible).collect()
 }
 
-/// The object to show for this name.
+/// The object to show for this name, and whether `/pods` has it. Like the kubelet's, it has no mirror of an unknown pod.
 fn object<'a>(
     snapshot: &'a Snapshot<Pod>,
     namespace: &str,
     name: &str,
     shown: StaticPods,
-) -> Option<&'a Arc<Pod>> {
+) -> Option<(&'a Arc<Pod>, bool)> {
     let mirror = || snapshot.mirror_pod_by_full_name(format!("{name}_{namespace}"));
     match snapshot.pod_by_name(namespace, name) {
-        Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => mirror().or(Some(pod)),
-        Some(pod) => Some(pod),
-        None => mirror(),
+        Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => {
+            Some((mirror().unwrap_or(pod), true))
+        }
+        Some(pod) => Some((pod, true)),
+        None => mirror().map(|mirror| (mirror, false)),
     }
 }
 
@@ -87,7 +79,10 @@ mod tests {
             let (mut writer, reader) = pod_index::new();
             let _ = writer.set_pods(pods.into_iter().cloned());
             for (shown, uid) in [(StaticPods::Node, node), (StaticPods::Mirror, api)] {
-                assert_eq!(object(&reader.load(), "shop", "web", shown).unwrap().uid(), uid);
+                let snapshot = reader.load();
+                let (pod, is_listed) = object(&snapshot, "shop", "web", shown).unwrap();
+                assert_eq!(pod.uid(), uid);
+                assert_eq!(is_listed, snapshot.pods().len() == 1, "a mirror without a pod is not");
             }
         }
     }

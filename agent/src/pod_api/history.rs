@@ -1,12 +1,12 @@
-//! The current pods, the events that led to them, and the watches that follow, all under one lock.
+//! The current objects, the events that led to them, and the positions of the watches that follow, under one lock.
 //!
 //! Each event has its own version. The first version is the time of the agent's start in microseconds since 1970. Each
 //! later one is greater by one. Therefore,
 //! - a client that is disconnected in the middle of a publication resumes at the next event;
 //! - versions of an earlier run are smaller, unless the clock was set back in between.
 //!
-//! A watch has a selection and a position in the history. A new event wakes the watches whose selection it affects. The
-//! positions of the others advance.
+//! One thread appends. It encodes the replaced objects, and the events for the watches that they may affect, before it
+//! takes the lock. A watch matches events with its selector after it has released the lock.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -15,23 +15,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use im::OrdMap;
-use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
 use tokio::sync::Notify;
 
-use super::encodings::Encodings;
 use super::event::Event;
-use super::footprint;
 use super::object::Object;
+use super::resource::Resource;
 use super::selection::{Marks, Selection};
-use super::shape::Kind;
+use super::shape::{Form, Kind};
 use super::status::Refusal;
 
-/// The number of changes or events to process before releasing the lock.
-const TURN: usize = 512;
+/// The number of events to append, or to look through, before releasing the lock.
+const TURN: usize = 128;
+/// Maximum bytes to encode before appending.
+const TURN_BYTES: usize = 1 << 20;
+/// A watch matches events with at most this many terms of its selector before it yields.
+const WORK: usize = 2048;
 
-/// The pods in the API, by namespace, slash and name.
-pub(super) type State = OrdMap<Arc<str>, Arc<Object>>;
+/// The objects in the API, by namespace, slash and name.
+pub(super) type State<R> = OrdMap<Arc<str>, Arc<Object<R>>>;
 
 /// Limits on the memory of the history and the watches.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +41,8 @@ pub(super) struct Limits {
     pub(super) events: usize,
     /// Maximum age of a stored event.
     pub(super) age: Duration,
-    /// Maximum of the estimated bytes of the pods that the stored events replaced.
-    pub(super) replaced: usize,
-    /// This many events are stored even if they exceed `replaced`.
-    pub(super) least: usize,
-    /// Maximum bytes of cached encodings.
-    pub(super) encoded: usize,
+    /// Maximum bytes of the objects that the stored events replaced, and of the encoded events. No event is an exception.
+    pub(super) bytes: usize,
     /// Maximum number of watches.
     pub(super) watches: usize,
     /// Maximum number of watches per client.
@@ -56,27 +53,30 @@ pub(super) struct Limits {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) events_sent: AtomicU64,
+    pub(super) encoded: AtomicU64,
     pub(super) coalesced: AtomicU64,
     pub(super) too_old: AtomicU64,
     pub(super) refused: AtomicU64,
 }
 
+/// The object to show for a key, and whether `/pods` has it.
+pub(super) type Shown<R> = (Arc<str>, Option<(Arc<R>, bool)>);
+
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct History {
+pub(super) struct History<R> {
     limits: Limits,
-    inner: Mutex<Inner>,
-    pub(super) encodings: Encodings,
+    inner: Mutex<Inner<R>>,
     pub(super) counts: Counts,
 }
 
 #[derive(Debug)]
-struct Inner {
-    state: State,
+struct Inner<R> {
+    state: State<R>,
     /// The version of the last event.
     version: u64,
     /// Versions are consecutive. The last is `version`.
-    events: VecDeque<Kept>,
+    events: VecDeque<Kept<R>>,
     /// The sum of the events' `bytes`.
     bytes: usize,
     /// A watch keeps its index here. New watches reuse free indices.
@@ -85,11 +85,11 @@ struct Inner {
 }
 
 #[derive(Debug)]
-struct Kept {
-    event: Arc<Event>,
+struct Kept<R> {
+    event: Arc<Event<R>>,
     since: Instant,
-    /// Estimated memory of the pod that this event replaced. The new pod does not count: it is current, or a later event
-    /// replaced it.
+    /// The memory of the object that this event replaced, and of the encoded event. The new object does not count: it is
+    /// current, or a later event replaced it.
     bytes: usize,
 }
 
@@ -97,8 +97,8 @@ struct Kept {
 #[derive(Debug)]
 struct Place {
     client: Arc<str>,
-    selection: Arc<Selection>,
     marks: Marks,
+    form: Form,
     /// The version that the watch has reached.
     version: u64,
     wake: Arc<Notify>,
@@ -118,7 +118,7 @@ pub(super) enum Start {
 pub(super) struct Sizes {
     /// Stored events.
     pub(super) events: usize,
-    /// Estimated memory of the pods that they replaced, in bytes.
+    /// The memory of the objects that they replaced, and of the encoded events.
     pub(super) bytes: usize,
     /// Open watches.
     pub(super) watches: usize,
@@ -126,9 +126,11 @@ pub(super) struct Sizes {
 
 /// The next step of a watch.
 #[derive(Debug)]
-pub(super) enum Next {
-    /// The next selected event. Only one at a time: a watch whose client does not read must not hold replaced pods.
-    Event(Kind, Arc<Object>, u64),
+pub(super) enum Next<R> {
+    /// The next selected event. Only one at a time: a watch whose client does not read must not hold replaced objects.
+    Event(Kind, Arc<Event<R>>),
+    /// No selected events up to this version. There may be more.
+    More(u64),
     /// No events. This version is the latest.
     Nothing(u64),
     /// The next event is no longer stored.
@@ -137,7 +139,7 @@ pub(super) enum Next {
     Closed,
 }
 
-impl History {
+impl<R: Resource> History<R> {
     /// An empty history that starts at this version.
     pub(super) fn new(version: u64, limits: Limits) -> Self {
         let inner = Inner {
@@ -148,23 +150,31 @@ impl History {
             watches: Vec::new(),
             is_closed: false,
         };
-        let encodings = Encodings::new(limits.encoded);
-        Self { limits, inner: Mutex::new(inner), encodings, counts: Counts::default() }
+        Self { limits, inner: Mutex::new(inner), counts: Counts::default() }
     }
 
-    /// Records the objects to show for these names.
-    pub(super) fn show(&self, names: Vec<(Arc<str>, Option<Arc<Pod>>)>) {
-        let mut names = names.into_iter().peekable();
-        while names.peek().is_some() {
-            let now = Instant::now();
-            let mut inner = self.lock();
-            let before = inner.version;
-            for (key, pod) in names.by_ref().take(TURN) {
-                inner.change(key, pod, now);
+    /// Records the objects to show. Only one thread calls this.
+    pub(super) fn show(&self, shown: Vec<Shown<R>>) {
+        let mut shown = shown.into_iter().peekable();
+        while shown.peek().is_some() {
+            let mut turn = {
+                let inner = self.lock();
+                let watched = inner.places().map(|place| (place.marks, place.form)).collect();
+                Turn {
+                    state: inner.state.clone(),
+                    version: inner.version,
+                    watched,
+                    kept: Vec::new(),
+                    bytes: 0,
+                }
+            };
+            while turn.kept.len() < TURN && turn.bytes < TURN_BYTES {
+                let Some((key, object)) = shown.next() else { break };
+                turn.change(key, object);
             }
-            inner.wake(before);
-            let dropped = inner.trim(&self.limits, now);
-            drop(inner);
+            let encoded: usize = turn.kept.iter().map(|kept| kept.event.encoded()).sum();
+            self.counts.encoded.fetch_add(encoded as u64, Ordering::Relaxed);
+            let dropped = self.lock().append(turn, &self.limits);
             drop(dropped);
         }
     }
@@ -175,26 +185,10 @@ impl History {
         drop(dropped);
     }
 
-    /// The current pods and their version.
-    pub(super) fn now(&self) -> (State, u64) {
+    /// The current objects and their version.
+    pub(super) fn now(&self) -> (State<R>, u64) {
         let inner = self.lock();
         (inner.state.clone(), inner.version)
-    }
-
-    /// The pods at this version, if every later event is still stored.
-    pub(super) fn at(&self, version: u64) -> Option<State> {
-        let (mut state, events): (_, Vec<_>) = {
-            let inner = self.lock();
-            let first = inner.index_behind(version)?;
-            (inner.state.clone(), inner.events.range(first..).map(|kept| Arc::clone(&kept.event)).collect())
-        };
-        for event in events.iter().rev() {
-            match &event.was {
-                Some(was) => state.insert(Arc::clone(&event.key), Arc::clone(was)),
-                None => state.remove(&event.key),
-            };
-        }
-        Some(state)
     }
 
     pub(super) fn sizes(&self) -> Sizes {
@@ -205,10 +199,12 @@ impl History {
     /// Starts a watch. The outer error means too many watches, the inner one that a watch cannot start at that version.
     pub(super) fn watch(
         self: &Arc<Self>,
-        selection: Selection,
+        selection: Arc<Selection>,
+        form: Form,
         client: &Arc<str>,
         start: Start,
-    ) -> Result<Result<Begun, Refusal>, Refusal> {
+    ) -> Result<Result<Begun<R>, Refusal>, Refusal> {
+        let marks = selection.marks();
         let mut inner = self.lock();
         let Limits { watches, watches_per_client, .. } = self.limits;
         let limit = if inner.places().count() >= watches {
@@ -229,8 +225,8 @@ impl History {
         if inner.index_behind(version).is_none() {
             return Ok(Err(inner.expired(version)));
         }
-        let (client, marks, wake) = (Arc::clone(client), selection.marks(), Arc::new(Notify::new()));
-        let place = Place { client, selection: Arc::new(selection), marks, version, wake: Arc::clone(&wake) };
+        let (client, wake) = (Arc::clone(client), Arc::new(Notify::new()));
+        let place = Place { client, marks, form, version, wake: Arc::clone(&wake) };
         // There may already be later events.
         wake.notify_one();
         let id = inner.watches.iter().position(Option::is_none).unwrap_or(inner.watches.len());
@@ -238,7 +234,7 @@ impl History {
             inner.watches.push(None);
         }
         inner.watches[id] = Some(place);
-        let watcher = Watcher { history: Arc::clone(self), id, wake };
+        let watcher = Watcher { history: Arc::clone(self), id, selection, wake };
         Ok(Ok(Begun { watcher, state: inner.state.clone(), version }))
     }
 
@@ -249,83 +245,110 @@ impl History {
         inner.places().for_each(|place| place.wake.notify_one());
     }
 
-    /// Fails if this version does not exist yet.
-    pub(super) fn check(&self, version: u64) -> Result<(), Refusal> {
+    /// Fails if this version does not exist yet, or, if the list has to be `exact`, is not the latest.
+    pub(super) fn check(&self, version: u64, exact: bool) -> Result<(), Refusal> {
         let inner = self.lock();
-        if version > inner.version { Err(inner.expired(version)) } else { Ok(()) }
+        let is_there = if exact { version == inner.version } else { version <= inner.version };
+        if is_there { Ok(()) } else { Err(inner.expired(version)) }
     }
 
-    /// The error for this version.
-    pub(super) fn expired(&self, version: u64) -> Refusal {
-        self.lock().expired(version)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+/// Events that are not appended yet.
+struct Turn<R> {
+    state: State<R>,
+    version: u64,
+    /// The marks and the form of each watch.
+    watched: Vec<(Marks, Form)>,
+    kept: Vec<Kept<R>>,
+    bytes: usize,
+}
+
+impl<R: Resource> Turn<R> {
+    /// Records the events of one key.
+    fn change(&mut self, key: Arc<str>, object: Option<(Arc<R>, bool)>) {
+        let was = self.state.get(&key).cloned();
+        match (was, object) {
+            (None, None) => {}
+            (Some(was), Some((object, is_listed))) if was.is(&object) && was.is_listed == is_listed => {}
+            (Some(was), Some(object)) if uid(&was) != object.0.metadata().uid => {
+                self.event(key.clone(), Some(was), None);
+                self.event(key, None, Some(object));
+            }
+            (was, object) => self.event(key, was, object),
+        }
+    }
+
+    fn event(&mut self, key: Arc<str>, was: Option<Arc<Object<R>>>, object: Option<(Arc<R>, bool)>) {
+        self.version += 1;
+        let now = object.map(|(object, is_listed)| Object::new(object, self.version, is_listed));
+        match &now {
+            Some(now) => self.state.insert(key, Arc::clone(now)),
+            None => self.state.remove(&key),
+        };
+        let watched = &self.watched;
+        let forms = |marks: Marks| {
+            let mut forms = Vec::new();
+            for (wanted, form) in watched {
+                if !forms.contains(form) && marks.may_have(*wanted) {
+                    forms.push(*form);
+                }
+            }
+            forms
+        };
+        let event = Event::new(self.version, was, now, forms);
+        let bytes = event.bytes() + event.was.as_ref().map_or(0, |was| was.replace());
+        self.bytes += bytes;
+        self.kept.push(Kept { event: Arc::new(event), since: Instant::now(), bytes });
+    }
+}
+
+fn uid<R: Resource>(object: &Object<R>) -> Option<String> {
+    match object.content() {
+        super::object::Content::Live(object) => object.metadata().uid.clone(),
+        super::object::Content::Replaced(_) => None,
+    }
+}
+
+impl<R: Resource> Inner<R> {
     fn places(&self) -> impl Iterator<Item = &Place> {
         self.watches.iter().flatten()
     }
 
-    /// Records the events of one name.
-    fn change(&mut self, key: Arc<str>, pod: Option<Arc<Pod>>, now: Instant) {
-        let was = self.state.get(&key).cloned();
-        match (was, pod) {
-            (None, None) => {}
-            (Some(was), Some(pod)) if Arc::ptr_eq(&was.pod, &pod) => {}
-            (Some(was), Some(pod)) if was.pod.uid() != pod.uid() => {
-                self.append(Arc::clone(&key), Some(was), None, now);
-                self.append(key, None, Some(pod), now);
-            }
-            (was, pod) => self.append(key, was, pod, now),
-        }
-    }
-
-    fn append(&mut self, key: Arc<str>, was: Option<Arc<Object>>, pod: Option<Arc<Pod>>, since: Instant) {
-        self.version += 1;
-        let object = pod.map(|pod| Object::new(pod, self.version));
-        match &object {
-            Some(object) => self.state.insert(Arc::clone(&key), Arc::clone(object)),
-            None => self.state.remove(&key),
-        };
-        let bytes = was.as_ref().map_or(0, |was| footprint::bytes(&was.pod));
-        let event = Arc::new(Event::new(self.version, key, was, object));
-        self.bytes += bytes;
-        self.events.push_back(Kept { event, since, bytes });
-    }
-
-    /// Wakes the watches that a version after `before` affects, and advances the others.
-    fn wake(&mut self, before: u64) {
-        let Some(first) = self.index_behind(before) else { return };
-        let last = self.version;
+    /// Appends events and wakes the watches that they may affect. Advances the others. Returns what to drop without the
+    /// lock: freeing objects takes time.
+    #[must_use]
+    fn append(&mut self, turn: Turn<R>, limits: &Limits) -> (State<R>, Vec<Kept<R>>) {
+        let before = self.version;
         for place in self.watches.iter_mut().flatten() {
             // A watch at an older version has been woken but has not run yet.
             if place.version != before {
                 continue;
             }
-            let mut events = self.events.range(first..);
-            if events.any(|kept| {
-                kept.event.marks.may_have(place.marks) && kept.event.to(&place.selection).is_some()
-            }) {
+            if turn.kept.iter().any(|kept| kept.event.marks.may_have(place.marks)) {
                 place.wake.notify_one();
             } else {
-                place.version = last;
+                place.version = turn.version;
             }
         }
+        let state = std::mem::replace(&mut self.state, turn.state);
+        self.version = turn.version;
+        self.bytes += turn.bytes;
+        self.events.extend(turn.kept);
+        (state, self.trim(limits, Instant::now()))
     }
 
-    /// Removes the oldest events while a limit is exceeded. Drop them without the lock: freeing pods takes time.
+    /// Removes the oldest events while a limit is exceeded. Drop them without the lock.
     #[must_use]
-    fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
+    fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept<R>> {
         let mut dropped = Vec::new();
         while let Some(oldest) = self.events.front() {
-            let stored = self.events.len();
-            let is_over = stored > limits.events
+            let is_over = self.events.len() > limits.events
                 || now.saturating_duration_since(oldest.since) > limits.age
-                || self.bytes > limits.replaced && stored > limits.least;
+                || self.bytes > limits.bytes;
             if !is_over {
                 break;
             }
@@ -356,32 +379,36 @@ impl Inner {
 
 /// A started watch.
 #[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) watcher: Watcher,
-    /// The pods at the start.
-    pub(super) state: State,
+pub(super) struct Begun<R: Resource> {
+    pub(super) watcher: Watcher<R>,
+    /// The objects at the start.
+    pub(super) state: State<R>,
     /// The version after which its events begin.
     pub(super) version: u64,
 }
 
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Watcher {
-    history: Arc<History>,
+pub(super) struct Watcher<R: Resource> {
+    history: Arc<History<R>>,
     id: usize,
+    pub(super) selection: Arc<Selection>,
     wake: Arc<Notify>,
 }
 
-impl Watcher {
+impl<R: Resource> Watcher<R> {
     /// Waits until there may be events.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// The next step. Advances the position.
-    pub(super) fn next(&self) -> Next {
-        loop {
-            // Lock once per turn: a watch that has much to catch up on must not block others.
+    /// The next step. Advances the position. Bounded work: the caller yields after [`Next::More`].
+    pub(super) fn next(&self) -> Next<R> {
+        // The events that the watch may select.
+        let most = (WORK / self.selection.terms().max(1)).clamp(1, TURN);
+        let mut may_match = Vec::new();
+        let mut reached;
+        {
             let mut inner = self.history.lock();
             let Inner { events, watches, version, is_closed, .. } = &mut *inner;
             let Some(place) = watches[self.id].as_mut().filter(|_| !*is_closed) else { return Next::Closed };
@@ -391,39 +418,53 @@ impl Watcher {
                 self.history.counts.too_old.fetch_add(1, Ordering::Relaxed);
                 return Next::TooOld(inner.expired(version));
             };
+            reached = place.version;
             for kept in events.range(first..).take(TURN) {
-                place.version = kept.event.version;
-                if !kept.event.marks.may_have(place.marks) {
-                    continue;
-                }
-                if let Some((kind, object)) = kept.event.to(&place.selection) {
-                    return Next::Event(kind, Arc::clone(object), place.version);
+                reached = kept.event.version;
+                if kept.event.marks.may_have(place.marks) {
+                    may_match.push(Arc::clone(&kept.event));
+                    if may_match.len() == most {
+                        break;
+                    }
                 }
             }
-            if place.version == *version {
-                return Next::Nothing(*version);
-            }
+        }
+        let found = may_match.into_iter().find_map(|event| Some((event.to(&self.selection)?, event)));
+        if let Some((_, event)) = &found {
+            reached = event.version;
+        }
+        let mut inner = self.history.lock();
+        let latest = inner.version;
+        if let Some(place) = &mut inner.watches[self.id] {
+            place.version = reached;
+        }
+        drop(inner);
+        match found {
+            Some((kind, event)) => Next::Event(kind, event),
+            None if reached == latest => Next::Nothing(latest),
+            None => Next::More(reached),
         }
     }
 }
 
-impl Drop for Watcher {
+impl<R: Resource> Drop for Watcher<R> {
     fn drop(&mut self) {
         self.history.lock().watches[self.id] = None;
     }
 }
 
-/// The pods of a namespace, or of all namespaces, from a key on.
-pub(super) fn range<'a>(
-    state: &'a State,
+/// The objects of a namespace, or of all namespaces, after a key.
+pub(super) fn range<'a, R>(
+    state: &'a State<R>,
     namespace: Option<&str>,
-    start: Option<&str>,
-) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + use<'a> {
+    after: Option<&Arc<str>>,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object<R>>)> + use<'a, R> {
     let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let start: Arc<str> = start.filter(|start| *start >= &*prefix).unwrap_or(&prefix).into();
-    state
-        .range::<_, Arc<str>>((Bound::Included(start), Bound::Unbounded))
-        .take_while(move |(key, _)| key.starts_with(&prefix))
+    let start = match after {
+        Some(after) => Bound::Excluded(Arc::clone(after)),
+        None => Bound::Included(Arc::from(&*prefix)),
+    };
+    state.range::<_, Arc<str>>((start, Bound::Unbounded)).take_while(move |(key, _)| key.starts_with(&prefix))
 }
 
 #[cfg(test)]

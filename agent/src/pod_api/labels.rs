@@ -1,25 +1,28 @@
 //! Label selectors: the grammar of apimachinery's `labels.Parse`, and its matching.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pod_index_kubelet::sources::manifest::names;
 
-/// Requirements, all of which must match.
+/// Maximum number of keys and values together.
+const MOST: usize = 256;
+
+/// Requirements, all of which must match. Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Labels(Vec<Requirement>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirement {
     key: String,
     operator: Operator,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Operator {
     Exists,
     DoesNotExist,
-    In(Vec<String>),
-    NotIn(Vec<String>),
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
     GreaterThan(i64),
     LessThan(i64),
 }
@@ -28,18 +31,25 @@ impl Labels {
     /// Parses a selector such as `app in (a, b), tier != test, !canary`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
-        let mut requirements = Vec::new();
+        let mut requirements = BTreeSet::new();
+        let mut terms = 0;
         loop {
             match parser.peek() {
                 Token::Word(_) | Token::Not => {}
-                Token::End => return Ok(Self(requirements)),
+                Token::End => return Ok(Self(requirements.into_iter().collect())),
                 other => return Err(format!("found {other}, expected: !, identifier, or 'end of string'")),
             }
             let requirement =
                 parser.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
-            requirements.push(requirement);
+            let of_this = requirement.terms();
+            if requirements.insert(requirement) {
+                terms += of_this;
+            }
+            if terms > MOST {
+                return Err(format!("at most {MOST} keys and values are allowed"));
+            }
             match parser.next() {
-                Token::End => return Ok(Self(requirements)),
+                Token::End => return Ok(Self(requirements.into_iter().collect())),
                 Token::Comma => match parser.peek() {
                     Token::Word(_) | Token::Not => {}
                     other => return Err(format!("found {other}, expected: identifier after ','")),
@@ -49,8 +59,9 @@ impl Labels {
         }
     }
 
-    pub(super) fn is_everything(&self) -> bool {
-        self.0.is_empty()
+    /// The number of keys to look up.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
@@ -62,16 +73,20 @@ impl Labels {
     /// Label values that every selected pod has.
     pub(super) fn necessary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|requirement| match &requirement.operator {
-            Operator::In(values) => match values.as_slice() {
-                [value] => Some((&*requirement.key, &**value)),
-                _ => None,
-            },
+            Operator::In(values) if values.len() == 1 => Some((&*requirement.key, &**values.first()?)),
             _ => None,
         })
     }
 }
 
 impl Requirement {
+    fn terms(&self) -> usize {
+        match &self.operator {
+            Operator::In(values) | Operator::NotIn(values) => 1 + values.len(),
+            _ => 1,
+        }
+    }
+
     fn holds(&self, value: Option<&String>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.operator {
@@ -184,8 +199,8 @@ impl<'a> Parser<'a> {
 
     fn operator(&mut self, key: &str) -> Result<Operator, String> {
         let operator = match self.next() {
-            Token::Equals(_) => Operator::In(vec![self.value()?]),
-            Token::NotEquals => Operator::NotIn(vec![self.value()?]),
+            Token::Equals(_) => Operator::In([self.value()?].into()),
+            Token::NotEquals => Operator::NotIn([self.value()?].into()),
             Token::Greater => return self.number().map(Operator::GreaterThan),
             Token::Less => return self.number().map(Operator::LessThan),
             Token::Word("in") => Operator::In(self.values()?),
@@ -222,12 +237,12 @@ impl<'a> Parser<'a> {
     }
 
     /// `(a, b)`. An empty item is the empty value, and so is the item of `()`.
-    fn values(&mut self) -> Result<Vec<String>, String> {
+    fn values(&mut self) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Open => {}
             other => return Err(format!("found {other}, expected: '('")),
         }
-        let mut values = Vec::new();
+        let mut values = BTreeSet::new();
         loop {
             let value = match self.peek() {
                 Token::Word(value) => {
@@ -236,9 +251,7 @@ impl<'a> Parser<'a> {
                 }
                 _ => String::new(),
             };
-            if !values.contains(&value) {
-                values.push(value);
-            }
+            values.insert(value);
             match self.next() {
                 Token::Comma => {}
                 Token::Close => return Ok(values),

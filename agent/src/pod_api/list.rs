@@ -1,104 +1,111 @@
-//! Lists: the version, its selected pods, and where the next page begins.
+//! A list as JSON, in parts: the version and the selected objects.
 
 use std::sync::Arc;
 
-use super::continuation::Continuation;
-use super::history::{History, State, range};
-use super::object::Object;
-use super::query::{Matching, Options, Version};
+use super::history::{State, range};
+use super::resource::Resource;
+use super::selection::Selection;
 use super::shape::Form;
-use super::status::Refusal;
 
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
+/// Objects are matched with at most this many terms of the selector for one part.
+const WORK: usize = 16 * 1024;
 
-/// A page of pods.
+/// The selected objects of a state, in parts. Each part is bounded work; it may be empty.
 #[derive(Debug)]
-pub(super) struct Page {
-    objects: Vec<Arc<Object>>,
+pub(super) struct List<R> {
+    state: State<R>,
     version: u64,
-    continuation: Option<String>,
-    /// The number of pods after this page, if known.
-    remaining: Option<usize>,
+    selection: Selection,
+    form: Form,
+    progress: Progress,
 }
 
-impl Page {
-    /// The requested page.
-    pub(super) fn of(history: &History, options: &Options) -> Result<Self, Refusal> {
-        let start = options.continuation.as_ref().map(|continuation| &*continuation.start);
-        // The API server does not page at version 0.
-        let limit = options.limit.filter(|_| options.version != Version::Any || start.is_some());
-        let (state, version) = shown(history, options, limit.is_some())?;
-        let namespace = options.selection.namespace.as_deref();
-        let selected = |object: &Arc<Object>| options.selection.matches(&object.pod);
-        let mut pods = range(&state, namespace, start).filter(|(_, object)| selected(object));
-        let mut objects = Vec::new();
-        let mut last = None;
-        for (key, object) in pods.by_ref().take(limit.unwrap_or(usize::MAX)) {
-            objects.push(Arc::clone(object));
-            last = Some(key);
-        }
-        let behind = if limit.is_some() { pods.count() } else { 0 };
-        let continuation = last.filter(|_| behind > 0).map(|key| {
-            let version = options
-                .continuation
-                .as_ref()
-                .map_or(Some(version), |before| before.version.or(Some(version)));
-            Continuation::after(version, key).write()
-        });
-        let remaining = Some(behind).filter(|behind| *behind > 0 && options.selection.has_no_selector());
-        Ok(Self { objects, version, continuation, remaining })
-    }
+#[derive(Debug)]
+enum Progress {
+    Head,
+    /// After this key, and whether an item was written.
+    After(Option<Arc<str>>, bool),
+    Done,
+}
 
-    /// The number of pods on the page.
-    pub(super) fn len(&self) -> usize {
-        self.objects.len()
+impl<R: Resource> List<R> {
+    pub(super) fn new(state: State<R>, version: u64, selection: Selection, form: Form) -> Self {
+        Self { state, version, selection, form, progress: Progress::Head }
     }
+}
 
-    /// The page as JSON, in parts.
-    pub(super) fn write(self, form: Form) -> impl Iterator<Item = Vec<u8>> + Send + Unpin {
-        let mut chunk = form.list_head(self.version, self.continuation.as_deref(), self.remaining);
-        let mut objects = self.objects.into_iter();
-        let mut is_first = true;
-        let mut is_over = false;
-        std::iter::from_fn(move || {
-            if is_over {
-                return None;
+impl<R: Resource> Iterator for List<R> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut chunk = Vec::new();
+        let (mut last, mut has_items) = match std::mem::replace(&mut self.progress, Progress::Done) {
+            Progress::Head => {
+                chunk = self.form.list_head::<R>(self.version);
+                (None, false)
             }
-            while chunk.len() < CHUNK {
-                let Some(object) = objects.next() else {
-                    chunk.extend_from_slice(b"]}");
-                    is_over = true;
-                    break;
-                };
-                if !is_first {
+            Progress::After(last, has_items) => (last, has_items),
+            Progress::Done => return None,
+        };
+        let mut work = 0;
+        let namespace = self.selection.namespace.as_deref();
+        for (key, object) in range(&self.state, namespace, last.clone().as_ref()) {
+            work += self.selection.terms();
+            if self.selection.matches(object) {
+                if has_items {
                     chunk.push(b',');
                 }
-                is_first = false;
-                form.write_item(&object, &mut chunk);
+                has_items = true;
+                object.write_item(self.form, &mut chunk);
             }
-            Some(std::mem::take(&mut chunk))
-        })
+            if chunk.len() >= CHUNK || work >= WORK {
+                last = Some(Arc::clone(key));
+                self.progress = Progress::After(last, has_items);
+                return Some(chunk);
+            }
+        }
+        chunk.extend_from_slice(b"]}");
+        Some(chunk)
     }
 }
 
-/// The requested pods and their version.
-fn shown(history: &History, options: &Options, is_paged: bool) -> Result<(State, u64), Refusal> {
-    if let Some(continuation) = &options.continuation {
-        let Some(version) = continuation.version else { return Ok(history.now()) };
-        return history.at(version).map(|state| (state, version)).ok_or_else(|| {
-            Refusal::page_expired(Continuation { version: None, ..continuation.clone() }.write())
-        });
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::Value;
+
+    use super::super::labels::Labels;
+    use super::super::object::Object;
+    use super::*;
+
+    fn state(pods: usize) -> State<Pod> {
+        let pod = |n: usize| {
+            let mut pod = Pod::default();
+            pod.metadata.namespace = Some("shop".to_owned());
+            pod.metadata.name = Some(format!("web-{n:05}"));
+            (Arc::from(format!("shop/web-{n:05}")), Object::new(Arc::new(pod), 1000 + n as u64, true))
+        };
+        (0..pods).map(pod).collect::<State<Pod>>()
     }
-    let Version::At(version) = options.version else { return Ok(history.now()) };
-    let is_exact = match options.matching {
-        Some(matching) => matching == Matching::Exact,
-        // A page at another version could not be continued.
-        None => is_paged,
-    };
-    if is_exact {
-        return history.at(version).map(|state| (state, version)).ok_or_else(|| history.expired(version));
+
+    #[test]
+    fn a_list_of_any_length_is_whole_and_each_part_is_bounded_work() {
+        let many: Vec<_> = (0..255).map(|n| format!("!z{n}")).collect();
+        for (pods, selector, parts) in [(0, "", 1), (1, "", 1), (5_000, "", 2), (5_000, &*many.join(","), 70)]
+        {
+            let selection = Selection { labels: Labels::parse(selector).unwrap(), ..Selection::default() };
+            let list = List::new(state(pods), 7, selection, Form::Object);
+            let written: Vec<_> = list.collect();
+            assert!(written.len() >= parts, "{} parts", written.len());
+            assert!(written.iter().all(|part| part.len() < 2 * CHUNK));
+            let list: Value = serde_json::from_slice(&written.concat()).unwrap();
+            let names: Vec<_> =
+                list["items"].as_array().unwrap().iter().map(|pod| &pod["metadata"]["name"]).collect();
+            let expected: Vec<_> = (0..pods).map(|n| Value::from(format!("web-{n:05}"))).collect();
+            assert!(names.into_iter().eq(&expected), "{pods} {parts}");
+            assert_eq!(list["metadata"]["resourceVersion"], "7");
+        }
     }
-    history.check(version)?;
-    Ok(history.now())
 }

@@ -24,11 +24,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch as channel;
 
-use super::{PodApi, Settings, StaticPods};
+use super::PodApi;
+use crate::config::values::{Management, PodApiSettings, StaticPods};
+use crate::http::serve::{App, Requests, serve};
 use crate::metrics::Metrics;
-use crate::mirrors::{Management, MirrorKeeper};
-use crate::readiness::Readiness;
-use crate::serve::{App, Requests, Tags, serve};
+use crate::pipeline::mirrors::MirrorKeeper;
+use crate::pipeline::readiness::Readiness;
 use crate::whois::{Lookups, Processes, Whois};
 
 const PODS: usize = 10_000;
@@ -220,9 +221,10 @@ fn a_thousand_watches_of_ten_thousand_pods() {
     let _ = writer.set_pods((0..PODS).map(|number| pod(number, 0)));
     let readiness = Arc::new(Readiness::new());
     readiness.all_indexed();
-    let settings = Settings { static_pods: StaticPods::Node, watches: 4096, watches_per_client: 4096 };
-    let api = PodApi::start(&reader, &readiness, &settings).unwrap();
-    let mut metrics = Metrics::new(&reader, &readiness);
+    let settings = PodApiSettings { static_pods: StaticPods::Node, watches: 4096, watches_per_client: 4096 };
+    let (api, follow) = PodApi::new(&reader, &readiness, &settings);
+    std::thread::spawn(follow);
+    let mut metrics = Metrics::new(&reader);
     let app = App {
         reader: reader.clone(),
         whois: Whois::new(
@@ -236,7 +238,6 @@ fn a_thousand_watches_of_ten_thousand_pods() {
         references: None,
         connections: metrics.connections(),
         metrics: Arc::new(metrics),
-        tags: Tags::new(),
         pods: api.clone(),
         debug: None,
         requests: Requests::register(&mut Registry::default()),

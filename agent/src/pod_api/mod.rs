@@ -8,22 +8,21 @@
 //! `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
-mod client;
-mod continuation;
 mod discovery;
-mod encodings;
 mod event;
 mod fields;
 mod follow;
-mod footprint;
 mod history;
 mod labels;
 mod list;
 #[cfg(test)]
 mod load;
+pub(crate) mod metrics;
 mod object;
+mod pod;
 mod printed;
 mod query;
+mod resource;
 mod routes;
 mod selection;
 mod shape;
@@ -31,10 +30,8 @@ mod status;
 mod watch;
 mod write;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -42,38 +39,22 @@ use pod_index::{Reader, Snapshot, WaitError};
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-pub(crate) use self::client::{Client, Peer};
-pub(crate) use self::follow::StaticPods;
 use self::history::{History, Limits, Sizes};
 pub(crate) use self::object::API_SERVER_VERSION;
-pub(crate) use self::query::is_meant;
-pub(crate) use self::routes::{collection_of_rows, router};
-use self::status::Refusal;
-use crate::readiness::Readiness;
+pub(crate) use self::routes::{pods_as_they_are, router};
+pub(crate) use self::status::Refusal;
+use crate::config::values::PodApiSettings;
+use crate::pipeline::readiness::Readiness;
 
 /// Maximum number and age of stored events. A node with one change per second stores 300 of them.
 const EVENTS: usize = 4096;
 const AGE: Duration = Duration::from_secs(5 * 60);
-/// Maximum memory of the pods that the events replaced: 900 pods of 9 KB of JSON. The last `LEAST` events stay even if
-/// they exceed it. Otherwise a watch of large pods could not keep up.
-const REPLACED: usize = 32 << 20;
-const LEAST: usize = 64;
-/// Maximum bytes of encodings shared between watches.
-const ENCODED: usize = 16 << 20;
+/// Maximum memory of the replaced pods and of the encoded events: 900 pods of 9 KB of JSON, each with one encoded event.
+const BYTES: usize = 16 << 20;
 /// Interval between checks of the events' age.
 const AGING: Duration = Duration::from_secs(10);
 /// How long a request waits for the history to reach the latest publication.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The settings of the pod API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) static_pods: StaticPods,
-    /// Maximum number of watches.
-    pub(crate) watches: usize,
-    /// Maximum number of watches per client.
-    pub(crate) watches_per_client: usize,
-}
 
 /// Statistics of the pod API.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +63,7 @@ pub(crate) struct Figures {
     pub(crate) watches: usize,
     /// Stored events.
     pub(crate) events: usize,
-    /// Estimated memory of the pods that they replaced, in bytes.
+    /// The memory of the pods that they replaced and of the encoded events, in bytes.
     pub(crate) bytes: usize,
     /// Events sent, counted once per watch.
     pub(crate) sent: u64,
@@ -99,7 +80,7 @@ pub(crate) struct Figures {
 /// The pod API. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct PodApi {
-    history: Arc<History>,
+    history: Arc<History<Pod>>,
     /// The index generation that the history has reached.
     reached: channel::Receiver<u64>,
     reader: Reader<Pod>,
@@ -107,29 +88,21 @@ pub(crate) struct PodApi {
 }
 
 impl PodApi {
-    /// Starts a thread that follows the index.
-    pub(crate) fn start(
+    /// The pod API, and the work that follows the index, for a thread of its own.
+    pub(crate) fn new(
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
-        settings: &Settings,
-    ) -> io::Result<Self> {
-        let Settings { static_pods, watches, watches_per_client } = *settings;
-        let limits = Limits {
-            events: EVENTS,
-            age: AGE,
-            replaced: REPLACED,
-            least: LEAST,
-            encoded: ENCODED,
-            watches,
-            watches_per_client,
-        };
+        settings: &PodApiSettings,
+    ) -> (Self, impl FnOnce() + Send + use<>) {
+        let PodApiSettings { static_pods, watches, watches_per_client } = *settings;
+        let limits = Limits { events: EVENTS, age: AGE, bytes: BYTES, watches, watches_per_client };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let history = Arc::new(History::new(u64::try_from(started).unwrap_or(1).max(1), limits));
         let (reach, reached) = channel::channel(0);
         let api = Self { history, reached, reader: reader.clone(), readiness: Arc::clone(readiness) };
         let history = Arc::clone(&api.history);
         let mut changes = reader.changes();
-        thread::Builder::new().name("pod-api".to_owned()).spawn(move || {
+        let follow = move || {
             loop {
                 let step = match changes.wait_until(Instant::now() + AGING) {
                     Ok(step) => step,
@@ -145,8 +118,8 @@ impl PodApi {
                 history.show(follow::touched(&step.changes(), step.after(), static_pods));
                 reach.send_replace(step.after().generation());
             }
-        })?;
-        Ok(api)
+        };
+        (api, follow)
     }
 
     /// Statistics of the pod API.
@@ -159,7 +132,7 @@ impl PodApi {
             events,
             bytes,
             sent: count(&counts.events_sent),
-            encoded: self.history.encodings.made(),
+            encoded: count(&counts.encoded),
             coalesced: count(&counts.coalesced),
             too_old: count(&counts.too_old),
             refused: count(&counts.refused),
@@ -171,10 +144,11 @@ impl PodApi {
         self.history.close();
     }
 
-    /// Waits until the history includes everything published before the request. Fails until every source has been
-    /// read: an incomplete list would show existing pods as gone.
-    async fn current(&self) -> Result<(), Refusal> {
-        if !self.readiness.is_ready() {
+    /// Waits until the history includes everything published before the request. If the list has to be `complete`, fails
+    /// until every source has been read or the pods of the last run are restored: an incomplete list would show existing
+    /// pods as gone.
+    async fn current(&self, complete: bool) -> Result<(), Refusal> {
+        if complete && !self.readiness.has_pods() {
             let missing = self.readiness.missing().join("; ");
             return Err(Refusal::unavailable(format!("not every source has been read: {missing}")));
         }

@@ -1,68 +1,203 @@
-//! A pod in the pod API: with the agent's own version, and the API server's in an annotation.
+//! An object of the API: decoded while it is current, encoded once it is replaced.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Serialize;
 
+use super::resource::Resource;
 use super::shape::{Form, Kind};
+use super::write;
 
 /// Holds the API server's version of the object. `metadata.resourceVersion` is the agent's own.
 pub(crate) const API_SERVER_VERSION: &str = "pod-index/api-server-resource-version";
 
-/// A pod and the version of its last event.
+/// An object and the version of its last event.
 #[derive(Debug)]
-pub(super) struct Object {
-    pub(super) pod: Arc<Pod>,
+pub(super) struct Object<R> {
+    /// 0: the object is not in the history, and is shown with its source's version.
     pub(super) version: u64,
-    /// Its cached encodings; see [`Encodings`](super::encodings::Encodings).
-    pub(super) encoded: Mutex<Vec<((Form, Kind), Bytes)>>,
+    /// Whether `/pods` has it.
+    pub(super) is_listed: bool,
+    content: Mutex<Content<R>>,
 }
 
-/// The pod as serialized.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Whole<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: ObjectMeta,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    spec: Option<&'a PodSpec>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'a PodStatus>,
+#[derive(Debug)]
+pub(super) enum Content<R> {
+    /// Shared with the index.
+    Live(Arc<R>),
+    /// A decoded object can take 30 times its JSON, and many replaced objects are kept.
+    Replaced(Arc<Encoded>),
 }
 
-/// The pod without spec and status.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Partial {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: ObjectMeta,
-}
-
-impl Object {
-    pub(super) fn new(pod: Arc<Pod>, version: u64) -> Arc<Self> {
-        Arc::new(Self { pod, version, encoded: Mutex::default() })
-    }
-
-    fn metadata(&self) -> ObjectMeta {
-        let mut metadata = self.pod.metadata.clone();
-        let theirs = metadata.resource_version.replace(self.version.to_string());
-        if let Some(theirs) = theirs.filter(|version| !version.is_empty()) {
-            metadata.annotations.get_or_insert_default().insert(API_SERVER_VERSION.to_owned(), theirs);
+impl<R> Clone for Content<R> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Live(object) => Self::Live(Arc::clone(object)),
+            Self::Replaced(encoded) => Self::Replaced(Arc::clone(encoded)),
         }
-        metadata
+    }
+}
+
+/// An encoded object, and what selectors ask of it.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    json: Bytes,
+    /// Where the version is in `json`.
+    version_at: usize,
+    digits: usize,
+    labels: BTreeMap<String, String>,
+    fields: Vec<Box<str>>,
+}
+
+impl Encoded {
+    fn of<R: Resource>(object: &R, version: u64) -> Self {
+        let mut json = Vec::new();
+        let version_at = write::whole(object, version, &mut json);
+        json.shrink_to_fit();
+        Self {
+            json: json.into(),
+            version_at,
+            digits: version.to_string().len(),
+            labels: object.metadata().labels.clone().unwrap_or_default(),
+            fields: (0..R::FIELDS.len()).map(|at| object.field(at).into()).collect(),
+        }
     }
 
-    pub(super) fn whole(&self) -> impl Serialize + '_ {
-        let (spec, status) = (self.pod.spec.as_ref(), self.pod.status.as_ref());
-        Whole { kind: "Pod", api_version: "v1", metadata: self.metadata(), spec, status }
+    /// The memory that it takes.
+    fn bytes(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>());
+        let fields = self.fields.iter().map(|field| field.len() + size_of::<Box<str>>());
+        size_of::<Self>() + self.json.len() + labels.sum::<usize>() + fields.sum::<usize>()
     }
 
-    pub(super) fn partial(&self) -> impl Serialize + use<> {
-        Partial { kind: "PartialObjectMetadata", api_version: "meta.k8s.io/v1", metadata: self.metadata() }
+    /// Appends its JSON with another version.
+    fn write(&self, version: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.json[..self.version_at]);
+        out.extend_from_slice(version.to_string().as_bytes());
+        out.extend_from_slice(&self.json[self.version_at + self.digits..]);
+    }
+
+    fn decoded<R: Resource>(&self) -> R {
+        // What was encoded can be decoded.
+        let mut object: R = serde_json::from_slice(&self.json).unwrap_or_default();
+        let metadata = object.metadata_mut();
+        let theirs = metadata.annotations.as_mut().and_then(|all| all.remove(API_SERVER_VERSION));
+        metadata.resource_version = theirs;
+        object
+    }
+}
+
+impl<R: Resource> Content<R> {
+    pub(super) fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        match self {
+            Self::Live(object) => object.metadata().labels.as_ref(),
+            Self::Replaced(encoded) => Some(&encoded.labels),
+        }
+    }
+
+    pub(super) fn field(&self, at: usize) -> &str {
+        match self {
+            Self::Live(object) => object.field(at),
+            Self::Replaced(encoded) => &encoded.fields[at],
+        }
+    }
+}
+
+impl<R: Resource> Object<R> {
+    pub(super) fn new(object: Arc<R>, version: u64, is_listed: bool) -> Arc<Self> {
+        Arc::new(Self { version, is_listed, content: Mutex::new(Content::Live(object)) })
+    }
+
+    pub(super) fn content(&self) -> Content<R> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether this is the current object, and the same as `other`.
+    pub(super) fn is(&self, other: &Arc<R>) -> bool {
+        matches!(self.content(), Content::Live(object) if Arc::ptr_eq(&object, other))
+    }
+
+    /// Encodes the object and lets go of the decoded one. Returns the memory that it takes from now on.
+    pub(super) fn replace(&self) -> usize {
+        let encoded = match self.content() {
+            Content::Live(object) => Arc::new(Encoded::of(&*object, self.version)),
+            Content::Replaced(encoded) => return encoded.bytes(),
+        };
+        let bytes = encoded.bytes();
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = mem::replace(&mut *content, Content::Replaced(encoded));
+        drop(content);
+        drop(live);
+        bytes
+    }
+
+    /// Appends the object as an item of a list.
+    pub(super) fn write_item(&self, form: Form, out: &mut Vec<u8>) {
+        self.write(form, self.version, out, Form::write_item);
+    }
+
+    /// Appends the object alone. See [`Form::write_one`].
+    pub(super) fn write_one(&self, form: Form, with_columns: bool, out: &mut Vec<u8>) {
+        self.write(form, self.version, out, |form, object, version, out| {
+            form.write_one(object, version, with_columns, out);
+        });
+    }
+
+    /// An event with this object and version, as a line.
+    pub(super) fn line(&self, form: Form, kind: Kind, version: u64, with_columns: bool) -> Bytes {
+        let mut line = kind.head().to_vec();
+        self.write(form, version, &mut line, |form, object, version, out| {
+            form.write_one(object, version, with_columns, out);
+        });
+        line.extend_from_slice(b"}\n");
+        line.into()
+    }
+
+    fn write(&self, form: Form, version: u64, out: &mut Vec<u8>, how: impl Fn(Form, &R, u64, &mut Vec<u8>)) {
+        match self.content() {
+            Content::Live(object) => how(form, &object, version, out),
+            Content::Replaced(encoded) if form == Form::Object => encoded.write(version, out),
+            Content::Replaced(encoded) => how(form, &encoded.decoded(), version, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::super::shape::Include;
+    use super::*;
+
+    #[test]
+    fn a_replaced_object_is_written_as_before_with_any_version() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "resourceVersion": "17", "uid": "u\"resourceVersion\":\"1000\"",
+                "annotations": { "a\"b": "\"resourceVersion\":\"1000\"", "resourceVersion": "1000" }, "labels": { "app": "web" },
+            },
+            "spec": { "nodeName": "node-1", "containers": [{ "name": "c" }] }, "status": { "phase": "Running" },
+        }))
+        .unwrap();
+        let forms = [Form::Object, Form::Metadata, Form::Table(Include::Object), Form::Rows];
+        for version in [1000, 1001] {
+            let live = Object::new(Arc::new(pod.clone()), 1000, true);
+            let replaced = Object::new(Arc::new(pod.clone()), 1000, true);
+            assert!(replaced.replace() > 400);
+            for form in forms {
+                let [live, replaced] =
+                    [&live, &replaced].map(|object| object.line(form, Kind::Deleted, version, false));
+                assert_eq!(live, replaced, "{form:?}");
+                let event: Value = serde_json::from_slice(&live).unwrap();
+                assert_eq!(event["object"]["metadata"]["resourceVersion"], version.to_string(), "{form:?}");
+            }
+            for at in 0..Pod::FIELDS.len() {
+                assert_eq!(live.content().field(at), replaced.content().field(at));
+            }
+            assert_eq!(live.content().labels(), replaced.content().labels());
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Request parameters: `metav1.ListOptions`, parsed and validated like the API server.
 
-use super::continuation::Continuation;
 use super::fields::Fields;
 use super::labels::Labels;
+use super::resource::Resource;
 use super::selection::Selection;
 use super::status::Refusal;
 
@@ -30,9 +30,8 @@ pub(super) struct Options {
     pub(super) selection: Selection,
     pub(super) version: Version,
     pub(super) matching: Option<Matching>,
-    /// `None`: no limit.
-    pub(super) limit: Option<usize>,
-    pub(super) continuation: Option<Continuation>,
+    /// Whether there is a `continue` token. A list is whole, so it is another server's.
+    continues: bool,
     pub(super) send_initial_events: Option<bool>,
     pub(super) bookmarks: bool,
     /// In seconds. Zero counts as absent; a negative value ends at once.
@@ -41,7 +40,6 @@ pub(super) struct Options {
     pub(super) include: String,
 }
 
-/// The parameters that mark a request for the pod API.
 const PARAMETERS: [&str; 11] = [
     "watch",
     "labelSelector",
@@ -56,15 +54,9 @@ const PARAMETERS: [&str; 11] = [
     "includeObject",
 ];
 
-/// Whether `query` has a parameter of the pod API.
-pub(crate) fn is_meant(query: Option<&str>) -> bool {
-    let query = query.unwrap_or_default().as_bytes();
-    form_urlencoded::parse(query).any(|(name, _)| PARAMETERS.contains(&&*name))
-}
-
 impl Options {
     /// Parses a query. Uses the first of repeated parameters and ignores unknown ones.
-    pub(super) fn read(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
+    pub(super) fn read<R: Resource>(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
         let mut given: [Option<String>; PARAMETERS.len()] = Default::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             if let Some(at) = PARAMETERS.iter().position(|known| *known == name) {
@@ -75,19 +67,21 @@ impl Options {
             given;
         let labels = Labels::parse(&labels.unwrap_or_default())
             .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
-        let fields = Fields::parse(&fields.unwrap_or_default())
+        let fields = Fields::parse::<R>(&fields.unwrap_or_default())
             .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
-        let limit = integer("limit", limit)?.filter(|limit| *limit > 0);
+        // A server need not page.
+        integer("limit", limit)?;
         let options = Self {
             watch: watch.is_some_and(|text| truth(&text)),
-            selection: Selection { namespace: namespace.map(str::to_owned), labels, fields },
+            selection: Selection {
+                namespace: namespace.map(str::to_owned),
+                labels,
+                fields,
+                only_listed: false,
+            },
             version: version_of(version.as_deref())?,
             matching: matching_of(matching.as_deref())?,
-            limit: limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
-            continuation: match token.filter(|token| !token.is_empty()) {
-                Some(token) => Some(Continuation::read(&token)?),
-                None => None,
-            },
+            continues: token.is_some_and(|token| !token.is_empty()),
             send_initial_events: initial.map(|text| truth(&text)),
             bookmarks: bookmarks.is_some_and(|text| truth(&text)),
             timeout: integer("timeoutSeconds", timeout)?,
@@ -104,7 +98,7 @@ impl Options {
             // Without a version, the API server sets the match itself.
             let has_match = self.matching.is_some()
                 || self.send_initial_events.is_none() && !matches!(self.version, Version::At(_));
-            if has_match && self.continuation.is_some() {
+            if has_match && self.continues {
                 return forbidden(
                     "resourceVersionMatch",
                     "resourceVersionMatch is forbidden when continue is provided",
@@ -131,15 +125,18 @@ impl Options {
             return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
         }
         let Some(matching) = self.matching else {
-            return match (&self.continuation, self.version) {
-                (Some(_), Version::At(_)) => Err(Refusal::bad_request(
+            return match (self.continues, self.version) {
+                (true, Version::At(_)) => Err(Refusal::bad_request(
                     "specifying resource version is not allowed when using continue",
                 )),
-                _ => Ok(()),
+                (true, _) => {
+                    Err(Refusal::expired("the continue token is not this server's: its lists are whole"))
+                }
+                (false, _) => Ok(()),
             };
         };
         match self.version {
-            _ if self.continuation.is_some() => forbidden(
+            _ if self.continues => forbidden(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden when continue is provided",
             ),
@@ -195,10 +192,12 @@ fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
     use super::*;
 
     fn read(query: &str) -> Result<Options, i32> {
-        Options::read(Some(query), None).map_err(|refusal| refusal.status().code.unwrap())
+        Options::read::<Pod>(Some(query), None).map_err(|refusal| refusal.status().code.unwrap())
     }
 
     #[test]
@@ -210,9 +209,7 @@ mod tests {
         assert_eq!(options.selection.labels, Labels::parse("app=web").unwrap());
         assert!(!read("watch=0&watch=1").unwrap().watch);
         assert!(read("watch").unwrap().watch);
-        assert_eq!(read("limit=-1").unwrap().limit, None);
-        assert_eq!(read("limit=0").unwrap().limit, None);
-        assert_eq!(read("limit=5").unwrap().limit, Some(5));
+        assert_eq!(read("limit=5"), read("limit=-1"));
         assert_eq!(read("resourceVersion=0").unwrap().version, Version::Any);
         assert_eq!(read("resourceVersion=").unwrap().version, Version::Latest);
         assert_eq!(read("resourceVersion=17").unwrap().version, Version::At(17));
@@ -222,7 +219,7 @@ mod tests {
 
     #[test]
     fn conflicting_parameters_are_invalid() {
-        let token = format!("continue={}", Continuation::after(None, "shop/web").write());
+        let token = "continue=abc";
         for (query, code) in [
             ("limit=x", 400),
             ("limit=99999999999999999999", 400),
@@ -233,7 +230,8 @@ mod tests {
             ("resourceVersion=99999999999999999999", 400),
             ("labelSelector=a%20b", 400),
             ("fieldSelector=spec.image%3Dx", 400),
-            ("continue=x", 400),
+            ("continue=x", 410),
+            ("continue=x&resourceVersion=5", 400),
             ("limit=", 400),
             ("timeoutSeconds=&watch=1", 400),
             ("resourceVersionMatch=Exact", 422),
@@ -258,19 +256,6 @@ mod tests {
             &format!("watch=1&resourceVersion=5&{token}"),
         ] {
             assert!(read(query).is_ok(), "{query}");
-        }
-    }
-
-    #[test]
-    fn a_request_without_a_parameter_of_the_pod_api_is_not_for_it() {
-        for (query, meant) in [
-            (None, false),
-            (Some(""), false),
-            (Some("x=watch"), false),
-            (Some("x&watch=1"), true),
-            (Some("limit=0"), true),
-        ] {
-            assert_eq!(is_meant(query), meant, "{query:?}");
         }
     }
 }

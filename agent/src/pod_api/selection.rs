@@ -1,60 +1,67 @@
-//! The pods that a client selects: by namespace, labels and fields. A fast test rules out most events for most watches.
+//! The objects that a client selects: by namespace, labels and fields. A fast test rules out most events for most
+//! watches.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
-
 use super::fields::Fields;
 use super::labels::Labels;
+use super::object::{Content, Object};
+use super::resource::{NAME, NAMESPACE, Resource};
 
-/// The selected pods.
+/// The selected objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection {
     pub(super) namespace: Option<String>,
     pub(super) labels: Labels,
     pub(super) fields: Fields,
+    /// Only what `/pods` has.
+    pub(super) only_listed: bool,
 }
 
 impl Selection {
-    pub(super) fn matches(&self, pod: &Pod) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| namespace == pod.namespace())
-            && self.fields.matches(pod)
-            && self.labels.matches(pod.metadata.labels.as_ref())
+    pub(super) fn matches<R: Resource>(&self, object: &Object<R>) -> bool {
+        (object.is_listed || !self.only_listed) && self.selects(&object.content())
     }
 
-    /// Whether it selects every pod, or every pod of a namespace.
-    pub(super) fn has_no_selector(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+    fn selects<R: Resource>(&self, object: &Content<R>) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| namespace == object.field(NAMESPACE))
+            && self.fields.matches(|at| object.field(at))
+            && self.labels.matches(object.labels())
     }
 
-    /// The marks that every selected pod has.
+    /// The number of terms: the work to match one object.
+    pub(super) fn terms(&self) -> usize {
+        1 + self.labels.len() + self.fields.len()
+    }
+
+    /// The marks that every selected object has.
     pub(super) fn marks(&self) -> Marks {
-        let namespaces = self.namespace.as_deref().into_iter().chain(self.fields.necessary_namespace());
-        let marks = namespaces.map(|namespace| Marks::of(("namespace", namespace)));
-        let marks = marks.chain(self.fields.necessary_name().map(|name| Marks::of(("name", name))));
-        marks.chain(self.labels.necessary().map(|label| Marks::of(("label", label)))).collect()
+        let namespaces = self.namespace.as_deref().into_iter().chain(self.fields.necessary(NAMESPACE));
+        let marks = namespaces.map(|namespace| Marks::mark(("namespace", namespace)));
+        let marks = marks.chain(self.fields.necessary(NAME).map(|name| Marks::mark(("name", name))));
+        marks.chain(self.labels.necessary().map(|label| Marks::mark(("label", label)))).collect()
     }
 }
 
-/// A Bloom filter of the values by which pods are selected. It may report an absent value as present.
+/// A Bloom filter of the values by which objects are selected. It may report an absent value as present.
 ///
-/// The filter makes a thousand watches affordable. An event is fully matched only against the watches whose marks it
-/// contains. Each other watch costs one comparison.
+/// The filter makes a thousand watches affordable. An event is fully matched only by the watches whose marks it contains.
+/// Each other watch costs one comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks(u128);
 
 impl Marks {
-    /// The marks of a pod: its namespace, its name, each label.
-    pub(super) fn of_pod(pod: &Pod) -> Self {
-        let labels = pod.metadata.labels.iter().flatten();
-        let marks = labels.map(|(key, value)| Self::of(("label", (&**key, &**value))));
-        let names = [Self::of(("namespace", pod.namespace())), Self::of(("name", pod.name()))];
+    /// The marks of an object: its namespace, its name, each label.
+    pub(super) fn of<R: Resource>(object: &Content<R>) -> Self {
+        let labels = object.labels().into_iter().flatten();
+        let marks = labels.map(|(key, value)| Self::mark(("label", (&**key, &**value))));
+        let names =
+            [Self::mark(("namespace", object.field(NAMESPACE))), Self::mark(("name", object.field(NAME)))];
         marks.chain(names).collect()
     }
 
     /// Two bits of 128. With a dozen labels, about 3 of 100 absent values seem present.
-    fn of(element: impl Hash) -> Self {
+    fn mark(element: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         element.hash(&mut hasher);
         let hash = hasher.finish();
@@ -65,15 +72,11 @@ impl Marks {
     pub(super) fn may_have(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    pub(super) fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
 }
 
 impl FromIterator<Marks> for Marks {
     fn from_iter<I: IntoIterator<Item = Marks>>(marks: I) -> Self {
-        marks.into_iter().fold(Self::default(), Self::and)
+        Self(marks.into_iter().fold(0, |all, Self(marks)| all | marks))
     }
 }
 
@@ -83,6 +86,9 @@ mod seeded;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::Pod;
     use proptest::prelude::*;
 
     use super::*;
@@ -91,16 +97,17 @@ mod tests {
         Selection {
             namespace: namespace.map(str::to_owned),
             labels: Labels::parse(labels).unwrap(),
-            fields: Fields::parse(fields).unwrap(),
+            fields: Fields::parse::<Pod>(fields).unwrap(),
+            only_listed: false,
         }
     }
 
-    fn pod(namespace: &str, name: &str, labels: &[(String, String)]) -> Pod {
+    fn pod(namespace: &str, name: &str, labels: &[(String, String)]) -> Content<Pod> {
         let mut pod = Pod::default();
         pod.metadata.namespace = Some(namespace.to_owned());
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.labels = Some(labels.iter().cloned().collect());
-        pod
+        Content::Live(Arc::new(pod))
     }
 
     proptest! {
@@ -114,7 +121,7 @@ mod tests {
         ) {
             let pod = pod(&namespace, &name, &labels);
             let selection = selection(wanted.0.as_deref(), &wanted.1, &wanted.2);
-            prop_assert!(!selection.matches(&pod) || Marks::of_pod(&pod).may_have(selection.marks()));
+            prop_assert!(!selection.selects(&pod) || Marks::of(&pod).may_have(selection.marks()));
         }
     }
 
@@ -122,7 +129,7 @@ mod tests {
     fn few_pods_have_marks_that_they_should_not_have() {
         let labels: Vec<_> =
             (0..10).map(|n| (format!("example.com/label-{n}"), format!("value-{n}"))).collect();
-        let marks = Marks::of_pod(&pod("shop", "web-7d4b9c-x2x7p", &labels));
+        let marks = Marks::of(&pod("shop", "web-7d4b9c-x2x7p", &labels));
         let seem = (0..1000)
             .filter(|n| marks.may_have(selection(None, &format!("app=other-{n}"), "").marks()))
             .count();

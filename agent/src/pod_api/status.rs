@@ -3,13 +3,7 @@
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, Status, StatusCause, StatusDetails};
-
-/// The API server's message for an expired continue token.
-const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
-     list without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
-     results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, \
-     or deleted between the time the first chunk was returned and now may show up in the list.";
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
 /// A rejected request and the reason.
 #[derive(Debug)]
@@ -92,13 +86,6 @@ impl Refusal {
     /// A version at which no list or watch can start.
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
-    }
-
-    /// The page's version is no longer stored. `token` continues with the latest state.
-    pub(super) fn page_expired(token: String) -> Self {
-        let mut refusal = Self::expired(PAGE_EXPIRED);
-        refusal.0.metadata = ListMeta { continue_: Some(token), ..ListMeta::default() };
-        refusal
     }
 
     pub(super) fn too_many_watches(limit: &str) -> Self {

@@ -1,7 +1,9 @@
-//! A watch as a response body: first the initial pods, if requested, then events.
+//! A watch as a response body: first the initial objects, if requested, then events.
 
+use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,58 +12,61 @@ use axum::body::Body;
 use futures_util::stream;
 use hyper::body::Bytes;
 use serde_json::json;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::encodings;
-use super::history::{Begun, History, Next, Start, Watcher, range};
+use super::event::Event;
+use super::history::{Begun, History, Next, Start, State, Watcher, range};
 use super::object::Object;
 use super::query::{Options, Version};
+use super::resource::Resource;
+use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
-use super::{Client, Peer};
+use crate::api::client::{Client, Peer, Share};
 
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Minimum duration of a watch that sets no timeout. The maximum is twice as long.
 const LEAST: Duration = Duration::from_secs(30 * 60);
-/// Bytes of initial pods to write before yielding.
+/// Bytes of initial objects in one part.
 const CHUNK: usize = 32 * 1024;
 
 /// Starts a watch.
-pub(super) fn body(
-    history: &Arc<History>,
+pub(super) async fn body<R: Resource>(
+    history: &Arc<History<R>>,
     client: &Client,
     options: Options,
     form: Form,
 ) -> Result<Body, Refusal> {
-    // Without a version, and with 0, initial pods are sent by default.
+    // Without a version, and with 0, initial objects are sent by default.
     let with_initial =
         options.send_initial_events.unwrap_or(matches!(options.version, Version::Latest | Version::Any));
     let start = match options.version {
-        Version::At(version) if with_initial => match history.check(version) {
+        Version::At(version) if with_initial => match history.check(version, false) {
             Ok(()) => Start::Now,
             Err(refusal) => return Ok(refused(&refusal)),
         },
         Version::At(version) => Start::After(version),
         Version::Latest | Version::Any => Start::Now,
     };
-    let selection = options.selection.clone();
-    let Begun { watcher, state, version } = match history.watch(options.selection, &client.name, start)? {
+    let selection = Arc::new(options.selection);
+    let begun = history.watch(Arc::clone(&selection), form, &client.share.name, start)?;
+    let Begun { watcher, state, version } = match begun {
         Ok(begun) => begun,
         Err(refusal) => return Ok(refused(&refusal)),
     };
-    let initial = with_initial.then(|| {
-        let objects = range(&state, selection.namespace.as_deref(), None).map(|(_, object)| object);
-        let mut objects: Vec<_> = objects.filter(|object| selection.matches(&object.pod)).cloned().collect();
-        // A disconnected client resumes from the last object it saw, so initial pods are sorted by version.
-        objects.sort_unstable_by_key(|object| object.version);
-        objects.into_iter()
-    });
+    let initial =
+        if with_initial { client.share.long_work(move || initial(&state, &selection)).await } else { None };
+    if with_initial && initial.is_none() {
+        return Err(Refusal::unavailable("the list could not be written".to_owned()));
+    }
     let now = Instant::now();
     client.peer.is_watching.store(true, Ordering::Relaxed);
     let watch = Watch {
         watcher,
         history: Arc::clone(history),
+        share: Arc::clone(&client.share),
         peer: Watching(Arc::clone(&client.peer)),
         form,
         initial,
@@ -70,13 +75,22 @@ pub(super) fn body(
         bookmarks: options.bookmarks,
         bookmark_at: now + BOOKMARKS,
         ends_at: now + duration(options.timeout),
-        lacks_columns: matches!(form, Form::Table(_) | Form::Rows),
+        lacks_columns: form.is_table(),
         is_over: false,
     };
     Ok(Body::from_stream(stream::unfold(watch, async |mut watch| {
         let bytes = watch.next().await?;
         Some((Ok::<_, Infallible>(bytes), watch))
     })))
+}
+
+/// The selected objects, last first. A disconnected client resumes from the last object it saw, so they are sent by
+/// version.
+fn initial<R: Resource>(state: &State<R>, selection: &Selection) -> Vec<Arc<Object<R>>> {
+    let objects = range(state, selection.namespace.as_deref(), None).map(|(_, object)| object);
+    let mut objects: Vec<_> = objects.filter(|object| selection.matches(object)).cloned().collect();
+    objects.sort_unstable_by_key(|object| Reverse(object.version));
+    objects
 }
 
 /// A watch that fails. Like the API server, sends the error as an event after status 200.
@@ -107,15 +121,16 @@ impl Drop for Watching {
 }
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
-struct Watch {
-    watcher: Watcher,
-    history: Arc<History>,
+struct Watch<R: Resource> {
+    watcher: Watcher<R>,
+    history: Arc<History<R>>,
+    share: Arc<Share>,
     #[expect(dead_code, reason = "what matters is that it is dropped")]
     peer: Watching,
     form: Form,
-    /// The initial pods left to send.
-    initial: Option<std::vec::IntoIter<Arc<Object>>>,
-    /// Whether a bookmark ends the initial pods.
+    /// The initial objects left to send, last first.
+    initial: Option<Vec<Arc<Object<R>>>>,
+    /// Whether a bookmark ends the initial objects.
     says_end: bool,
     /// The history version reached.
     version: u64,
@@ -127,14 +142,13 @@ struct Watch {
     is_over: bool,
 }
 
-impl Watch {
+impl<R: Resource> Watch<R> {
     /// The next bytes. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        if self.initial.is_some() {
-            tokio::task::yield_now().await;
-            if let Some(bytes) = self.initial() {
-                return Some(bytes);
-            }
+        if let Some(objects) = self.initial.take()
+            && let Some(bytes) = self.initial(objects).await?
+        {
+            return Some(bytes);
         }
         loop {
             if self.is_over {
@@ -150,9 +164,16 @@ impl Watch {
                 }
                 // The client resumes before this event.
                 Next::Event(..) if is_late => {}
-                Next::Event(kind, object, version) => {
+                Next::Event(kind, event) => {
+                    self.version = event.version;
+                    return Some(self.event(kind, &event).await);
+                }
+                Next::More(version) => {
                     self.version = version;
-                    return Some(self.event(kind, &object));
+                    yield_now().await;
+                    if !is_late {
+                        continue;
+                    }
                 }
                 Next::Nothing(version) => self.version = version,
             }
@@ -171,33 +192,47 @@ impl Watch {
         }
     }
 
-    /// A part of the initial pods, or the bookmark that ends them.
-    fn initial(&mut self) -> Option<Bytes> {
-        let mut objects = self.initial.take()?;
-        let mut chunk = Vec::new();
-        while chunk.len() < CHUNK {
-            let Some(object) = objects.next() else {
-                if self.says_end {
-                    chunk.extend_from_slice(&self.bookmark(true));
-                }
-                return Some(chunk.into()).filter(|chunk: &Bytes| !chunk.is_empty());
-            };
-            chunk.extend_from_slice(&self.event(Kind::Added, &object));
+    /// A part of the initial objects, or the bookmark that ends them. The inner `None`: there is nothing to send.
+    #[allow(clippy::option_option, reason = "the outer one ends the watch")]
+    async fn initial(&mut self, mut objects: Vec<Arc<Object<R>>>) -> Option<Option<Bytes>> {
+        if objects.is_empty() {
+            return Some(self.says_end.then(|| self.bookmark(true)));
         }
-        self.initial = Some(objects);
-        Some(chunk.into())
+        let (form, mut with_columns) = (self.form, mem::take(&mut self.lacks_columns));
+        let written = self.share.work(move || {
+            let (mut chunk, mut events) = (Vec::new(), 0);
+            while chunk.len() < CHUNK {
+                let Some(object) = objects.pop() else { break };
+                chunk.extend_from_slice(&object.line(
+                    form,
+                    Kind::Added,
+                    object.version,
+                    mem::take(&mut with_columns),
+                ));
+                events += 1;
+            }
+            (Bytes::from(chunk), events, objects)
+        });
+        let (chunk, events, left) = written.await?;
+        self.history.counts.events_sent.fetch_add(events, Ordering::Relaxed);
+        self.initial = Some(left);
+        Some(Some(chunk))
     }
 
-    fn event(&mut self, kind: Kind, object: &Arc<Object>) -> Bytes {
-        self.history.counts.events_sent.fetch_add(1, Ordering::Relaxed);
-        if std::mem::take(&mut self.lacks_columns) {
-            return encodings::line(object, self.form, kind, true);
+    async fn event(&mut self, kind: Kind, event: &Arc<Event<R>>) -> Bytes {
+        let counts = &self.history.counts;
+        counts.events_sent.fetch_add(1, Ordering::Relaxed);
+        let with_columns = mem::take(&mut self.lacks_columns);
+        if !with_columns && let Some(line) = event.kept_line(self.form, kind) {
+            return line;
         }
-        self.history.encodings.event(object, self.form, kind)
+        counts.encoded.fetch_add(1, Ordering::Relaxed);
+        let (event, form) = (Arc::clone(event), self.form);
+        self.share.work(move || event.encode(form, kind, with_columns)).await.unwrap_or_default()
     }
 
     fn bookmark(&mut self, ends_initial_events: bool) -> Bytes {
         self.bookmark_at = Instant::now() + BOOKMARKS;
-        self.form.bookmark(self.version, ends_initial_events).into()
+        self.form.bookmark::<R>(self.version, ends_initial_events).into()
     }
 }

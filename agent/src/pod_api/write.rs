@@ -1,95 +1,131 @@
-//! Writes pods: whole, as metadata, or as rows of a `Table`.
+//! Writes objects: whole, as metadata, or as rows of a `Table`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::object::Object;
-use super::printed;
+use super::object::API_SERVER_VERSION;
+use super::resource::Resource;
 use super::shape::{Form, Include};
-use crate::api_types::{TABLE_COLUMNS, TableRow};
 
 /// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-#[derive(Serialize)]
-struct Row<T> {
-    cells: [String; printed::COLUMNS.len()],
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    conditions: Vec<Value>,
-    object: T,
+/// Appends a whole object. Returns where its version is.
+pub(super) fn whole<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) -> usize {
+    out.extend_from_slice(format!(r#"{{"kind":"{}","apiVersion":"v1","metadata":"#, R::KIND).as_bytes());
+    let before = out.len();
+    write(out, &metadata(object.metadata(), version));
+    // The last occurrence: an annotation may have the same name and value.
+    let field = format!(r#""resourceVersion":"{version}""#);
+    let at = out[before..].windows(field.len()).rposition(|bytes| bytes == field.as_bytes());
+    let version_at = at.map_or(before, |at| before + at + r#""resourceVersion":""#.len());
+    object.write_rest(out);
+    out.push(b'}');
+    version_at
+}
+
+fn partial<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
+    write(out, &metadata(object.metadata(), version));
+    out.push(b'}');
+}
+
+/// With the agent's own version, and the API server's in an annotation.
+fn metadata(metadata: &ObjectMeta, version: u64) -> ObjectMeta {
+    let mut metadata = metadata.clone();
+    if version == 0 {
+        return metadata;
+    }
+    let theirs = metadata.resource_version.replace(version.to_string());
+    if let Some(theirs) = theirs.filter(|version| !version.is_empty()) {
+        metadata.annotations.get_or_insert_default().insert(API_SERVER_VERSION.to_owned(), theirs);
+    }
+    metadata
 }
 
 impl Form {
-    /// A pod as an item of a list.
-    pub(super) fn write_item(self, object: &Object, out: &mut Vec<u8>) {
-        match self {
-            Self::Object => write(out, &object.whole()),
-            Self::Metadata => write(out, &object.partial()),
-            Self::Table(include) => {
-                let cells = printed::cells(&object.pod, Timestamp::now());
-                let conditions = printed::conditions(&object.pod);
-                match include {
-                    Include::Nothing => write(out, &Row { cells, conditions, object: () }),
-                    Include::Metadata => write(out, &Row { cells, conditions, object: object.partial() }),
-                    Include::Object => write(out, &Row { cells, conditions, object: object.whole() }),
-                }
+    /// Appends an object as an item of a list.
+    pub(super) fn write_item<R: Resource>(self, object: &R, version: u64, out: &mut Vec<u8>) {
+        let include = match self {
+            Self::Object => {
+                whole(object, version, out);
+                return;
             }
-            Self::Rows => write(out, &TableRow::of(&object.pod)),
+            Self::Metadata => return partial(object, version, out),
+            Self::Table(include) => Some(include),
+            Self::Rows => None,
+        };
+        out.extend_from_slice(br#"{"cells":"#);
+        if include.is_none() {
+            write(out, &object.own_cells());
+        } else {
+            write(out, &object.cells(Timestamp::now()));
+            let conditions = object.conditions();
+            if !conditions.is_empty() {
+                out.extend_from_slice(br#","conditions":"#);
+                write(out, &conditions);
+            }
         }
+        out.extend_from_slice(br#","object":"#);
+        match include {
+            Some(Include::Metadata) => partial(object, version, out),
+            Some(Include::Object) => {
+                whole(object, version, out);
+            }
+            Some(Include::Nothing) | None => out.extend_from_slice(b"null"),
+        }
+        out.push(b'}');
     }
 
-    /// A single pod: the response to a get, or the object of an event. `with_columns` includes a table's columns, which
-    /// only the first event of a watch has.
-    pub(super) fn write_one(self, object: &Object, with_columns: bool, out: &mut Vec<u8>) {
-        if matches!(self, Self::Table(_) | Self::Rows) {
-            let columns = if with_columns { self.columns() } else { Value::Null };
-            let head = format!(
-                r#"{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{}"}},"columnDefinitions":{columns},"rows":["#,
-                object.version
-            );
-            out.extend_from_slice(head.as_bytes());
-            self.write_item(object, out);
-            out.extend_from_slice(b"]}");
-        } else {
-            self.write_item(object, out);
+    /// Appends a single object: the response to a get, or the object of an event. `with_columns` includes a table's
+    /// columns, which only the first event of a watch has.
+    pub(super) fn write_one<R: Resource>(
+        self,
+        object: &R,
+        version: u64,
+        with_columns: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if !self.is_table() {
+            return self.write_item(object, version, out);
         }
+        let columns = if with_columns { self.columns::<R>() } else { Value::Null };
+        let head = format!(
+            r#"{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{version}"}},"columnDefinitions":{columns},"rows":["#
+        );
+        out.extend_from_slice(head.as_bytes());
+        self.write_item(object, version, out);
+        out.extend_from_slice(b"]}");
     }
 
     /// The start of a list, up to its first item. `]}` ends it.
-    pub(super) fn list_head(
-        self,
-        version: u64,
-        continuation: Option<&str>,
-        remaining: Option<usize>,
-    ) -> Vec<u8> {
-        let mut metadata = json!({ "resourceVersion": version.to_string() });
-        if let Some(token) = continuation {
-            metadata["continue"] = token.into();
-        }
-        if let Some(remaining) = remaining {
-            metadata["remainingItemCount"] = remaining.into();
-        }
+    pub(super) fn list_head<R: Resource>(self, version: u64) -> Vec<u8> {
+        let metadata = match version {
+            0 => json!({}),
+            version => json!({ "resourceVersion": version.to_string() }),
+        };
         let (kind, group) = match self {
-            Self::Object => ("PodList", "v1"),
-            Self::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
-            Self::Table(_) | Self::Rows => ("Table", "meta.k8s.io/v1"),
+            Self::Object => (format!("{}List", R::KIND), "v1"),
+            Self::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
+            Self::Table(_) | Self::Rows => ("Table".to_owned(), "meta.k8s.io/v1"),
         };
         let items = match self {
             Self::Object | Self::Metadata => r#""items":["#.to_owned(),
-            Self::Table(_) | Self::Rows => format!(r#""columnDefinitions":{},"rows":["#, self.columns()),
+            Self::Table(_) | Self::Rows => format!(r#""columnDefinitions":{},"rows":["#, self.columns::<R>()),
         };
         format!(r#"{{"kind":"{kind}","apiVersion":"{group}","metadata":{metadata},{items}"#).into_bytes()
     }
 
     /// A bookmark: the event with the watch's version.
-    pub(super) fn bookmark(self, version: u64, ends_initial_events: bool) -> Vec<u8> {
+    pub(super) fn bookmark<R: Resource>(self, version: u64, ends_initial_events: bool) -> Vec<u8> {
         let mut metadata = json!({ "resourceVersion": version.to_string() });
         if ends_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
         }
         let partial = || json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata });
-        let whole = || json!({ "kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": { "containers": [] }, "status": {} });
+        let whole = || json!({ "kind": R::KIND, "apiVersion": "v1", "metadata": metadata, "spec": { "containers": [] }, "status": {} });
         let row = |cells: usize, object: Value| {
             json!({
                 "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": { "resourceVersion": version.to_string() },
@@ -99,21 +135,25 @@ impl Form {
         let object = match self {
             Self::Object => whole(),
             Self::Metadata => partial(),
-            Self::Table(Include::Object) => row(printed::COLUMNS.len(), whole()),
-            Self::Table(Include::Metadata) => row(printed::COLUMNS.len(), partial()),
-            Self::Table(Include::Nothing) => row(printed::COLUMNS.len(), Value::Null),
-            Self::Rows => row(TABLE_COLUMNS.len(), Value::Null),
+            Self::Table(Include::Object) => row(R::COLUMNS.len(), whole()),
+            Self::Table(Include::Metadata) => row(R::COLUMNS.len(), partial()),
+            Self::Table(Include::Nothing) => row(R::COLUMNS.len(), Value::Null),
+            Self::Rows => row(R::OWN_COLUMNS.len(), Value::Null),
         };
         let mut event = json!({ "type": "BOOKMARK", "object": object }).to_string().into_bytes();
         event.push(b'\n');
         event
     }
 
-    fn columns(self) -> Value {
+    pub(super) fn is_table(self) -> bool {
+        matches!(self, Self::Table(_) | Self::Rows)
+    }
+
+    fn columns<R: Resource>(self) -> Value {
         let column = |name: &str, format: &str, description: &str, priority: u8| json!({ "name": name, "type": "string", "format": format, "description": description, "priority": priority });
         match self {
-            Self::Rows => TABLE_COLUMNS.iter().map(|name| column(name, "", "", 0)).collect(),
-            _ => printed::COLUMNS
+            Self::Rows => R::OWN_COLUMNS.iter().map(|name| column(name, "", "", 0)).collect(),
+            _ => R::COLUMNS
                 .iter()
                 .map(|(name, description, priority)| {
                     column(name, if *name == "Name" { "name" } else { "" }, description, *priority)
@@ -123,7 +163,7 @@ impl Form {
     }
 }
 
-/// Appends JSON. Serializing a pod does not fail. If it did, the response would still be JSON.
+/// Appends JSON. Serializing an object does not fail. If it did, the response would still be JSON.
 pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
     let before = out.len();
     if serde_json::to_writer(&mut *out, value).is_err() {

@@ -9,32 +9,35 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
-pub(super) const NOT_FOUND: &[u8] = br#"{"found":false"#;
+pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 
 /// One answer. All fields of the pod are `None` if it was not found.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     /// Must be the first field; see [`NOT_FOUND`].
-    pub(super) found: bool,
+    pub(crate) found: bool,
     #[serde(borrow)]
-    pub(super) query: Cow<'a, str>,
+    pub(crate) query: Cow<'a, str>,
     /// `None` if the query is not an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) kind: Option<Kind>,
+    pub(crate) kind: Option<Kind>,
     /// Why no pod was found.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<Cow<'a, str>>,
+    pub(crate) error: Option<Cow<'a, str>>,
     /// The key that found the pod. For a cgroup, for example, the pod's UID or the container's ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) found_by: Option<Key>,
+    pub(crate) found_by: Option<Key>,
+    /// How the query contradicts the pod that was found.
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub(crate) contradiction: Option<Cow<'a, str>>,
     /// When the pod was removed, in RFC 3339. `None` if it still exists.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub(super) removed: Option<Cow<'a, str>>,
+    pub(crate) removed: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub(super) namespace: Option<Cow<'a, str>>,
+    pub(crate) namespace: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub(super) name: Option<Cow<'a, str>>,
+    pub(crate) name: Option<Cow<'a, str>>,
     /// The UID under which the node knows the pod. `None` for a mirror pod without a static pod.
     #[serde(
         borrow,
@@ -43,7 +46,7 @@ pub(super) struct Answer<'a> {
         rename = "podUID",
         skip_serializing_if = "Option::is_none"
     )]
-    pub(super) pod_uid: Option<Cow<'a, str>>,
+    pub(crate) pod_uid: Option<Cow<'a, str>>,
     #[serde(
         borrow,
         default,
@@ -51,22 +54,22 @@ pub(super) struct Answer<'a> {
         rename = "mirrorUID",
         skip_serializing_if = "Option::is_none"
     )]
-    pub(super) mirror_uid: Option<Cow<'a, str>>,
+    pub(crate) mirror_uid: Option<Cow<'a, str>>,
     /// The container, if the query identifies one.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub(super) container: Option<Cow<'a, str>>,
+    pub(crate) container: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub(super) node: Option<Cow<'a, str>>,
+    pub(crate) node: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    pub(super) owner: Option<Owner<'a>>,
+    pub(crate) owner: Option<Owner<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    pub(super) labels: Option<Labels<'a>>,
+    pub(crate) labels: Option<Labels<'a>>,
 }
 
 /// A text without escapes is borrowed, because a client reads hundreds of thousands of answers a second. `serde` borrows
 /// only in a field whose type is `Cow` itself.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error> {
     Ok(Option::<Text<'a>>::deserialize(deserializer)?.map(|Text(text)| text))
@@ -74,7 +77,7 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow
 
 /// The pod's labels.
 #[derive(Debug)]
-pub(super) enum Labels<'a> {
+pub(crate) enum Labels<'a> {
     /// As the server has them.
     Of(&'a BTreeMap<String, String>),
     /// As the client reads them.
@@ -83,7 +86,7 @@ pub(super) enum Labels<'a> {
 
 impl Labels<'_> {
     /// The labels, in the server's order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let (of, read) = match self {
             Self::Of(labels) => (Some(labels.iter()), None),
             Self::Read(labels) => (None, Some(labels.iter())),
@@ -123,11 +126,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
 
 /// The controller that created the pod.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Owner<'a> {
+pub(crate) struct Owner<'a> {
     #[serde(borrow)]
-    pub(super) kind: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
 }
 
 /// The kinds of identities.
@@ -172,7 +175,7 @@ impl Kind {
     }
 
     /// The name to show to users.
-    pub(super) fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Uid => "UID",
             Self::ContainerId => "container ID",
@@ -189,7 +192,7 @@ impl Kind {
 /// The keys of the index.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Key {
+pub(crate) enum Key {
     Uid,
     MirrorUid,
     ContainerId,
@@ -201,7 +204,7 @@ pub(super) enum Key {
 
 impl Key {
     /// The name to show to users.
-    pub(super) fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Uid => "UID",
             Self::MirrorUid => "mirror UID",

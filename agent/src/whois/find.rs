@@ -8,13 +8,13 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Identity, ParseIdentityError};
-use pod_index::{FoundBy, PodMeta, Resolved, Snapshot, UidRef, is_mirror_pod};
-use pod_index_kubelet::process::{PodCgroup, ResolveError};
+use pod_index::{self as index, FoundBy, PodMeta, Snapshot, UidRef, is_mirror_pod};
+use pod_index_kubelet::process::{Placement, PodCgroup, ResolveError};
 
 pub(super) use super::answer::Key;
 use super::answer::{Answer, Kind, Labels, Owner};
 use super::lookups::Outcome;
-use super::processes::{Process, Processes};
+use super::processes::Placements;
 
 /// A parsed query.
 #[derive(Debug)]
@@ -53,15 +53,20 @@ pub(super) enum Unknown {
     NoProcess,
     NotOfPod,
     Unreadable(ResolveError),
+    /// `/proc` does not answer.
+    Blocked,
     NoPod(Kind),
+    /// No pod has this UID. A pod with this name, if there is one.
+    Suggested(Option<String>),
 }
 
 impl Unknown {
     pub(super) fn kind(&self) -> Option<Kind> {
         match self {
             Self::Unparsed(_) | Self::NotUtf8 | Self::NoRoom => None,
-            Self::NoProcess | Self::NotOfPod | Self::Unreadable(_) => Some(Kind::Pid),
+            Self::NoProcess | Self::NotOfPod | Self::Unreadable(_) | Self::Blocked => Some(Kind::Pid),
             Self::NoPod(kind) => Some(*kind),
+            Self::Suggested(_) => Some(Kind::Uid),
         }
     }
 
@@ -69,8 +74,8 @@ impl Unknown {
         if self.kind().is_some() { Outcome::Unknown } else { Outcome::Invalid }
     }
 
-    /// The message for users.
-    pub(super) fn words(&self) -> Cow<'static, str> {
+    /// The message for users about this query.
+    pub(super) fn words(&self, query: &str) -> Cow<'static, str> {
         let words = match self {
             Self::Unparsed(error) => return error.to_string().into(),
             Self::Unreadable(error) => return error.to_string().into(),
@@ -78,7 +83,9 @@ impl Unknown {
             Self::NoRoom => "the response is full; send fewer queries per request",
             Self::NoProcess => "no process has this ID, or the agent does not see it (--proc)",
             Self::NotOfPod => "the process belongs to no pod",
-            Self::NoPod(Kind::Uid) => "no pod has this UID",
+            Self::Blocked => "the agent's /proc does not answer (--proc)",
+            Self::NoPod(Kind::Uid) => return unknown_uid(query, None).into(),
+            Self::Suggested(name) => return unknown_uid(query, name.as_deref()).into(),
             Self::NoPod(Kind::ContainerId) => "no pod has a container with this ID",
             Self::NoPod(Kind::Cgroup) => "the index does not have the pod of this cgroup",
             Self::NoPod(Kind::LogPath | Kind::LogLink) => "the index does not have the pod of this log",
@@ -90,26 +97,55 @@ impl Unknown {
     }
 }
 
+/// A manifest may set any UID, so every word is looked up as one.
+fn unknown_uid(query: &str, name: Option<&str>) -> String {
+    let query = query.trim_ascii();
+    let is_hex = query.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_uid = matches!(Identity::parse(query), Ok(Identity::Uid(_)));
+    let mut words =
+        if is_uid { "no pod has this UID" } else { "not recognised; no pod has this UID" }.to_owned();
+    if let Some(name) = name {
+        words.extend(["; did you mean ", name, "?"]);
+    } else if !is_uid && is_hex && (12..64).contains(&query.len()) {
+        words += "; a container ID has 64 digits";
+    }
+    words
+}
+
 impl<'a> Sought<'a> {
-    /// Parses a query. Asks `processes` for a process ID.
-    pub(super) fn parse(text: &'a str, processes: &Processes) -> Result<Self, Unknown> {
-        let identity = Identity::parse(text).map_err(Unknown::Unparsed)?;
+    /// Parses a query. The processes were looked up before.
+    pub(super) fn parse(text: &'a str, placements: &Placements) -> Result<Self, Unknown> {
+        let identity = Identity::parse_lenient(text).map_err(Unknown::Unparsed)?;
         let text = text.trim_ascii();
         let sought = |what| Self { text: (!text.contains('/')).then_some(text), what };
         let Identity::Pid(pid) = identity else { return Ok(sought(What::Identity(identity))) };
-        match processes.get(pid) {
-            Process::Pod(cgroup) => Ok(sought(What::Process(cgroup))),
-            Process::NoPod => Err(Unknown::NotOfPod),
-            Process::Gone => Err(Unknown::NoProcess),
-            Process::Unreadable(error) => Err(Unknown::Unreadable(error)),
+        match placements.get(&pid) {
+            Some(Ok(Placement::Pod(cgroup))) => Ok(sought(What::Process(cgroup.clone()))),
+            Some(Ok(Placement::NoPod)) => Err(Unknown::NotOfPod),
+            Some(Ok(Placement::Gone)) => Err(Unknown::NoProcess),
+            Some(Err(error)) => Err(Unknown::Unreadable(error.clone())),
+            None => Err(Unknown::Blocked),
         }
+    }
+
+    /// How a log path contradicts the pod that was found.
+    fn contradiction(&self, path: &str, pod: &Pod) -> Option<String> {
+        let What::Identity(Identity::PodLog(log)) = &self.what else { return None };
+        if (log.namespace, log.name) != (pod.namespace(), pod.name()) {
+            return Some(format!(
+                "the path names {}/{}, and the UID is of another pod",
+                log.namespace, log.name
+            ));
+        }
+        let is_rooted = path.trim_ascii().starts_with("/var/log/pods/") || !path.contains("/var/log/pods/");
+        (!is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
     }
 
     pub(super) fn kind(&self) -> Kind {
         match self.what {
             What::Identity(Identity::ContainerId(_)) => Kind::ContainerId,
             What::Identity(Identity::Cgroup(_)) => Kind::Cgroup,
-            What::Identity(Identity::PodLog(_)) => Kind::LogPath,
+            What::Identity(Identity::PodLog(_) | Identity::PodDirectory { .. }) => Kind::LogPath,
             What::Identity(Identity::ContainerLog(_)) => Kind::LogLink,
             What::Identity(Identity::Ip(_)) => Kind::Ip,
             What::Identity(Identity::Name { .. }) => Kind::Name,
@@ -169,8 +205,8 @@ pub(super) fn time_of(removed_at: Instant) -> Timestamp {
 }
 
 impl<'a> Found<'a> {
-    fn new(snapshot: &'a Snapshot<Pod>, found: Resolved<'a, Pod>) -> Self {
-        let Resolved { pod, container, by, removed_at, .. } = found;
+    fn new(snapshot: &'a Snapshot<Pod>, found: index::Found<'a, Pod>) -> Self {
+        let index::Found { pod, container, by, removed_at, .. } = found;
         let by = match by {
             FoundBy::MirrorUid => Key::MirrorUid,
             FoundBy::ContainerId => Key::ContainerId,
@@ -200,16 +236,18 @@ impl<'a> Found<'a> {
     }
 
     /// The answer to `query`.
-    pub(super) fn answer(&self, query: &'a str, kind: Kind) -> Answer<'a> {
+    pub(super) fn answer(&self, query: &'a str, sought: &Sought<'_>) -> Answer<'a> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let text = |text: &'a Option<String>| text.as_deref().map(Cow::from);
         let uid = |pod: &'a Arc<Pod>| text(&pod.metadata.uid);
-        let answer = Answer { found: true, query: query.into(), kind: Some(kind), ..Answer::default() };
+        let answer =
+            Answer { found: true, query: query.into(), kind: Some(sought.kind()), ..Answer::default() };
         let Some(pod) = self.pod.or(self.mirror) else { return answer };
         let mut owners = pod.metadata.owner_references.iter().flatten();
         let controller = owners.find(|owner| owner.controller == Some(true));
         Answer {
             found_by: Some(self.by),
+            contradiction: sought.contradiction(query, pod).map(Cow::from),
             removed: self.removed_at.map(|at| time_of(at).to_string().into()),
             namespace: text(&pod.metadata.namespace),
             name: text(&pod.metadata.name),

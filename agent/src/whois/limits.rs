@@ -1,23 +1,23 @@
-//! The limits of `/whois`. `docs/operators.md` lists them.
+//! The limits of `/whois`. `docs/reference.md` lists them.
 
 use std::time::Duration;
 
 /// Maximum number of queries in a GET, and in any request that waits. Each publication looks up all waiting queries.
-pub(super) const QUERIES: usize = 100;
+pub(crate) const QUERIES: usize = 100;
 /// Maximum size of a POST's body, in bytes.
-pub(super) const BODY: usize = 1 << 20;
+pub(crate) const BODY: usize = 1 << 20;
 /// Timeout for the body.
-pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time to wait for a pod.
-pub(super) const WAIT: Duration = Duration::from_secs(5 * 60);
+pub(crate) const WAIT: Duration = Duration::from_secs(5 * 60);
 /// Maximum size of the answers to one request, in bytes. The queries after that get an error, so that a client can hold the
 /// whole response in memory.
-pub(super) const ANSWERS: usize = 64 << 20;
+pub(crate) const ANSWERS: usize = 64 << 20;
 /// Maximum size of the answers to a request that waits, in bytes. They are in memory until the last one is found.
-pub(super) const WAITED_ANSWERS: usize = 1 << 20;
+pub(crate) const WAITED_ANSWERS: usize = 1 << 20;
 /// Maximum size of the body of a request that waits, in bytes.
-pub(super) const WAITED_BODY: usize = 64 * 1024;
+pub(crate) const WAITED_BODY: usize = 64 * 1024;
 /// Maximum number of bodies in memory. Further requests with a body wait until one is dropped.
-pub(super) const BODIES: usize = 16;
+pub(crate) const BODIES: usize = 16;
 /// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.
-pub(super) const ECHO: usize = 4096;
+pub(crate) const ECHO: usize = 4096;

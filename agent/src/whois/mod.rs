@@ -4,16 +4,14 @@
 //! text ─> Identity ─> Sought ─> Found ─> Answer ─> HTTP ─> `pod-index whois`
 //!              └─ PID ─> /proc ─┘ └─ snapshot
 //! ```
-//! [`find`] queries the index, [`routes`] serves the answers. [`ask`], [`input`] and [`printer`] are the client. Both
-//! sides use `answer`.
+//! [`find`] queries the index, [`routes`] serves the answers.
 
-mod answer;
-pub(crate) mod ask;
+pub(crate) mod answer;
+mod bodies;
 mod find;
-mod input;
-mod limits;
+pub(crate) mod limits;
 mod lookups;
-mod printer;
+pub(crate) mod metrics;
 mod processes;
 mod routes;
 
@@ -21,26 +19,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{Reader, Snapshot};
-use tokio::sync::{Semaphore, watch};
+use pod_index::Reader;
+use pod_index::identity::Identity;
+use tokio::sync::watch;
 
 pub(crate) use self::answer::Kind;
+use self::bodies::Bodies;
 use self::find::{Key, Sought, Unknown};
 pub(crate) use self::lookups::{Lookups, Outcome};
 pub(crate) use self::processes::Processes;
 pub(crate) use self::routes::router;
-use super::readiness::Readiness;
-
-/// The annotation of a removed pod: when it was removed, in RFC 3339.
-pub(crate) const REMOVED_ANNOTATION: &str = "pod-index/removed";
-
-/// Removes [`REMOVED_ANNOTATION`] from a pod sent by a source. A pod without it is not copied.
-pub(crate) fn unmark(pod: &mut Arc<Pod>) {
-    let is_marked = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(REMOVED_ANNOTATION));
-    if is_marked && let Some(annotations) = &mut Arc::make_mut(pod).metadata.annotations {
-        annotations.remove(REMOVED_ANNOTATION);
-    }
-}
+use crate::api::client::Share;
+use crate::pipeline::readiness::Readiness;
+use crate::pipeline::removed::REMOVED_ANNOTATION;
 
 fn marked(pod: &Pod, removed_at: Instant) -> Arc<Pod> {
     let mut pod = pod.clone();
@@ -54,10 +45,9 @@ fn marked(pod: &Pod, removed_at: Instant) -> Arc<Pod> {
 pub(crate) struct Whois {
     reader: Reader<Pod>,
     readiness: Arc<Readiness>,
-    processes: Arc<Processes>,
+    processes: Processes,
     lookups: Lookups,
-    /// Permits for the bodies of requests.
-    bodies: Arc<Semaphore>,
+    bodies: Bodies,
     /// The agent is shutting down.
     is_closed: Arc<watch::Sender<bool>>,
 }
@@ -70,9 +60,9 @@ impl Whois {
         lookups: Lookups,
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
-        let bodies = Arc::new(Semaphore::new(limits::BODIES));
+        let bodies = Bodies::new();
         let is_closed = Arc::new(watch::Sender::new(false));
-        Self { reader, readiness, processes: Arc::new(processes), lookups, bodies, is_closed }
+        Self { reader, readiness, processes, lookups, bodies, is_closed }
     }
 
     /// Ends all waiting look-ups: they answer with what is known, so that they do not delay a shutdown.
@@ -89,16 +79,18 @@ impl Whois {
     /// UIDs.
     ///
     /// A removed pod has [`REMOVED_ANNOTATION`].
-    pub(crate) fn pod(&self, snapshot: &Snapshot<Pod>, key: &str) -> Option<Arc<Pod>> {
+    pub(crate) async fn pod(&self, client: &Share, key: &str) -> Option<Arc<Pod>> {
+        let placements = self.processes.get(client, pid(key).into_iter().collect()).await;
+        let snapshot = self.reader.load();
         let direct = snapshot.pod_by_uid(key).map(|pod| (Kind::Uid, pod));
         let direct = direct.or_else(|| Some((Kind::Name, snapshot.pod_by_full_name(key)?)));
         if let Some((kind, pod)) = direct {
             self.lookups.count(Some(kind), Outcome::Found);
             return Some(Arc::clone(pod));
         }
-        let sought = self.seek(key);
+        let sought = Sought::parse(key, &placements);
         let found = sought.as_ref().map_err(Unknown::clone).and_then(|sought| {
-            let found = sought.find(snapshot)?;
+            let found = sought.find(&snapshot)?;
             let pod =
                 found.pod.filter(|_| found.by != Key::MirrorUid).ok_or(Unknown::NoPod(sought.kind()))?;
             let pod = found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at));
@@ -115,9 +107,12 @@ impl Whois {
             }
         }
     }
+}
 
-    /// Parses `text`. Resolves a process ID to its cgroup, so that later steps need only a snapshot.
-    fn seek<'a>(&self, text: &'a str) -> Result<Sought<'a>, Unknown> {
-        Sought::parse(text, &self.processes)
+/// The process ID that a query is, if it is one.
+fn pid(query: &str) -> Option<u32> {
+    match Identity::parse(query) {
+        Ok(Identity::Pid(pid)) => Some(pid),
+        _ => None,
     }
 }

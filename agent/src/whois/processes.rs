@@ -1,37 +1,61 @@
-//! Finds the pod's cgroup of a process ID, through the host's `/proc`.
+//! Finds the pods' cgroups of process IDs, through the host's `/proc`.
+//!
+//! A file of `/proc` may block. Processes are therefore read on threads for blocking work, a bounded number at a time. A
+//! read that never ends keeps its thread, and from then on the others get an error after a few seconds.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use pod_index_kubelet::process::{PidResolver, Placement, PodCgroup, ResolveError};
+use pod_index_kubelet::process::{PidResolver, Placement, ResolveError};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
-/// The processes that a `/proc` shows.
-#[derive(Debug)]
-pub(crate) struct Processes(Mutex<PidResolver>);
+use crate::api::client::Share;
 
-/// What a process belongs to.
-#[derive(Debug)]
-pub(super) enum Process {
-    Pod(PodCgroup),
-    NoPod,
-    Gone,
-    Unreadable(ResolveError),
+/// Maximum number of threads that read processes.
+const READERS: usize = 2;
+/// Timeout of the processes of one part of an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The processes that a `/proc` shows. Clones share the readers.
+#[derive(Clone, Debug)]
+pub(crate) struct Processes {
+    idle: Arc<Mutex<Vec<PidResolver>>>,
+    readers: Arc<Semaphore>,
 }
+
+/// What each of some processes belongs to. A process that is missing was not read in time.
+pub(super) type Placements = HashMap<u32, Result<Placement, ResolveError>>;
 
 impl Processes {
     /// The processes of the `/proc` at this path.
     pub(crate) fn new(proc: &Path) -> Result<Self, ResolveError> {
-        PidResolver::new(proc).map(|resolver| Self(Mutex::new(resolver)))
+        let idle = (0..READERS).map(|_| PidResolver::new(proc)).collect::<Result<_, _>>()?;
+        Ok(Self { idle: Arc::new(Mutex::new(idle)), readers: Arc::new(Semaphore::new(READERS)) })
     }
 
-    pub(super) fn get(&self, pid: u32) -> Process {
-        // The resolver stays usable after a panic.
-        let resolved = self.0.lock().unwrap_or_else(PoisonError::into_inner).resolve(pid);
-        match resolved {
-            Ok(Placement::Pod(cgroup)) => Process::Pod(cgroup),
-            Ok(Placement::NoPod) => Process::NoPod,
-            Ok(Placement::Gone) => Process::Gone,
-            Err(error) => Process::Unreadable(error),
+    /// Reads these processes. Each client waits for its own before it waits for a reader.
+    pub(super) async fn get(&self, client: &Share, pids: Vec<u32>) -> Placements {
+        if pids.is_empty() {
+            return Placements::new();
         }
+        let deadline = Instant::now() + PATIENCE;
+        let placements = async {
+            let _own = client.processes.acquire().await.ok()?;
+            let reader = Arc::clone(&self.readers).acquire_owned().await.ok()?;
+            let idle = Arc::clone(&self.idle);
+            let reading = spawn_blocking(move || {
+                let mut resolver = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+                let placements = pids.into_iter().map(|pid| (pid, resolver.resolve_checked(pid))).collect();
+                idle.lock().unwrap_or_else(PoisonError::into_inner).push(resolver);
+                drop(reader);
+                Some(placements)
+            });
+            reading.await.ok()?
+        };
+        timeout_at(deadline, placements).await.ok().flatten().unwrap_or_default()
     }
 }

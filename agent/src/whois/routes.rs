@@ -1,6 +1,6 @@
 //! `/whois`: takes queries in the URL, or in the body with one per line. Answers each with one line of JSON.
 
-use std::iter;
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,19 +9,28 @@ use axum::extract::{RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures_util::stream;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::Snapshot;
+use pod_index::{PodMeta, Snapshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::answer::Answer;
+use super::answer::{Answer, Kind};
+use super::bodies::{Place, Queries};
 use super::find::{Found, Sought, Unknown};
+use super::processes::Placements;
 use super::{Outcome, Whois, limits};
-use crate::duration::GoDuration;
-use crate::refusal::refused;
-use crate::serve::pod_list::Parts;
+use crate::api::client::{Client, Share};
+use crate::api::refusal::refused;
+use crate::config::duration::GoDuration;
 
+/// Maximum number of queries in one part of the answers.
+const PART: usize = 256;
+/// So few queries are answered without a turn.
+const FEW: usize = 4;
+/// Maximum number of searches for a pod with the name in a query, in one part. Each goes through all pods.
+const SUGGESTIONS: usize = 2;
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 
@@ -30,7 +39,11 @@ pub(crate) fn router(whois: Whois) -> Router {
 }
 
 /// `GET /whois?q=…&q=…&wait=5s`.
-async fn of_url(State(whois): State<Whois>, RawQuery(query): RawQuery) -> Result<Response, Response> {
+async fn of_url(
+    State(whois): State<Whois>,
+    client: Client,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Response> {
     let Parameters { queries, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
     if queries.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
@@ -38,12 +51,14 @@ async fn of_url(State(whois): State<Whois>, RawQuery(query): RawQuery) -> Result
     if queries.len() > limits::QUERIES {
         return Err(bad(format!("q: at most {} in one request; POST takes more", limits::QUERIES)));
     }
-    whois.respond(queries.into_iter(), wait).await
+    let queries = Queries::List(queries.into_iter());
+    whois.respond(&client.share, queries, None, wait).await
 }
 
 /// `POST /whois?wait=5s`, with a query in each line of the body.
 async fn of_body(
     State(whois): State<Whois>,
+    client: Client,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
@@ -51,10 +66,8 @@ async fn of_body(
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
-    // Permits bound the memory for bodies: a request takes one before it reads its body and holds it as long as the
-    // body.
-    let permit = timeout(limits::BODY_TIMEOUT, Arc::clone(&whois.bodies).acquire_owned()).await;
-    let Ok(Ok(permit)) = permit else {
+    // Places bound the memory for bodies: a request takes one before it reads its body.
+    let Some(place) = whois.bodies.place(&client.share).await else {
         let message = "too many queries with a body at once".to_owned();
         return Err(refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message));
     };
@@ -71,32 +84,10 @@ async fn of_body(
             return Err(refused(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
         }
     };
-    if wait.is_some() {
-        if body.len() > limits::WAITED_BODY {
-            return Err(bad(format!("wait: the body must not exceed {} bytes", limits::WAITED_BODY)));
-        }
-        drop(permit);
-        return whois.respond(lines(body), wait).await;
+    if wait.is_some() && body.len() > limits::WAITED_BODY {
+        return Err(bad(format!("wait: the body must not exceed {} bytes", limits::WAITED_BODY)));
     }
-    let mut lines = lines(body);
-    let queries = iter::from_fn(move || {
-        let _held = &permit;
-        lines.next()
-    });
-    whois.respond(queries, wait).await
-}
-
-/// The lines of the body.
-fn lines(mut body: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin {
-    iter::from_fn(move || {
-        if body.is_empty() {
-            return None;
-        }
-        let end = body.iter().position(|byte| *byte == b'\n');
-        let mut line = body.split_to(end.map_or(body.len(), |end| end + 1));
-        line.truncate(end.unwrap_or(line.len()));
-        Some(line)
-    })
+    whois.respond(&client.share, Queries::Lines(body), Some(place), wait).await
 }
 
 /// The parameters of the URL.
@@ -129,29 +120,53 @@ fn bad(message: impl Into<String>) -> Response {
 impl Whois {
     async fn respond(
         self,
-        queries: impl Iterator<Item = Bytes> + Send + Unpin + 'static,
+        client: &Arc<Share>,
+        queries: Queries,
+        place: Option<Place>,
         wait: Option<GoDuration>,
     ) -> Result<Response, Response> {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-        let Some(GoDuration(wait)) = wait else {
-            let answers = Answers { whois: self, queries, sent: 0 };
-            return Ok((head, Body::new(Parts::new(answers))).into_response());
-        };
-        let queries: Vec<_> = queries.take(limits::QUERIES + 1).collect();
-        if queries.len() > limits::QUERIES {
-            return Err(bad(format!("wait: at most {} queries in one request", limits::QUERIES)));
+        if let Some(GoDuration(wait)) = wait {
+            drop(place);
+            let queries: Vec<_> = queries.take(limits::QUERIES + 1).collect();
+            if queries.len() > limits::QUERIES {
+                return Err(bad(format!("wait: at most {} queries in one request", limits::QUERIES)));
+            }
+            return Ok((head, self.wait(client, &queries, Instant::now() + wait).await).into_response());
         }
-        Ok((head, self.wait(&queries, Instant::now() + wait).await).into_response())
+        // Not worth a turn.
+        if let Queries::List(few) = &queries
+            && few.len() <= FEW
+        {
+            let placements = self.processes.get(client, pids(queries.clone())).await;
+            let part = Part::of(&self, queries, &placements, 0);
+            return Ok((head, part.answers).into_response());
+        }
+        let (client, asked) = (Arc::clone(client), self.bodies.hold(queries, place));
+        let answers = stream::try_unfold((self, client, asked, 0), async |(whois, client, asked, sent)| {
+            let queries = asked.queries()?;
+            let placements = whois.processes.get(&client, pids(queries.clone())).await;
+            let part = client.work(|| Part::of(&whois, queries, &placements, sent)).await;
+            let Part { answers, rest } = part.ok_or_else(|| io::Error::other("the agent ends"))?;
+            if answers.is_empty() {
+                return Ok::<_, io::Error>(None);
+            }
+            asked.leave(rest);
+            let sent = sent + answers.len();
+            Ok(Some((Bytes::from(answers), (whois, client, asked, sent))))
+        });
+        Ok((head, Body::from_stream(answers)).into_response())
     }
 
     /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once
     /// per publication.
-    async fn wait(&self, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
+    async fn wait(&self, client: &Share, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
+        let placements = self.processes.get(client, pids(queries.iter().cloned())).await;
         let mut answers = vec![Vec::new(); queries.len()];
         let mut room = limits::WAITED_ANSWERS;
         let mut waiting = Vec::new();
         for (query, answer) in queries.iter().zip(&mut answers) {
-            match self.parse(query) {
+            match parse(query, &placements) {
                 Ok((text, sought)) => waiting.push((text, sought, answer)),
                 Err(unknown) => self.write_within(&mut room, query, Err(unknown), answer),
             }
@@ -179,22 +194,6 @@ impl Whois {
         answers.concat()
     }
 
-    fn parse<'a>(&self, query: &'a [u8]) -> Result<(&'a str, Sought<'a>), Unknown> {
-        let text = str::from_utf8(query).map_err(|_| Unknown::NotUtf8)?;
-        Ok((text, self.seek(text)?))
-    }
-
-    /// Looks one query up and appends the answer.
-    fn look_up(&self, query: &[u8], snapshot: &Snapshot<Pod>, to: &mut Vec<u8>) {
-        match self.parse(query) {
-            Ok((_, sought)) => {
-                let found = sought.find(snapshot).map(|found| (&sought, found));
-                self.write(query, found, to);
-            }
-            Err(unknown) => self.write(query, Err(unknown), to),
-        }
-    }
-
     /// Like [`write`](Self::write) while `room`, the bytes left for answers, is above zero. Then writes an error.
     fn write_within<'a>(
         &self,
@@ -215,12 +214,12 @@ impl Whois {
         let answer = match found {
             Ok((sought, found)) => {
                 self.lookups.count(Some(sought.kind()), Outcome::Found);
-                found.answer(query, sought.kind())
+                found.answer(query, sought)
             }
             Err(unknown) => {
                 self.lookups.count(unknown.kind(), unknown.outcome());
-                let mut error = unknown.words();
-                if matches!(unknown, Unknown::NoPod(_)) {
+                let mut error = unknown.words(query);
+                if matches!(unknown, Unknown::NoPod(_) | Unknown::Suggested(_)) {
                     if !self.readiness.is_ready() {
                         error.to_mut().push_str("; not every source has been read");
                     }
@@ -246,29 +245,57 @@ fn shortened(query: &str) -> &str {
     &query[..end]
 }
 
-/// The answers in parts. Each part comes from one snapshot. No snapshot is held between parts.
-struct Answers<I> {
-    whois: Whois,
-    queries: I,
-    /// Bytes written so far.
-    sent: usize,
+/// Parses a query. Process IDs were resolved to their cgroups, so that later steps need only a snapshot.
+fn parse<'a>(query: &'a [u8], placements: &Placements) -> Result<(&'a str, Sought<'a>), Unknown> {
+    let text = str::from_utf8(query).map_err(|_| Unknown::NotUtf8)?;
+    Ok((text, Sought::parse(text, placements)?))
 }
 
-impl<I: Iterator<Item = Bytes>> Iterator for Answers<I> {
-    type Item = Vec<u8>;
+/// The process IDs among the queries of the next part.
+fn pids(queries: impl Iterator<Item = Bytes>) -> Vec<u32> {
+    queries.take(PART).filter_map(|query| super::pid(str::from_utf8(&query).ok()?)).collect()
+}
 
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
-        let snapshot = self.whois.reader.load();
-        while chunk.len() < CHUNK {
-            let Some(query) = self.queries.next() else { break };
-            if self.sent + chunk.len() < limits::ANSWERS {
-                self.whois.look_up(&query, &snapshot, &mut chunk);
-            } else {
-                self.whois.write(&query, Err(Unknown::NoRoom), &mut chunk);
+/// A part of the answers, from one snapshot. It is bounded work.
+struct Part {
+    answers: Vec<u8>,
+    /// The queries of the next parts.
+    rest: Queries,
+}
+
+impl Part {
+    fn of(whois: &Whois, mut queries: Queries, placements: &Placements, sent: usize) -> Self {
+        let mut answers = Vec::new();
+        let snapshot = whois.reader.load();
+        let mut suggestions = SUGGESTIONS;
+        for _ in 0..PART {
+            if answers.len() >= CHUNK {
+                break;
             }
+            let Some(query) = queries.next() else { break };
+            if sent + answers.len() >= limits::ANSWERS {
+                whois.write(&query, Err(Unknown::NoRoom), &mut answers);
+                continue;
+            }
+            let parsed = parse(&query, placements);
+            let found = parsed.as_ref().map_err(Unknown::clone).and_then(|(text, sought)| {
+                let found = sought.find(&snapshot);
+                match found {
+                    Err(Unknown::NoPod(Kind::Uid)) if suggestions > 0 => {
+                        suggestions -= 1;
+                        Err(Unknown::Suggested(suggestion(&snapshot, text)))
+                    }
+                    found => found.map(|found| (sought, found)),
+                }
+            });
+            whois.write(&query, found, &mut answers);
         }
-        self.sent += chunk.len();
-        (!chunk.is_empty()).then_some(chunk)
+        Self { answers, rest: queries }
     }
+}
+
+/// A pod with this name in some namespace.
+fn suggestion(snapshot: &Snapshot<Pod>, name: &str) -> Option<String> {
+    let pod = snapshot.pods().find(|pod| pod.name() == name.trim_ascii())?;
+    Some(format!("{}/{}", pod.namespace(), pod.name()))
 }

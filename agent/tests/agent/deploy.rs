@@ -44,7 +44,9 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
     let pod = pod(daemonset(&[""; 0]));
     assert_eq!(pod.priority_class_name.as_deref(), Some("system-node-critical"));
     assert_eq!(pod.service_account_name.as_deref(), Some("pod-index"));
-    assert_eq!(pod.volumes, None, "nothing of the host's");
+    for volume in pod.volumes.iter().flatten() {
+        assert!(volume.host_path.is_none(), "{}: nothing of the host's", volume.name);
+    }
     let security = serde_json::to_value(pod.security_context).unwrap();
     assert_eq!(
         (&security["runAsNonRoot"], &security["seccompProfile"]["type"]),
@@ -65,7 +67,10 @@ fn the_daemonsets_memory_limit_is_above_what_was_measured_with_a_thousand_pods()
     let limit = resources.limits.as_ref().unwrap()["memory"].0.strip_suffix("Mi").unwrap();
     let guide = include_str!("../../../docs/operators.md");
     assert!(guide.contains(&format!("The DaemonSet's limit of {limit} MiB")), "{limit} MiB");
-    let row = guide.lines().find(|line| line.starts_with("| 1,000 | ")).unwrap();
+    let row = include_str!("../../../docs/reference.md")
+        .lines()
+        .find(|line| line.starts_with("| 1,000 | "))
+        .unwrap();
     let most = row.split(" | ").nth(2).unwrap().strip_suffix(" MB").unwrap();
     let (limit, most) = (limit.parse::<f64>().unwrap(), most.parse::<f64>().unwrap());
     assert!(most * 1e6 < limit * 1_048_576.0 * 0.9, "{row}");
@@ -82,12 +87,9 @@ fn all_files_name_the_same_user_and_builder() {
     let number = user.parse().ok();
     assert_eq!((security.run_as_user, security.run_as_group), (number, number));
     for (path, expected) in [
-        ("README.md", format!("0755 {user} {user}")),
         ("README.md", format!("supplementalGroups: [{user}]")),
-        ("README.md", format!("-o {user} -g {user}")),
         ("README.md", format!("agent's user, {user},")),
-        ("kubernetes/components/checkpoints/daemonset.yaml", format!("-o {user} -g {user}")),
-        ("kubernetes/components/socket/daemonset.yaml", format!("0755 {user} {user}")),
+        ("kubernetes/components/socket/daemonset.yaml", format!("\"{user}:{user}\"")),
         ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
         ("../docs/operators.md", format!("runs as user {user}")),
     ] {
@@ -214,9 +216,10 @@ async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
     let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
     let mut pod = pod(daemonset(&["tls"]));
     let container = pod.containers.remove(0);
-    let mounted = &container.volume_mounts.as_ref().unwrap()[0];
     let volumes = pod.volumes.unwrap();
-    assert!(volumes.len() == 1 && volumes[0].secret.is_some() && volumes[0].name == mounted.name);
+    let secret = volumes.iter().find(|volume| volume.secret.is_some()).unwrap();
+    let mounts = container.volume_mounts.as_ref().unwrap();
+    assert!(mounts.iter().any(|mount| mount.name == secret.name && mount.read_only == Some(true)));
 
     let scrape = objects(&deploy("prometheus/scrape.yaml")).remove(0);
     let name = scrape["scrape_configs"][0]["tls_config"]["server_name"].as_str().unwrap();
@@ -262,26 +265,74 @@ async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
     for environment in [environment, BTreeMap::new()] {
         let ask = |args: &[&str]| binary(args).envs(&environment).output().unwrap();
         let output = ask(&[&trust[..], &show].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(ask(&trust).status.code(), Some(3));
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "the agent answers that it has no such pod: {}",
+            stderr(&output)
+        );
+        assert_eq!(ask(&trust).status.code(), Some(3), "no agent answers without the certificate");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_checkpoints_the_daemonset_stores_them_in_a_directory_of_the_node() {
+async fn the_daemonset_stores_all_pods_in_a_volume_that_the_kubelet_creates() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
-    let mut pod = pod(daemonset(&["checkpoints"]));
+    let mut pod = pod(daemonset(&[""; 0]));
     let container = pod.containers.remove(0);
-    let mounted = &container.volume_mounts.as_ref().unwrap()[0];
+    let [mounted] = container.volume_mounts.as_deref().unwrap() else { panic!("one mount") };
     let volume = pod.volumes.unwrap().remove(0);
     assert_eq!((&mounted.name, mounted.read_only), (&volume.name, None));
-    assert_eq!(volume.host_path.unwrap().path, mounted.mount_path);
+    assert!(volume.empty_dir.is_some(), "{volume:?}");
     let mut command = binary(&["--api-server", "--check"]);
     command.envs(environment(&container, &directory));
     let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains(directory.0.to_str().unwrap()), "{}", stdout(&output));
+    let text = stdout(&output);
+    let line = text.lines().find(|line| line.starts_with("checkpoints")).unwrap();
+    assert!(line.contains(directory.0.to_str().unwrap()) && line.contains("all pods"), "{text}");
+}
+
+/// Each directory of a node that is mounted for writing must be created and owned by the agent's user before the agent starts.
+#[test]
+fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
+    let pod = pod(daemonset(&components()));
+    let user = pod.security_context.as_ref().unwrap().run_as_user.unwrap();
+    let mounted = pod.volumes.iter().flatten().filter(|volume| volume.host_path.is_some());
+    let mut directories = 0;
+    for volume in mounted {
+        let host = volume.host_path.as_ref().unwrap();
+        assert_eq!(host.type_.as_deref(), Some("DirectoryOrCreate"), "{}", host.path);
+        let owned = pod.init_containers.iter().flatten().any(|container| {
+            let mounts = container.volume_mounts.iter().flatten();
+            let at = mounts.filter(|mount| mount.name == volume.name).map(|mount| &mount.mount_path);
+            at.into_iter().any(|at| {
+                *container.command.as_ref().unwrap() == ["chown", &*format!("{user}:{user}"), &**at]
+            })
+        });
+        assert!(owned, "{}", host.path);
+        directories += 1;
+    }
+    assert_eq!(directories, 1);
+}
+
+#[test]
+fn the_daemonset_leaves_virtual_nodes_out() {
+    let affinity = pod(daemonset(&[""; 0])).affinity.unwrap().node_affinity.unwrap();
+    let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
+    let [term] = terms.as_slice() else { panic!("one term: terms are alternatives") };
+    let left_out = term.match_expressions.iter().flatten().map(|expression| {
+        assert_eq!(expression.operator, "NotIn");
+        (&*expression.key, expression.values.as_deref().unwrap())
+    });
+    assert_eq!(
+        left_out.collect::<Vec<_>>(),
+        [
+            ("type", &["virtual-kubelet".to_owned()][..]),
+            ("eks.amazonaws.com/compute-type", &["fargate".to_owned()][..])
+        ]
+    );
 }
 
 #[test]

@@ -91,7 +91,9 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
     let agent = Agent::start(&as_str(&flags));
     agent.until("/readyz", |answer| answer.code == 200);
     let uid = agent.get("/pods/default/web-node-1").json::<Value>()["metadata"]["uid"].clone();
-    let hash = json!({ "kubernetes.io/config.mirror": uid, "kubernetes.io/config.hash": uid });
+    let hash = json!({
+        "kubernetes.io/config.mirror": uid, "kubernetes.io/config.hash": uid, "kubernetes.io/config.source": "file",
+    });
     let mut mirror = pod("web-node-1", "node-1", &hash);
     mirror["metadata"]["ownerReferences"] =
         json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n", "controller": true }]);
@@ -270,7 +272,7 @@ async fn a_missing_manifest_folder_is_a_failure_and_an_unusable_manifest_a_warni
     let (findings, code) = report(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
     let found = wrong(&findings).into_iter().find(|finding| finding.0 == "manifests").unwrap();
     assert_eq!((found.1, code), ("warning", Some(1)));
-    assert!(found.2.contains("bad.yaml:4: spec.containers: "), "{found:?}");
+    assert!(found.2.contains("bad.yaml: spec.containers: "), "{found:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The agent does what the operators' document shows.
+//! The agent does what the operators' documents show.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use pod_index::PodMeta;
 use crate::support::{Agent, Directory, binary, shipped};
 
 #[test]
-fn every_path_in_the_operators_document_is_served() {
+fn every_path_in_the_reference_is_served() {
     let manifests = shipped();
     let args =
         ["--pod-manifest-path", manifests.to_str().unwrap(), "--node-name", "node-1", "--debug-endpoints"];
@@ -17,8 +17,8 @@ fn every_path_in_the_operators_document_is_served() {
     agent.until("/readyz", |answer| answer.code == 200);
     let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
 
-    let operators = include_str!("../../../docs/operators.md");
-    let table = operators.split("| path | answer |").nth(1).expect("the table of paths");
+    let reference = include_str!("../../../docs/reference.md");
+    let table = reference.split("| path | answer |").nth(1).expect("the table of paths");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let cells = rows.filter_map(|row| row.split('|').nth(1));
     let paths: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();

@@ -4,57 +4,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::metrics::value;
-use crate::support::{Agent, Answer, Directory, manifest, run, shipped, stderr};
-
-#[test]
-fn a_client_with_the_current_generation_gets_not_modified() {
-    let directory = Directory::new();
-    directory.write("a.yaml", &manifest("a"));
-    let agent = Agent::on(&directory.0);
-    for path in ["/pods", "/mirrors/pods"] {
-        let first = agent.get(path);
-        let tag = first.header("etag").unwrap();
-        let again = |tag: &str| agent.send(&format!("GET {path}"), &format!("If-None-Match: {tag}\r\n"), "");
-        let answer = again(tag);
-        assert_eq!((answer.code, &*answer.body, answer.header("etag")), (304, "", Some(tag)), "{path}");
-        assert_eq!(again("\"another\"").code, 200);
-    }
-    let tag = agent.get("/pods").header("etag").unwrap().to_owned();
-    directory.write("b.yaml", &manifest("b"));
-    agent.until("/pods/default/b-node-1", |answer| answer.code == 200);
-    let answer = agent.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
-    assert_eq!(answer.code, 200);
-    assert_eq!(answer.json::<List<Pod>>().items.len(), 2);
-    assert_ne!(answer.header("etag"), Some(&*tag));
-
-    // Another run counts its generations from the start, so its first generation has other content.
-    let other = Agent::on(&directory.0);
-    let answer = other.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
-    assert_eq!((answer.code, answer.json::<List<Pod>>().items.len()), (200, 2));
-}
-
-#[test]
-fn a_forgotten_pod_does_not_change_the_tag() {
-    let directory = Directory::new();
-    for name in ["a", "b"] {
-        directory.write(&format!("{name}.yaml"), &manifest(name));
-    }
-    let path = directory.0.to_str().unwrap();
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--keep-removed", "5s"];
-    let agent = Agent::start(&args);
-    agent.until("/pods", |answer| answer.json::<List<Pod>>().items.len() == 2);
-    std::fs::remove_file(directory.0.join("a.yaml")).unwrap();
-    agent.until("/pods/default/a-node-1", |answer| answer.code == 404);
-    let tags = ["/pods", "/mirrors/pods"].map(|path| agent.get(path).header("etag").unwrap().to_owned());
-    let removed = |answer: &Answer| value(&answer.body, "pod_index_removed_pods");
-    assert_eq!(removed(&agent.get("/metrics")), 1, "the tags are older than what follows");
-    agent.until("/metrics", |answer| removed(answer) == 0);
-    for (path, tag) in ["/pods", "/mirrors/pods"].into_iter().zip(&tags) {
-        let answer = agent.send(&format!("GET {path}"), &format!("If-None-Match: {tag}\r\n"), "");
-        assert_eq!(answer.code, 304, "{path}");
-    }
-}
+use crate::support::{Agent, Directory, manifest, run, shipped, stderr};
 
 #[test]
 fn a_pod_is_served_as_yaml_to_clients_that_ask_for_it_first() {
@@ -75,7 +25,7 @@ fn a_pod_is_served_as_yaml_to_clients_that_ask_for_it_first() {
 }
 
 #[test]
-fn a_table_has_a_row_for_each_pod_and_a_tag_of_its_own() {
+fn a_table_has_a_row_for_each_pod() {
     const ACCEPT: &str = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io, application/json\r\n";
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
@@ -91,12 +41,6 @@ fn a_table_has_a_row_for_each_pod_and_a_tag_of_its_own() {
     let uid = pod.metadata.uid.as_deref().unwrap();
     let cells = json!(["default", "web-node-1", uid, "file", "static", "Pending", "node-1"]);
     assert_eq!(table["rows"], json!([{ "cells": cells, "object": null }]));
-
-    let tag = answer.header("etag").unwrap();
-    assert_ne!(whole.header("etag"), Some(tag), "who has the one has not the other");
-    let known = format!("If-None-Match: {tag}\r\n");
-    assert_eq!(agent.send("GET /pods", &(ACCEPT.to_owned() + &known), "").code, 304);
-    assert_eq!(agent.send("GET /pods", &known, "").code, 200);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn combinations() -> Vec<Vec<String>> {
     for together in [
         &[][..],
         &["tls", "pod-monitor", "client-reviews"],
-        &["checkpoints", "socket", "host-pids"],
+        &["socket", "host-pids"],
         &["host-pids", "socket", "tls"],
         &["references", "kubelet", "quota"],
     ] {
@@ -311,7 +311,16 @@ fn forbidden(components: &[&str]) -> BTreeSet<String> {
             let host = probe.as_ref().and_then(|probe| probe.http_get.as_ref()?.host.clone());
             forbid(host.is_some(), format!("probe host {}", host.unwrap_or_default()));
         }
-        let security = serde_json::to_value(&container.security_context).unwrap();
+        let mut security = serde_json::to_value(&container.security_context).unwrap();
+        let name = &container.name;
+        let added = security["capabilities"].as_object_mut().unwrap().remove("add");
+        forbid(
+            added.is_some(),
+            format!("capability {} of {name}", added.unwrap_or_default()[0].as_str().unwrap_or_default()),
+        );
+        let user = security.as_object_mut().unwrap().remove("runAsUser");
+        let not_root = security.as_object_mut().unwrap().remove("runAsNonRoot");
+        forbid(user == Some(json!(0)) || not_root == Some(json!(false)), format!("root in {name}"));
         let restricted = json!({
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
         });

@@ -6,7 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
+use serde_json::json;
 
+use crate::api::kubeconfig_with;
 use crate::support::{Agent, Directory, PATIENCE, manifest, run, shipped, stderr};
 
 #[test]
@@ -71,6 +73,51 @@ fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     assert_eq!(saved().filter(is_checkpoint).count(), 1, "the disk did hang");
 }
 
+/// The credential plugin is asked before anything else that the API server needs, and never answers.
+#[test]
+fn a_signal_ends_an_agent_whose_credential_plugin_hangs() {
+    let directory = Directory::new();
+    let user = crate::secrets::plugin(&directory, "exec sleep 600");
+    let path = kubeconfig_with(&directory, &json!({ "server": "https://127.0.0.1:1" }), &user);
+    directory.write("web.yaml", &manifest("web"));
+    let manifests = directory.0.to_str().unwrap();
+    let args = ["--kubeconfig", &path, "--pod-manifest-path", manifests, "--hostname-override", "node-1"];
+    let mut agent = Agent::start(&args);
+    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+}
+
+/// A named pipe blocks its reader, as a file system that hangs does.
+#[test]
+fn a_signal_is_heard_while_a_reload_reads_a_file_that_blocks() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    let config = directory.0.join(".config.yaml");
+    std::fs::write(&config, format!("staticPodPath: {}\n", directory.0.display())).unwrap();
+    let mut agent = Agent::start(&["--config", config.to_str().unwrap(), "--hostname-override", "node-1"]);
+    std::fs::remove_file(&config).unwrap();
+    nix::unistd::mkfifo(&config, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    agent.signal("HUP");
+    // Opens once the agent has opened it to read.
+    let _unwritten = std::fs::OpenOptions::new().write(true).open(&config).unwrap();
+    agent.signal("TERM");
+    assert_eq!(agent.wait(), Some(0));
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    let manifests = shipped();
+    let mut command = std::process::Command::new("sh");
+    let limited = "ulimit -S -n 60 && ulimit -H -n 500 && exec \"$0\" \"$@\"";
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_pod-index")]);
+    command.args(["--hostname-override", "node-1", "--pod-manifest-path", manifests.to_str().unwrap()]);
+    let agent = Agent::spawn(command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", agent.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().filter(|word| *word == "500").count(), 2, "{line}");
+}
+
 #[test]
 fn a_wrong_command_line_is_exit_code_2() {
     for args in [
@@ -79,6 +126,7 @@ fn a_wrong_command_line_is_exit_code_2() {
         &["--pod-manifest-path", "x", "--hostname-override", " "],
         &["--pod-manifest-path", "x", "--address", "0.0.0.0"],
         &["--pod-manifest-path", "x", "get", "y"],
+        &["--pod-manifest-path", "x", "--check", "--checkpoint-all-pods"],
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));

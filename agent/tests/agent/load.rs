@@ -143,11 +143,4 @@ async fn a_hundred_thousand_pods_are_served_as_a_stream() {
     report("meanwhile", &measure(""));
     println!("/pods, gzip:");
     report("meanwhile", &measure("Accept-Encoding: gzip\r\n"));
-    let tag = {
-        let answer = agent.send("HEAD /pods", "", "");
-        answer.header("etag").unwrap().to_owned()
-    };
-    let start = Instant::now();
-    let answer = agent.send("GET /pods", &format!("If-None-Match: {tag}\r\n"), "");
-    println!("/pods, unchanged: {} in {:.1?}", answer.code, start.elapsed());
 }

@@ -44,6 +44,23 @@ fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
 }
 
 #[test]
+fn a_manifest_cannot_forge_a_log_line() {
+    for format in ["text", "json"] {
+        let directory = Directory::new();
+        directory.write(
+            "bad.yaml",
+            "apiVersion: v1\nkind: \"Pod\\nforged \\x1b[1m \\x85 \\u202e\"\nmetadata: {name: a}\n",
+        );
+        let path = directory.0.to_str().unwrap();
+        let agent = Agent::start(&["--pod-manifest-path", path, "--log-format", format]);
+        let line = agent.wait_for_log("forged");
+        assert!(line.contains("bad.yaml"), "{line}");
+        let is_hidden = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!agent.logged().iter().any(|line| line.contains(is_hidden)), "{line:?}");
+    }
+}
+
+#[test]
 fn a_duplicate_pod_is_reported_in_the_log_sources_and_metrics() {
     let list = |images: [&str; 2]| {
         let pods = images.map(|image| {

@@ -188,13 +188,13 @@ pub fn families(metrics: &str) -> BTreeMap<&str, &str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
+async fn the_reference_has_every_metric_with_its_type_and_its_labels() {
     let directory = Directory::new();
     let (agent, _server) = agent_with_everything(&directory).await;
     let metrics = agent.get("/metrics").body;
 
-    let operators = include_str!("../../../docs/operators.md");
-    let table = operators.split("| metric | type | labels |").nth(1).expect("the table of metrics");
+    let reference = include_str!("../../../docs/reference.md");
+    let table = reference.split("| metric | type | labels |").nth(1).expect("the table of metrics");
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split('|').skip(1).map(str::trim).collect()).collect();
     let documented: BTreeMap<_, _> = rows.iter().map(|row| (row[0].trim_matches('`'), row[1])).collect();
@@ -203,7 +203,7 @@ async fn the_operators_table_has_every_metric_with_its_type_and_its_labels() {
     for name in OF_TLS {
         assert_eq!(families.insert(name, "gauge"), None);
     }
-    assert_eq!(documented, families, "docs/operators.md, and what /metrics has");
+    assert_eq!(documented, families, "docs/reference.md, and what /metrics has");
 
     for row in &rows {
         let name = row[0].trim_matches('`');

@@ -75,6 +75,8 @@ fn an_invalid_configuration_or_unsupported_change_is_rejected() {
     for (config, why) in [
         ("staticPodPaht: /x\n".to_owned(), "staticPodPaht"),
         (String::new(), "no pods to read"),
+        ("staticPodPath: /nonexistent\n".to_owned(), "/nonexistent: does not exist"),
+        (format!("staticPodPath: {path}\ncheckpointAllPods: true\n"), "needs a directory"),
         ("kubeconfig: /nonexistent/kubeconfig\n".to_owned(), "/nonexistent/kubeconfig"),
         (format!("staticPodPath: {path}\naddress: 127.0.0.2\n"), "address or port cannot change"),
     ] {

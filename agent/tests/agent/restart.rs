@@ -7,12 +7,13 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use serde_json::{Value, json};
 
-use crate::api::{kubeconfig, pod};
+use crate::api::{kubeconfig, kubeconfig_with, pod};
 use crate::api_server::ApiServer;
 use pod_index_test_support::skipped;
 
 use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
 
+const CANARY: &str = "hunter2-canary";
 const RESTORED: &str = "pod-index/restored";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,6 +117,44 @@ async fn a_restored_pod_is_removed_by_its_own_source_while_another_is_silent() {
     server.accept().await;
     agent.until("/metrics", |answer| answer.body.contains("\npod_index_restored_pods 0\n"));
     assert!(!is_restored(&agent, "a"));
+}
+
+/// The identity provider may be away when the node boots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_pods_are_served_redacted_while_the_credential_plugin_fails() {
+    let server = ApiServer::start().await;
+    let mut web = pod("web", "node-1", &json!({}));
+    web["spec"]["containers"][0]["env"] = json!([{ "name": "PASSWORD", "value": CANARY }]);
+    server.put("pods", &web);
+    let (directory, checkpoints) = (Directory::new(), Directory::new());
+    let kept = checkpoints.0.to_str().unwrap();
+    let started = |kubeconfig: &str, more: &[&str]| {
+        let args = ["--kubeconfig", kubeconfig, "--hostname-override", "node-1"];
+        let kept = ["--checkpoint-all-pods", "--checkpoint-dir", kept];
+        Agent::start(&[&args[..], &kept[..], more].concat())
+    };
+    let agent = started(&kubeconfig(&directory, &server), &[]);
+    agent.until("/pods/default/web", |answer| answer.body.contains(CANARY));
+    checkpoints_are(&checkpoints.0, 1).await;
+    drop(agent);
+
+    let script = "[ -e \"$0.works\" ] || { echo 'no such account' >&2; exit 3; }
+        echo '{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"t\"}}'";
+    let user = crate::secrets::plugin(&directory, script);
+    let path = kubeconfig_with(&directory, &json!({ "server": server.url() }), &user);
+    let agent = started(&path, &["--redact-env"]);
+    assert!(is_restored(&agent, "web"));
+    for path in ["/pods", "/pods/default/web", "/api/v1/pods", "/api/v1/namespaces/default/pods/web"] {
+        let answer = agent.get(path);
+        assert!(answer.code == 200 && answer.body.contains("PASSWORD"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains(CANARY), "{path}: {}", answer.body);
+    }
+    agent.until("/readyz", |answer| answer.code == 503 && answer.body.contains("no such account"));
+
+    directory.write(".plugin.works", "");
+    agent.until("/readyz", |answer| answer.code == 200);
+    assert!(!is_restored(&agent, "web"));
+    assert!(!agent.get("/pods").body.contains(CANARY));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

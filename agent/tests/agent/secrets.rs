@@ -89,6 +89,16 @@ fn a_failing_credential_plugin_is_reported_with_its_exit_code_and_message() {
     }
 }
 
+/// The user of a kubeconfig with a credential plugin that runs `script`.
+pub fn plugin(directory: &Directory, script: &str) -> Value {
+    let plugin = directory.0.join(".plugin");
+    std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
+    } })
+}
+
 /// Its environment, arguments and standard output may hold secrets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_plugin_that_fails_later_is_logged_without_its_secrets() {

@@ -93,7 +93,7 @@ fn a_manifest_problem_is_shown_and_a_smaller_terminal_works() {
     let mut terminal = top(&agent);
     terminal.until(|seen| seen.contains("1 problem"));
     terminal.press("3");
-    terminal.until(|seen| seen.contains("bad.yaml:4: spec.containers:"));
+    terminal.until(|seen| seen.contains("bad.yaml: spec.containers:"));
     for size in [(30, 8), (1, 1), (200, 50)] {
         terminal.resize(size);
     }

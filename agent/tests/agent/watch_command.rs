@@ -230,7 +230,7 @@ fn invalid_watches_are_errors() {
     assert!(stderr(&output).contains("no agent answers on"), "{}", stderr(&output));
     let agent = Agent::on(&crate::support::shipped());
     let output = agent.ask(&["watch", "--selector", "a b"]);
-    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("labelSelector"), "{}", stderr(&output));
     let output = agent.ask(&["watch", "-o", "yaml"]);
     assert_eq!(output.status.code(), Some(2));

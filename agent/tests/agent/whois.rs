@@ -359,7 +359,7 @@ async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
         stderr(&output),
         "pod-index: \"shop/web-1\": no pod has this name\n\
          pod-index: \"/system.slice/sshd.service\": the path names no pod and no container\n\
-         pod-index: \"10.0\": no pod has this UID\n"
+         pod-index: \"10.0\": not recognised; no pod has this UID\n"
     );
     let output = setup.agent.ask(&["whois", "nobody"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
@@ -541,7 +541,7 @@ async fn hostile_queries_each_get_an_error_and_affect_no_other() {
             "an identity must not contain NUL",
             "an identity must not be empty",
             "an identity must not be longer than 64 KiB",
-            "no pod has this UID",
+            "not recognised; no pod has this UID",
             "the path names no pod and no container",
             "not a UID, container ID, cgroup, log path, IP address, process ID, \"namespace/name\" or full name",
             "",
@@ -578,7 +578,7 @@ async fn a_waiting_lookup_ends_when_the_shutdown_begins() {
     assert_eq!(answer.code, 200, "{}", answer.body);
     let answers = lines(&answer.body);
     assert_eq!(answers[0]["found"], true);
-    assert_eq!(answers[1]["error"], "no pod has this UID; the agent is shutting down");
+    assert_eq!(answers[1]["error"], "not recognised; no pod has this UID; the agent is shutting down");
     assert_eq!(setup.agent.wait(), Some(0));
     let log = setup.agent.whole_log();
     assert!(!log.iter().any(|line| line.contains("closing connections that did not end")), "{log:?}");
@@ -591,7 +591,10 @@ fn until_every_source_was_read_an_unknown_pod_may_still_be_added() {
     let agent =
         Agent::start(&["--manifest-url", nowhere, "--pod-manifest-path", directory.0.to_str().unwrap()]);
     let output = agent.ask(&["whois", "u-1"]);
-    assert_eq!(stderr(&output), "pod-index: \"u-1\": no pod has this UID; not every source has been read\n");
+    assert_eq!(
+        stderr(&output),
+        "pod-index: \"u-1\": not recognised; no pod has this UID; not every source has been read\n"
+    );
 }
 
 #[test]

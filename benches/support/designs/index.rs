@@ -69,7 +69,7 @@ fn filled(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, Reader<Pod>) {
 
 impl Read<Box<str>> for CachedReader<Pod> {
     fn find(&mut self, uid: &Box<str>) -> usize {
-        at(self.pod_by_uid(&**uid))
+        at(self.load().pod_by_uid(&**uid))
     }
 
     fn scan(&mut self) -> usize {
@@ -79,7 +79,7 @@ impl Read<Box<str>> for CachedReader<Pod> {
 
 impl Read<PodUid> for CachedReader<Pod> {
     fn find(&mut self, uid: &PodUid) -> usize {
-        at(self.pod_by_uid(uid))
+        at(self.load().pod_by_uid(uid))
     }
 
     fn scan(&mut self) -> usize {
@@ -99,7 +99,7 @@ impl Read<Box<str>> for Reader<Pod> {
 
 /// Iterates over everything that the kubelet's `GetPods` and `GetUIDTranslations` copy.
 fn scan(snapshot: &Snapshot<Pod>) -> usize {
-    let pods = snapshot.pods().iter().filter(|pod| !pod.uid().is_empty()).count();
+    let pods = snapshot.pods().filter(|pod| !pod.uid().is_empty()).count();
     let translations = snapshot.uid_translations();
     pods + translations.mirror_to_pod().count() + translations.pod_to_mirror().count()
 }

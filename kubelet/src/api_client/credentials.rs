@@ -2,21 +2,23 @@
 //! client certificate, which belongs to the connections.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Request, Response};
+use k8s_openapi::ByteString;
 use kube::Config;
 use kube::client::{AuthError, Body, ConfigExt};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::spawn_blocking;
 use tokio::time::{self, Instant};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, service_fn};
 
 use super::ConnectionOptions;
 use super::connect::Connections;
-use super::plugin::{Issued, Plugin};
-use super::pool::{Answer, Pool};
+use super::plugin::Plugin;
+use super::pool::{Answer, Latest, Pool, lock};
 use crate::text::api_causes;
 
 /// Minimum time between two renewals (reading the files of the token and of the client certificate, or running the
@@ -32,11 +34,12 @@ const WAIT_IF_USABLE: Duration = Duration::from_secs(1);
 
 type Service = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
-/// Adds the credentials to requests and sends them.
+/// Adds the credentials to requests, and sends each through the pool in its extensions.
 pub(super) struct Credentials {
     config: Config,
     plugin: Option<Plugin>,
-    pool: Arc<Pool>,
+    /// Connections with the client certificate.
+    connections: Latest,
     current: Mutex<Current>,
     /// Held during a renewal.
     renewing: Arc<AsyncMutex<()>>,
@@ -48,9 +51,9 @@ struct Current {
     service: Service,
     /// The token of the token file or of the plugin, if there is one.
     token: Option<String>,
-    /// The client certificate, as its file or the plugin has it.
+    /// The client certificate in PEM.
     certificate: Option<Vec<u8>>,
-    /// When the plugin's credentials expire.
+    /// When the plugin's credentials expire. In the past before its first answer.
     expires: Option<SystemTime>,
     /// Number of renewals.
     version: u64,
@@ -74,38 +77,40 @@ struct Renewed {
 }
 
 impl Credentials {
-    /// `plugin` comes with what it has issued.
+    /// Reads files, but does not run the plugin.
     pub(super) fn new(
         config: Config,
-        plugin: Option<(Plugin, Issued)>,
+        plugin: Option<Plugin>,
         options: &ConnectionOptions,
     ) -> kube::Result<Self> {
-        let (plugin, issued) = plugin.unzip();
-        let (token, expires) = match &issued {
-            Some(issued) => (issued.token.clone(), issued.expires()),
-            None => (first_token(&config)?, None),
-        };
-        // `config` stays without it: a later answer of the plugin may have no certificate.
-        let mut identified = config.clone();
-        if let Some(issued) = &issued {
-            issued.identify(&mut identified);
-        }
+        let token = if plugin.is_some() { None } else { first_token(&config)? };
         // Before the connections: if the file changes in between, the next renewal notices.
-        let certificate = certificate(&identified)?;
-        let pool = Arc::new(Pool::new(Connections::new(&identified, options)?, options));
+        let certificate = certificate(&config)?;
+        let connections = Arc::new(Connections::new(&config, options)?);
         let current = Current {
-            service: service(&config, token.as_deref(), &pool)?,
+            service: service(&config, token.as_deref())?,
             token,
             certificate,
-            expires,
+            expires: plugin.is_some().then_some(UNIX_EPOCH),
             version: 0,
             since: Instant::now(),
             was_tried: false,
             is_refused: false,
             failure: None,
         };
-        let (current, options) = (Mutex::new(current), options.clone());
-        Ok(Self { config, plugin, pool, current, renewing: Arc::default(), options })
+        let (connections, current) = (Arc::new(Mutex::new(connections)), Mutex::new(current));
+        Ok(Self { config, plugin, connections, current, renewing: Arc::default(), options: options.clone() })
+    }
+
+    /// Connections for one client, with at most this many requests at a time.
+    pub(super) fn pool(&self, requests: usize) -> Pool {
+        Pool::new(&self.connections, requests, &self.options)
+    }
+
+    /// Why the server refuses the client certificate, if it has expired.
+    #[cfg(feature = "tls")]
+    pub(super) fn expired(&self) -> Option<String> {
+        super::expiry::expired(self.lock().certificate.as_ref()?)
     }
 
     /// The current service and its version. Refused credentials are renewed first: there may be new ones by now.
@@ -213,9 +218,8 @@ impl Credentials {
             issued = Some((answer.token.clone(), answer.expires()));
         }
         let (known, options) = (self.lock().certificate.clone(), self.options.clone());
-        let pool = Arc::clone(&self.pool);
         // Reading a file may block.
-        let renewed = tokio::task::spawn_blocking(move || {
+        let renewed = spawn_blocking(move || {
             let (token, expires) = match issued {
                 Some(issued) => issued,
                 None => (token(&config)?, None),
@@ -223,7 +227,7 @@ impl Credentials {
             let certificate = certificate(&config)?;
             let is_new = certificate != known;
             let connections = is_new.then(|| Connections::new(&config, &options)).transpose()?;
-            let service = service(&config, token.as_deref(), &pool)?;
+            let service = service(&config, token.as_deref())?;
             Ok(Renewed { service, token, certificate, connections, expires })
         });
         renewed.await.map_err(|error| kube::Error::Service(error.into()))?
@@ -236,18 +240,20 @@ impl Credentials {
         match issued {
             Ok(Renewed { service, token, certificate, connections, expires }) => {
                 (current.expires, current.failure) = (expires, None);
+                // A plugin's first answer is no renewal.
+                current.was_tried = self.plugin.is_none() || current.version > 0;
                 if token == current.token && connections.is_none() {
                     return false;
                 }
                 if let Some(connections) = connections {
-                    self.pool.replace(connections);
-                    tracing::info!("the client certificate has changed; new connections use it");
+                    *lock(&self.connections) = Arc::new(connections);
+                    if current.certificate.is_some() {
+                        tracing::info!("the client certificate has changed; new connections use it");
+                    }
                 }
                 (current.service, current.token, current.certificate) = (service, token, certificate);
                 current.version += 1;
                 current.is_refused = false;
-                drop(current);
-                self.pool.try_now();
                 true
             }
             Err(error) => {
@@ -260,16 +266,17 @@ impl Credentials {
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
 }
 
 /// The service that sends `token`, or the other credentials of `config`.
-fn service(config: &Config, token: Option<&str>, pool: &Arc<Pool>) -> kube::Result<Service> {
-    let pool = Arc::clone(pool);
-    let send = service_fn(move |request| {
-        let pool = Arc::clone(&pool);
-        async move { pool.send(request).await }
+fn service(config: &Config, token: Option<&str>) -> kube::Result<Service> {
+    let send = service_fn(|mut request: Request<Body>| async move {
+        match request.extensions_mut().remove::<Arc<Pool>>() {
+            Some(pool) => pool.send(request).await,
+            None => unreachable!("every request has a pool"),
+        }
     });
     let send = config.extra_headers_layer()?.layer(send);
     let base = config.base_uri_layer();
@@ -304,11 +311,13 @@ fn token(config: &Config) -> kube::Result<Option<String>> {
     Ok(Some(token.to_owned()))
 }
 
-/// The client certificate: in base64 if the configuration contains it, otherwise the content of its file.
-fn certificate(config: &Config) -> kube::Result<Option<Vec<u8>>> {
+/// The client certificate in PEM.
+pub(super) fn certificate(config: &Config) -> kube::Result<Option<Vec<u8>>> {
     let Some(path) = certificate_file(config) else {
         let data = config.auth_info.client_certificate_data.as_ref();
-        return Ok(data.map(|data| data.as_bytes().to_vec()));
+        // If it is not base64, `Connections` says so.
+        let pem = data.and_then(|data| serde_json::from_value::<ByteString>(data.as_str().into()).ok());
+        return Ok(pem.map(|pem| pem.0));
     };
     let unread = |error| format!("cannot read the client certificate {path:?}: {error}");
     std::fs::read(path).map(Some).map_err(|error| kube::Error::Service(unread(error).into()))

@@ -1,14 +1,16 @@
-//! The API server client: HTTP/2, few connections, and a timeout for every silence.
+//! Clients of the API server: HTTP/2, few connections, and a timeout for every silence.
 //!
-//! Handles connections, credentials and outages. It does not depend on what is listed or watched.
+//! Handles connections and credentials. It repeats no request, except after a 401 with new credentials: who asks knows
+//! whether and when to ask again.
 //!
 //! # Connections
-//! * The pod watch, all writes and all requests about pods share connections of their own. All other
-//!   requests, such as the watches of Secrets and `ConfigMaps`, use other connections. A connection carries
-//!   at most 80 requests at a time: API servers allow 100, and a request beyond that would wait without an
-//!   error.
+//! * Each [`client`](ApiClient::client) has connections of its own, so that one cannot delay another. All share the
+//!   credentials. A connection carries at most 80 requests at a time: API servers allow 100, and a request beyond that
+//!   would wait without an error.
 //! * If the server offers HTTP/2 (by ALPN), the client uses it. Otherwise it uses HTTP/1.1, with one
 //!   connection for each watch. `http://` URLs always use HTTP/1.1.
+//! * While there is no connection, one request opens it and the others wait for its outcome. After a failure, requests
+//!   fail with the same cause for half a second.
 //!
 //! # Silence
 //! * HTTP/2: a ping after 25 s of silence, and 15 s for its answer. A dead peer is noticed after 40 s.
@@ -17,13 +19,8 @@
 //!   request is dropped without an answer, or a watch is dropped after a long silence, its connection is
 //!   retired. The next request opens another one.
 //!
-//! # Outages
-//! * While the server is unreachable, one request at a time tries to reach it: at least every 4 s in the
-//!   first minute, at most once in five seconds after it. All others wait for its outcome.
-//! * A failed connection, a 401, 429, 502 or 503 begins an outage. A 500 does so only for a list or watch of
-//!   pods: elsewhere it may be about one object. During an outage, such a 500 delays all requests but lists and
-//!   watches of pods, which have attempts of their own.
-//! * `Retry-After` is obeyed.
+//! # Credentials
+//! * The credential plugin runs first when a request needs it.
 //! * After a 401, the client reads the files of its token and its certificate or runs its credential plugin again. With
 //!   new credentials it repeats the request at once. Without, it reads or runs again before every later request until
 //!   one succeeds.
@@ -38,7 +35,8 @@
 mod command;
 mod connect;
 mod credentials;
-mod outage;
+#[cfg(feature = "tls")]
+mod expiry;
 mod plugin;
 mod pool;
 
@@ -46,19 +44,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
+use http_body_util::{Either, Full};
+use hyper::body::Bytes;
 use kube::client::{AuthError, Body};
 use kube::{Client, Config};
-use tokio::time;
+use tokio::task::spawn_blocking;
 use tower::{BoxError, ServiceExt, service_fn};
 
 use credentials::Credentials;
 use plugin::Plugin;
-use pool::Answer;
-
-/// How often a request is repeated because of `Retry-After`, as in client-go.
-const REPEATS: usize = 10;
-/// The longest `Retry-After` that is obeyed.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+use pool::{Answer, Pool};
 
 /// When a connection counts as dead. The defaults suit a cluster.
 #[derive(Clone, Debug)]
@@ -67,7 +62,6 @@ pub struct ConnectionOptions {
     ping_interval: Duration,
     ping_timeout: Duration,
     connect_timeout: Duration,
-    streams: usize,
     no_answer: Duration,
     no_event: Duration,
     plugin_wait: Duration,
@@ -80,7 +74,6 @@ impl Default for ConnectionOptions {
             ping_interval: Duration::from_secs(25),
             ping_timeout: Duration::from_secs(15),
             connect_timeout: Duration::from_secs(5),
-            streams: 80,
             no_answer: Duration::from_secs(10),
             no_event: Duration::from_secs(100),
             plugin_wait: Duration::from_secs(8),
@@ -118,70 +111,123 @@ impl ConnectionOptions {
     }
 }
 
-/// A client of the API server that `config` names. Every request carries `user_agent`.
-///
-/// Runs the credential plugin, if `config` names one, but does not connect. Must be called within a tokio
-/// runtime with time and I/O enabled.
-///
-/// # Errors
-/// If `config` holds credentials or certificates that cannot be read, or names a proxy or an authentication
-/// provider that Kubernetes has removed, if the credential plugin fails or does not answer, or if `user_agent`
-/// is not a valid header value.
-pub async fn client(
-    mut config: Config,
-    user_agent: &str,
-    options: &ConnectionOptions,
-) -> kube::Result<Client> {
-    if config.proxy_url.is_some() {
-        // The URL is left out: it may contain a password.
-        let message = "the kubeconfig or the environment names a proxy; proxies are not supported";
-        return Err(kube::Error::Service(message.into()));
-    }
-    let user_agent = header::HeaderValue::from_str(user_agent).map_err(http::Error::from);
-    config.headers.push((header::USER_AGENT, user_agent.map_err(kube::Error::HttpError)?));
-    if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc")
-    {
-        // Some of them run a command, which kube could not stop.
-        let name = crate::text::shorten(&provider.name);
-        let message = format!("the auth-provider {name:?} is not supported; use a credential plugin (exec)");
-        return Err(kube::Error::Auth(AuthError::AuthExec(message)));
-    }
-    let plugin = match Plugin::take(&mut config, options.plugin_limit) {
-        Some(plugin) => {
-            let issued = plugin.run().await?;
-            Some((plugin, issued))
-        }
-        None => None,
-    };
-    let namespace = config.default_namespace.clone();
-    let credentials = Arc::new(Credentials::new(config, plugin, options)?);
-    let service = service_fn(move |request| send(Arc::clone(&credentials), request));
-    Ok(Client::new(service, namespace))
+/// One identity at one API server.
+#[derive(Clone)]
+pub struct ApiClient {
+    credentials: Arc<Credentials>,
+    namespace: String,
 }
 
-/// Sends a request. Renews the credentials after a 401, and repeats the request after a `Retry-After`.
-async fn send(credentials: Arc<Credentials>, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+impl ApiClient {
+    /// The identity in `config`. Every request carries `user_agent`.
+    ///
+    /// Reads files. Neither connects nor runs the credential plugin: the first request does, and fails if that
+    /// fails. Must be called within a tokio runtime with time and I/O enabled.
+    ///
+    /// # Errors
+    /// If `config` holds credentials or certificates that cannot be read, or names a proxy or an authentication
+    /// provider that Kubernetes has removed, or if `user_agent` is not a valid header value.
+    pub async fn new(
+        mut config: Config,
+        user_agent: &str,
+        options: &ConnectionOptions,
+    ) -> kube::Result<Self> {
+        if config.proxy_url.is_some() {
+            // The URL is left out: it may contain a password.
+            let message = "the kubeconfig or the environment names a proxy; proxies are not supported";
+            return Err(kube::Error::Service(message.into()));
+        }
+        let user_agent = header::HeaderValue::from_str(user_agent).map_err(http::Error::from);
+        config.headers.push((header::USER_AGENT, user_agent.map_err(kube::Error::HttpError)?));
+        let provider = config.auth_info.auth_provider.as_ref();
+        if let Some(provider) = provider.filter(|provider| provider.name != "oidc") {
+            // Some of them run a command, which kube could not stop.
+            let name = crate::text::shorten(&provider.name);
+            let message =
+                format!("the auth-provider {name:?} is not supported; use a credential plugin (exec)");
+            return Err(kube::Error::Auth(AuthError::AuthExec(message)));
+        }
+        let plugin = Plugin::take(&mut config, options.plugin_limit);
+        let (namespace, options) = (config.default_namespace.clone(), options.clone());
+        // Reading a file may block.
+        let credentials = spawn_blocking(move || Credentials::new(config, plugin, &options)).await;
+        let credentials = credentials.map_err(|error| kube::Error::Service(error.into()))??;
+        Ok(Self { credentials: Arc::new(credentials), namespace })
+    }
+
+    /// Runs the credential plugin, if there is one and it has not answered yet.
+    ///
+    /// # Errors
+    /// If it fails, or does not answer in time.
+    pub async fn authenticate(&self) -> kube::Result<()> {
+        self.credentials.current().await.map(drop).map_err(kube::Error::Service)
+    }
+
+    /// A client with connections of its own.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client_with_limit(usize::MAX)
+    }
+
+    /// A client with connections of its own that sends at most this many requests at a time. More wait.
+    #[must_use]
+    pub fn client_with_limit(&self, requests: usize) -> Client {
+        let (credentials, pool) = (Arc::clone(&self.credentials), Arc::new(self.credentials.pool(requests)));
+        let service = service_fn(move |request| send(Arc::clone(&credentials), Arc::clone(&pool), request));
+        Client::new(service, self.namespace.clone())
+    }
+}
+
+impl std::fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiClient").finish_non_exhaustive()
+    }
+}
+
+/// Why the client certificate of `config` is of no use, if it has expired. Reads its file, which may block.
+#[cfg(feature = "tls")]
+pub(crate) fn expired(config: &Config) -> Option<String> {
+    expiry::expired(&credentials::certificate(config).ok()??)
+}
+
+/// Sends a request. After a 401, renews the credentials and repeats the request once.
+async fn send(
+    credentials: Arc<Credentials>,
+    pool: Arc<Pool>,
+    request: Request<Body>,
+) -> Result<Response<Either<Answer, Full<Bytes>>>, BoxError> {
     let mut request = request;
-    let mut renewed = false;
-    for repeat in 0.. {
+    request.extensions_mut().insert(pool);
+    let mut was_renewed = false;
+    loop {
         let copy = copy(&request);
         let (service, version) = credentials.current().await?;
         let response = service.oneshot(request).await?;
         if response.status().is_success() {
             credentials.accepted(version);
         }
-        let Some(copy) = copy else { return Ok(response) };
-        request = copy;
-        if response.status() == StatusCode::UNAUTHORIZED && credentials.refused(version, renewed).await? {
-            renewed = true;
-            continue;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response.map(Either::Left));
         }
-        match retry_after(&response) {
-            Some(wait) if repeat < REPEATS => time::sleep(wait).await,
-            _ => return Ok(response),
+        let is_renewed = credentials.refused(version, was_renewed).await?;
+        match copy {
+            Some(copy) if is_renewed => (request, was_renewed) = (copy, true),
+            _ => return explained(&credentials, response).await,
         }
     }
-    unreachable!("the loop ends by its answers")
+}
+
+/// The refusal. If the client certificate has expired, it says so.
+async fn explained(
+    credentials: &Credentials,
+    refusal: Response<Answer>,
+) -> Result<Response<Either<Answer, Full<Bytes>>>, BoxError> {
+    #[cfg(feature = "tls")]
+    if let Some(why) = credentials.expired() {
+        return Ok(expiry::explained(refusal, &why).await?.map(Either::Right));
+    }
+    let _ = credentials;
+    Ok(refusal.map(Either::Left))
 }
 
 /// A copy of the request. `None` if its body can be read only once.
@@ -193,15 +239,6 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     *copy.headers_mut() = request.headers().clone();
     *copy.extensions_mut() = request.extensions().clone();
     Some(copy)
-}
-
-/// How long the server asks the client to wait before the next request.
-fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
-    if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        return None;
-    }
-    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds)).filter(|wait| *wait <= LONGEST_RETRY_AFTER)
 }
 
 #[cfg(test)]

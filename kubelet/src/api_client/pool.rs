@@ -1,31 +1,38 @@
-//! Assigns requests to connections and retires silent connections.
+//! Assigns the requests of one client to connections and retires silent connections.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use hyper_util::client::legacy::connect::capture_connection;
 use kube::client::Body;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower::BoxError;
 
 use super::ConnectionOptions;
 use super::connect::{Connection, Connections};
-use super::outage::{Attempt, Outages};
 
-/// All connections to one server.
+/// How many requests a connection carries at a time. API servers allow 100.
+const STREAMS: usize = 80;
+/// After a connection could not be opened, requests fail with the same cause for this long: any number of requests make
+/// two attempts a second. Shorter than the first wait of a source.
+const FAILED_FOR: Duration = Duration::from_millis(500);
+
+/// How connections are opened now. Replaced with the client certificate.
+pub(super) type Latest = Arc<Mutex<Arc<Connections>>>;
+
+/// The connections of one client.
 pub(super) struct Pool {
-    connections: Mutex<Connections>,
-    /// Connections for the pod watch, for writes, and for all other requests about pods.
-    pods: Mutex<Vec<Arc<PooledConnection>>>,
-    /// Connections for all other requests.
-    others: Mutex<Vec<Arc<PooledConnection>>>,
-    outages: Outages,
-    streams: usize,
+    latest: Latest,
+    pooled: Mutex<Vec<Arc<PooledConnection>>>,
+    /// When a connection could not be opened last, and why.
+    failure: Mutex<Option<(Instant, Arc<str>)>>,
+    requests: Arc<Semaphore>,
     no_answer: Duration,
     no_event: Duration,
 }
@@ -33,6 +40,7 @@ pub(super) struct Pool {
 /// One HTTP/2 connection, or one HTTP/1.1 connection for each request under way.
 struct PooledConnection {
     connection: Connection,
+    opened_by: Arc<Connections>,
     /// Number of requests under way. Incremented under the lock of the list that holds it; decremented
     /// without it.
     streams: AtomicUsize,
@@ -46,126 +54,96 @@ struct PooledConnection {
 }
 
 impl Pool {
-    pub(super) fn new(connections: Connections, options: &ConnectionOptions) -> Self {
+    /// Sends at most `requests` requests at a time; others wait.
+    pub(super) fn new(latest: &Latest, requests: usize, options: &ConnectionOptions) -> Self {
         Self {
-            connections: Mutex::new(connections),
-            pods: Mutex::default(),
-            others: Mutex::default(),
-            outages: Outages::new(),
-            streams: options.streams.max(1),
+            latest: Arc::clone(latest),
+            pooled: Mutex::default(),
+            failure: Mutex::default(),
+            requests: Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))),
             no_answer: options.no_answer,
             no_event: options.no_event,
         }
     }
 
     /// Sends a request that already has its address and credentials.
-    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
-        let mut stream = self.stream(&request);
+    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+        let permit = Arc::clone(&self.requests).acquire_owned().await?;
+        let mut stream = self.stream(permit);
         let pooled = Arc::clone(&stream.pooled);
-        let opening = async {
-            // Requests are sent one by one only while there is no connection.
+        let mut turn = None;
+        // Requests are sent one by one only while there is no connection.
+        if !pooled.is_open.load(Ordering::Relaxed) {
+            turn = Some(pooled.opening.lock().await);
             if pooled.is_open.load(Ordering::Relaxed) {
-                return None;
+                turn = None;
+            } else if let Some((at, why)) = &*lock(&self.failure)
+                && at.elapsed() < FAILED_FOR
+            {
+                return Err(why.to_string().into());
             }
-            let turn = pooled.opening.lock().await;
-            if pooled.is_open.load(Ordering::Relaxed) { None } else { Some(turn) }
-        };
-        let turn = tokio::select! {
-            biased;
-            turn = opening => turn,
-            unreachable = self.outages.failure() => return Err(unreachable.into()),
-        };
-        let is_pod_list = is_pod_list(&request);
-        let attempt = self.outages.attempt(is_pod_list).await?;
+        }
         stream.silence = Some((Instant::now(), self.no_answer));
-        let answer = pooled.connection.request(request).await;
+        let mut connected = capture_connection(&mut request);
+        let mut answer = pin!(pooled.connection.request(request));
+        let first = tokio::select! {
+            biased;
+            answer = &mut answer => Some(answer),
+            () = async { drop(connected.wait_for_connection_metadata().await) }, if turn.is_some() => None,
+        };
+        let answer = if let Some(answer) = first {
+            answer
+        } else {
+            // The others need not wait for the answer.
+            pooled.is_open.store(true, Ordering::Relaxed);
+            turn = None;
+            answer.await
+        };
         stream.silence = None;
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
+        if let Err(error) = &answer
+            && error.is_connect()
+        {
+            *lock(&self.failure) = Some((Instant::now(), crate::text::causes(error).into()));
+        }
         drop(turn);
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                let error = BoxError::from(error);
-                attempt.failed(&crate::text::causes(&*error), Duration::ZERO);
-                return Err(error);
-            }
-        };
-        judge(attempt, &answer, is_pod_list);
         stream.silence = Some((Instant::now(), self.no_event));
-        Ok(answer.map(|body| Answer { body, stream }))
-    }
-
-    /// Later requests use new connections. A connection that is in use closes after its last request.
-    pub(super) fn replace(&self, connections: Connections) {
-        *lock(&self.connections) = connections;
-        lock(&self.pods).clear();
-        lock(&self.others).clear();
-    }
-
-    /// There are credentials other than the refused ones: the next attempt does not wait.
-    pub(super) fn try_now(&self) {
-        self.outages.try_now();
+        Ok(answer?.map(|body| Answer { body, stream }))
     }
 
     /// Picks a connection that has a stream left.
-    fn stream(&self, request: &Request<Body>) -> Stream {
-        let connections = if is_of_pods(request) { &self.pods } else { &self.others };
-        let mut connections = lock(connections);
+    fn stream(&self, permit: OwnedSemaphorePermit) -> Stream {
+        let latest = Arc::clone(&lock(&self.latest));
+        let mut all = lock(&self.pooled);
         let mut kept = 0;
-        connections.retain(|pooled| {
+        // A connection of an old certificate closes after its last request.
+        all.retain(|pooled| {
             let is_needed = kept == 0 || pooled.streams.load(Ordering::Relaxed) > 0;
-            let keep = is_needed && !pooled.is_retired.load(Ordering::Relaxed);
-            kept += usize::from(keep);
-            keep
+            let is_usable =
+                !pooled.is_retired.load(Ordering::Relaxed) && Arc::ptr_eq(&pooled.opened_by, &latest);
+            kept += usize::from(is_needed && is_usable);
+            is_needed && is_usable
         });
-        let free = connections.iter().find(|pooled| pooled.streams.load(Ordering::Relaxed) < self.streams);
-        let pooled = if let Some(pooled) = free {
-            Arc::clone(pooled)
-        } else {
+        let free = all.iter().find(|pooled| pooled.streams.load(Ordering::Relaxed) < STREAMS);
+        let pooled = free.cloned().unwrap_or_else(|| {
             let pooled = Arc::new(PooledConnection {
-                connection: lock(&self.connections).another(),
+                connection: latest.another(),
+                opened_by: latest,
                 streams: AtomicUsize::new(0),
                 is_open: AtomicBool::new(false),
                 opening: AsyncMutex::default(),
                 is_retired: AtomicBool::new(false),
             });
-            connections.push(Arc::clone(&pooled));
+            all.push(Arc::clone(&pooled));
             pooled
-        };
+        });
         pooled.streams.fetch_add(1, Ordering::Relaxed);
-        Stream { pooled, silence: None }
+        Stream { pooled, silence: None, _permit: permit }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether the request is a write or about pods. No other request may delay these.
-fn is_of_pods(request: &Request<Body>) -> bool {
-    request.method() != Method::GET || request.uri().path().split('/').any(|segment| segment == "pods")
-}
-
-/// Whether the request lists or watches pods.
-fn is_pod_list(request: &Request<Body>) -> bool {
-    request.method() == Method::GET && request.uri().path().ends_with("/pods")
-}
-
-/// Reports whether the server serves requests at all. A 500 may be about one object: the server cannot
-/// decrypt it, or a webhook fails. For a pod list it means that the server cannot do its work.
-fn judge<B>(attempt: Attempt<'_>, answer: &Response<B>, is_pod_list: bool) {
-    match answer.status() {
-        StatusCode::INTERNAL_SERVER_ERROR if !is_pod_list => attempt.unclear(),
-        status @ (StatusCode::UNAUTHORIZED
-        | StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::INTERNAL_SERVER_ERROR
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE) => {
-            let wait = super::retry_after(answer).unwrap_or_default();
-            attempt.failed(&format!("the API server answers {status}"), wait);
-        }
-        _ => attempt.answered(),
-    }
 }
 
 /// A request's stream on a connection, held until its answer is read or abandoned.
@@ -174,6 +152,7 @@ struct Stream {
     /// When data last arrived, and the silence after which the connection is given up. `None` while no data
     /// is expected.
     silence: Option<(Instant, Duration)>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Stream {

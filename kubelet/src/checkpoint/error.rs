@@ -66,6 +66,11 @@ impl CheckpointError {
         self
     }
 
+    /// Whether they differ only in their paths.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.kind, &self.message) == (other.kind, &other.message)
+    }
+
     /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> CheckpointErrorKind {

@@ -113,7 +113,7 @@ impl<D: Disk> Keeper<D> {
         if let Some(before) = &self.seen {
             now.changes_since(before).into_iter().for_each(|change| touch(change.pod()));
         } else {
-            now.pods().iter().chain(now.mirror_pods().iter()).for_each(|pod| touch(pod));
+            now.pods().chain(now.mirror_pods()).for_each(|pod| touch(pod));
             // Includes files whose pods were removed while no agent ran.
             for name in self.files.keys().filter(|name| !self.unread.contains(*name)) {
                 touched.entry(name.clone()).or_default();

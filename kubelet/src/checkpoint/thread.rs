@@ -279,10 +279,42 @@ fn acknowledge<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, er
     drop(state);
     shared.changed.notify_all();
     // Logs without the lock, so that a status request does not wait for the log.
-    for error in errors.iter().filter(|error| !before.contains(error)) {
-        tracing::warn!(path = error.path(), kind = error.kind().as_str(), "{error}");
+    for (error, alike) in counted(errors.iter().filter(|error| !before.contains(error))) {
+        let (path, kind) = (error.path(), error.kind().as_str());
+        tracing::warn!(path, kind, files = alike, "{error}");
     }
     if errors.is_empty() && !before.is_empty() {
         tracing::info!("checkpoints are written again");
+    }
+}
+
+/// The first of the errors that differ only in their paths, and their number: a full disk fails every file.
+fn counted<'a>(errors: impl Iterator<Item = &'a CheckpointError>) -> Vec<(&'a CheckpointError, usize)> {
+    let mut counted: Vec<(&CheckpointError, usize)> = Vec::new();
+    for error in errors {
+        match counted.iter_mut().find(|(first, _)| first.is_like(error)) {
+            Some((_, alike)) => *alike += 1,
+            None => counted.push((error, 1)),
+        }
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::counted;
+    use crate::checkpoint::{CheckpointError, CheckpointErrorKind};
+
+    #[test]
+    fn a_full_disk_is_one_line_with_a_count() {
+        let error = |file: usize, message| {
+            CheckpointError::new(CheckpointErrorKind::Write, Path::new(&format!("/c/{file}")), message)
+        };
+        let errors: Vec<_> =
+            (0..100).map(|file| error(file, if file == 7 { "denied" } else { "disk full" })).collect();
+        let counted = counted(errors.iter());
+        assert_eq!(counted, [(&errors[0], 99), (&errors[7], 1)]);
     }
 }

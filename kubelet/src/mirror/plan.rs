@@ -62,7 +62,7 @@ impl Planned {
 #[must_use]
 pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
     let mut planned = BTreeMap::new();
-    for pod in &snapshot.static_pods() {
+    for pod in snapshot.static_pods() {
         let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) else { continue };
         let holds_name =
             snapshot.pod_by_full_name(full_name.as_str()).is_some_and(|held| Arc::ptr_eq(held, pod));
@@ -80,7 +80,7 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
         };
         planned.insert(full_name, pair);
     }
-    for mirror in &snapshot.mirror_pods() {
+    for mirror in snapshot.mirror_pods() {
         let Ok(full_name) = FullName::new(mirror.name(), mirror.namespace()) else { continue };
         let has_pod =
             planned.contains_key(&full_name) || snapshot.pod_by_full_name(full_name.as_str()).is_some();

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::Placement;
 use super::clock::Clock;
 use super::error::{ResolveError, ResolveErrorKind};
+use super::roots::Roots;
 use super::walk::{Limits, Walk};
 
 /// How often events are read while every lookup finds its cgroup.
@@ -37,6 +38,7 @@ const BUFFER: usize = 16 * 1024;
 #[must_use = "options do nothing by themselves"]
 pub struct CgroupOptions {
     limits: Limits,
+    roots: Roots,
     keep_removed: Duration,
     rescan: Duration,
     clock: Clock,
@@ -46,6 +48,7 @@ impl Default for CgroupOptions {
     fn default() -> Self {
         Self {
             limits: Limits { depth: 16, cgroups: 16_384, in_pod: 128 },
+            roots: Roots::default(),
             keep_removed: Duration::from_secs(2),
             rescan: Duration::from_secs(1),
             clock: Clock::default(),
@@ -65,6 +68,12 @@ impl CgroupOptions {
     /// cgroups. This limit keeps them from using up `max_cgroups`.
     pub fn max_in_pod(mut self, cgroups: usize) -> Self {
         self.limits.in_pod = cgroups;
+        self
+    }
+
+    /// Also accepts pods below this cgroup, the kubelet's `cgroupRoot`.
+    pub fn cgroup_root(mut self, root: &str) -> Self {
+        self.roots.add(root);
         self
     }
 
@@ -166,14 +175,14 @@ impl CgroupResolver {
     /// (`fs.inotify.max_user_instances`). Problems with cgroups below the root are not errors; see
     /// [`problem`](Self::problem).
     pub fn new(root: impl AsRef<Path>, options: CgroupOptions) -> Result<Self, ResolveError> {
-        let CgroupOptions { limits, keep_removed, rescan, clock } = options;
+        let CgroupOptions { limits, roots, keep_removed, rescan, clock } = options;
         let root = root.as_ref();
         let root = root.canonicalize().map_err(|error| ResolveError::unreadable(root, &error))?;
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(|error| {
             let detail = format!("cannot be followed: {}", std::io::Error::from(error));
             ResolveError::new(ResolveErrorKind::NoWatch, &root, detail)
         })?;
-        let walk = Walk::new(root, limits);
+        let walk = Walk::new(root, limits, roots);
         let scanned = (Duration::ZERO, Duration::ZERO);
         let next_read = Duration::ZERO;
         let mut resolver = Self { inotify, walk, keep_removed, rescan, clock, next_read, scanned };

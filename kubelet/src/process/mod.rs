@@ -4,13 +4,17 @@
 //! [`PidResolver`] reads `/proc`, [`CgroupResolver`] follows cgroupfs. Both remember what they read, so that most
 //! lookups make no system call. They need no privileges beyond reading these two file systems.
 //!
+//! Only cgroups below the places where kubelets put their pods count: the root, kind's `/kubelet`, the runtime's service,
+//! the place of the reader's own pod, and what you add with `cgroup_root`. Anyone with a delegated cgroup may name the
+//! cgroups below it like those of a pod.
+//!
 //! Each resolver belongs to one thread, as a [`CachedReader`](pod_index::CachedReader) does.
 //!
 //! # Choosing
 //! | | [`PidResolver`] | [`CgroupResolver`] |
 //! |---|---|---|
 //! | key | a process ID or a thread ID in the host's PID namespace | the inode number of a cgroup v2 directory |
-//! | an answer may be stale by | an age that you set, 1 s by default | nothing: no cgroup ID is used twice (Linux 5.5) |
+//! | an answer may be stale by | an age that you set, 1 s by default; [`resolve_checked`](PidResolver::resolve_checked) never confuses processes | nothing: no cgroup ID is used twice (Linux 5.5) |
 //! | a process that has ended | not found, unless it was looked up before | found, as long as its cgroup exists |
 //! | kernel memory | none | an inotify watch for each cgroup, about 1 KiB |
 //! | works on cgroup v1 | yes | no |
@@ -28,8 +32,8 @@
 //!     let mut processes = PidResolver::new("/proc")?;
 //!     for pid in pids {
 //!         let Some(cgroup) = processes.resolve(pid)?.pod() else { continue };
-//!         let pod = cgroup.pod_uid.and_then(|uid| pods.pod_by_uid(&uid));
-//!         println!("{pid}: {:?}", pod.map(|pod| &pod.metadata.name));
+//!         let pod = cgroup.pod_uid.and_then(|uid| pods.get(&uid));
+//!         println!("{pid}: {:?}", pod.map(|found| &found.pod.metadata.name));
 //!     }
 //!     Ok(())
 //! }
@@ -40,6 +44,7 @@ mod clock;
 mod error;
 mod pid;
 mod read;
+mod roots;
 mod tree;
 mod walk;
 

@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pod_index::identity::Cgroup;
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
@@ -14,6 +13,7 @@ use rustix::io::Errno;
 use super::Placement;
 use super::error::{ResolveError, ResolveErrorKind};
 use super::read::is_gone;
+use super::roots::Roots;
 use super::tree::{Tree, Watch};
 
 /// The events to watch for: entries created in a directory and removed from it. Follows no symbolic link.
@@ -39,6 +39,7 @@ pub(super) struct Walk {
     pub(super) root: PathBuf,
     pub(super) tree: Tree,
     pub(super) limits: Limits,
+    roots: Roots,
     /// The first cgroup since the start of the last scan that is not followed, and why.
     pub(super) problem: Option<ResolveError>,
     /// Events were lost.
@@ -53,8 +54,17 @@ pub(super) struct Walk {
 type Place = (Option<Watch>, Arc<CStr>);
 
 impl Walk {
-    pub(super) fn new(root: PathBuf, limits: Limits) -> Self {
-        Self { root, tree: Tree::default(), limits, problem: None, is_stale: false, scans: 0, device: 0 }
+    pub(super) fn new(root: PathBuf, limits: Limits, roots: Roots) -> Self {
+        Self {
+            root,
+            tree: Tree::default(),
+            limits,
+            roots,
+            problem: None,
+            is_stale: false,
+            scans: 0,
+            device: 0,
+        }
     }
 
     /// Finds every cgroup, and removes those that no longer exist.
@@ -161,7 +171,7 @@ impl Walk {
             let _ = inotify::remove_watch(inotify, below);
         }
         let resolved = match (below.to_str(), parent) {
-            (Some(below), _) => Placement::from(Cgroup::from_path(below)),
+            (Some(below), _) => self.roots.placement(below),
             // A container may choose any names for the cgroups below its own. A cgroup whose name is not UTF-8 has the
             // placement of its parent.
             (None, Some(parent)) => self.tree.resolved(*parent),

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use super::error::GetError;
+use super::error::{GetError, GetErrorKind};
 use super::key::ObjectKey;
 use super::kind::{Object, ReferencedKind};
-use super::request::{Endpoint, Failure};
+use super::request::Endpoint;
 use super::slot::Known;
 use super::watched::EntryStatus;
 use arc_swap::ArcSwap;
@@ -81,8 +81,8 @@ impl<K: ReferencedKind> Fetched<K> {
         let before = self.cached();
         // To refresh a known object, the server may answer from its cache.
         let fetched = endpoint.get(&self.key, matches!(before, Known::Present(_))).await;
-        let is_failing = !matches!(fetched, Ok(_) | Err(Failure::NotFound));
-        self.is_failing.store(is_failing, Ordering::Relaxed);
+        let is_absent = fetched.as_ref().is_err_and(|error| error.kind() == GetErrorKind::NotFound);
+        self.is_failing.store(fetched.is_err() && !is_absent, Ordering::Relaxed);
         match (fetched, before) {
             (Ok(object), Known::Present(before)) if is_older(&object, &before) => Ok(before),
             (Ok(object), _) => {
@@ -90,13 +90,13 @@ impl<K: ReferencedKind> Fetched<K> {
                 self.keep(Known::Present(object.clone()));
                 Ok(object)
             }
-            (Err(Failure::NotFound), _) => {
+            (Err(error), _) if is_absent => {
                 self.keep(Known::Absent);
-                Err(GetError::not_found(K::WORD, &self.key))
+                Err(error)
             }
             (Err(_), Known::Present(before)) => Ok(before),
             (Err(_), Known::Absent) => Err(GetError::not_found(K::WORD, &self.key)),
-            (Err(failure), Known::Nothing) => Err(GetError::request(K::WORD, &self.key, failure.text())),
+            (Err(error), Known::Nothing) => Err(error),
         }
     }
 

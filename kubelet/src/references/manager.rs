@@ -20,7 +20,7 @@ use super::names::ReferencingPod;
 use super::options::{Options, Strategy};
 use super::places::Places;
 use super::registry::{Registration, Registry};
-use super::request::{Endpoint, Failure};
+use super::request::Endpoint;
 use super::watched::{Watched, Watching};
 use crate::backoff::FOREVER;
 use arc_swap::ArcSwap;
@@ -104,7 +104,7 @@ impl<K: ReferencedKind> Manager<K> {
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
         let runtime = Handle::current();
-        let endpoint = Arc::new(Endpoint::new(client, options.patience));
+        let endpoint = Endpoint::new(client, options.patience);
         let ttl = AtomicU64::new(milliseconds(options.ttl));
         let idle = options.idle;
         let shared = Arc::new(Shared {
@@ -177,11 +177,7 @@ impl<K: ReferencedKind> Manager<K> {
         if watching.options.strategy == Strategy::Get {
             let not_registered = || GetError::not_registered(namespace, name);
             let key = ObjectKey::new(namespace, name).ok_or_else(not_registered)?;
-            return match watching.endpoint.get(&key, false).await {
-                Ok(object) => Ok(Object::new(object)),
-                Err(Failure::NotFound) => Err(GetError::not_found(K::WORD, &key)),
-                Err(failure) => Err(GetError::request(K::WORD, &key, failure.text())),
-            };
+            return watching.endpoint.get(&key, false).await.map(Object::new);
         }
         let until = time::Instant::now() + watching.options.first_sync.min(FOREVER);
         loop {

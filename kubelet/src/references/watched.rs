@@ -19,7 +19,7 @@ use super::slot::{Heard, Known, Slot};
 
 /// Shared by all watched objects of a manager.
 pub(super) struct Watching<K> {
-    pub(super) endpoint: Arc<Endpoint<K>>,
+    pub(super) endpoint: Endpoint<K>,
     pub(super) runtime: Handle,
     pub(super) options: Options,
     pub(super) places: Places,
@@ -122,7 +122,7 @@ impl<K: ReferencedKind> Watched<K> {
 
     fn run(&self, watch: &mut Watch, watching: &Watching<K>) {
         let follow = reflect(
-            Arc::clone(&watching.endpoint),
+            &watching.endpoint,
             Arc::clone(&self.slot),
             self.slot.next_turn(),
             self.key.clone(),

@@ -32,7 +32,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::http::{Asking, Decoded, HttpConfig, PodId};
-use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate, undecodable};
+use super::{Nudge, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, undecodable};
 use crate::text::shorten;
 
 /// Size limit of a list: a thousand pods of 64 KiB.
@@ -102,6 +102,13 @@ impl KubeletConfig {
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
         self.http = self.http.transform(transform);
+        self
+    }
+
+    /// Reads at once whenever `nudge` is used.
+    #[must_use]
+    pub fn nudge(mut self, nudge: Nudge) -> Self {
+        self.http = self.http.nudge(nudge);
         self
     }
 
@@ -221,7 +228,7 @@ fn decode(body: &[u8]) -> Decoded {
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
     bad.extend(nameless.into_iter().map(|(namespace, count)| without_identity(namespace, count)));
     bad.sort_by(|(_, a), (_, b)| (a.origin(), a.field()).cmp(&(b.origin(), b.field())));
-    let problems = undecodable::limited(bad.iter().map(|(_, problem)| problem));
+    let problems = undecodable::limited(bad.iter().map(|(_, problem)| problem.clone()));
     Decoded { pods: Some(pods), problems, unusable: bad.into_iter().map(|(id, _)| id).collect() }
 }
 

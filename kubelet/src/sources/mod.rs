@@ -62,6 +62,7 @@ pub mod kubelet;
 pub mod manifest;
 mod merge;
 mod node;
+mod nudge;
 mod pod;
 mod problem;
 mod redact;
@@ -72,6 +73,7 @@ mod update;
 
 pub use merge::{Merge, Merged};
 pub use node::NodeName;
+pub use nudge::Nudge;
 pub use pod::{Difference, SourcePod};
 pub use problem::{Problem, ProblemKind};
 pub use redact::redact_env;

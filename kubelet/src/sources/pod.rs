@@ -36,10 +36,9 @@ pub trait SourcePod: PodMeta + Clone {
         self.clone()
     }
 
-    /// The same static pod under the UID by which its node knows it. Called only for pods with claims.
-    #[must_use]
-    fn with_uid(&self, _uid: &str) -> Self {
-        self.clone()
+    /// The node that the pod is bound to. `None` if it is bound to none, or if the pod type does not keep it.
+    fn node(&self) -> Option<&str> {
+        None
     }
 
     /// The same pod with the status of `newer`, another source's view of it. `None` if the pod keeps no
@@ -100,10 +99,8 @@ impl SourcePod for Pod {
         static_pods::derived(self)
     }
 
-    fn with_uid(&self, uid: &str) -> Self {
-        let mut pod = self.clone();
-        static_pods::set_uid(&mut pod, uid);
-        pod
+    fn node(&self) -> Option<&str> {
+        self.spec.as_ref()?.node_name.as_deref()
     }
 
     /// The kubelet holds API server pods as it last received them. Compare resource versions to see which is

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 /// Something that a source could not use, and why. The source's other pods are unaffected.
 ///
-/// Displayed like a compiler's message, as `origin:line: field: message`, so that editors and terminals can
-/// jump there.
+/// Displayed like a compiler's message, as `origin:line: field: message`.
 ///
 /// # Examples
 /// ```
@@ -18,10 +17,10 @@ use serde::Serialize;
 /// let decoded = manifest::decode(bytes, Origin::File(Path::new("/pods/web.yaml")), &NodeName::new("n1"));
 /// let problem = &decoded.problems[0];
 /// assert_eq!(problem.kind(), ProblemKind::Reference);
-/// assert_eq!((problem.line(), problem.field()), (Some(6), Some("spec.serviceAccountName")));
+/// assert_eq!(problem.field(), Some("spec.serviceAccountName"));
 /// assert_eq!(
 ///     problem.to_string(),
-///     "/pods/web.yaml:6: spec.serviceAccountName: static pods may not reference serviceaccounts",
+///     "/pods/web.yaml: spec.serviceAccountName: static pods may not reference serviceaccounts",
 /// );
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -60,11 +59,20 @@ pub enum ProblemKind {
     Claim,
     /// The server did not answer as expected.
     Request,
+    /// Something in a manifest is ignored, for example an unknown field. The pod counts. The kubelet's strict decoder warns
+    /// of it, too.
+    Warning,
     /// There are no file events, so changes are seen only at the next listing. No pod is hidden.
     Unhinted,
 }
 
 impl ProblemKind {
+    /// Whether it may hide a pod and needs attention.
+    #[must_use]
+    pub fn is_grave(self) -> bool {
+        !matches!(self, Self::Skipped | Self::Warning | Self::Unhinted)
+    }
+
     /// A short word for the kind, in `snake_case`, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -79,6 +87,7 @@ impl ProblemKind {
             Self::Duplicate => "duplicate",
             Self::Claim => "claim",
             Self::Request => "request",
+            Self::Warning => "warning",
             Self::Unhinted => "unhinted",
         }
     }
@@ -115,7 +124,7 @@ impl Problem {
         &self.origin
     }
 
-    /// The line in the manifest, counted from 1, if known.
+    /// The line in the manifest, counted from 1, of what the YAML parser refuses.
     #[must_use]
     pub fn line(&self) -> Option<u64> {
         self.line

@@ -39,6 +39,9 @@ pub struct SourceStatus {
     /// bookmark. See [`silence`](Self::silence).
     #[serde(skip)]
     pub last_heard: Option<Instant>,
+    /// When the last successful read began. See [`Merge::read`](super::Merge::read).
+    #[serde(skip)]
+    pub last_read: Option<Instant>,
     /// All current problems.
     pub problems: Vec<Problem>,
 }
@@ -80,6 +83,7 @@ impl StatusWriter {
             relists: 0,
             last_check: None,
             last_heard: None,
+            last_read: None,
             problems: Vec::new(),
         });
         Self { status, of_pods: Mutex::default() }
@@ -89,7 +93,18 @@ impl StatusWriter {
         self.status.subscribe()
     }
 
-    /// Records the end of a read. `failed` means that the read gave no information about the pods.
+    /// Records the end of a read that began then. `failed` means that the read gave no information about the pods.
+    pub(crate) fn read(&self, began: Instant, problems: Vec<Problem>, failed: bool) {
+        if !failed {
+            self.status.send_if_modified(|status| {
+                status.last_read = Some(began);
+                false
+            });
+        }
+        self.checked(problems, failed);
+    }
+
+    /// Records the end of a read. `failed` means that it gave no information about the pods.
     pub(crate) fn checked(&self, mut problems: Vec<Problem>, failed: bool) {
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
         self.status.send_modify(|status| {

@@ -194,7 +194,7 @@ fn history() -> Vec<(OwnedSnapshot<Pod>, Pods)> {
         });
         assert_eq!(writer.apply(operations).refused, []);
         let snapshot = reader.snapshot();
-        let kept = snapshot.pods().iter().filter(|pod| pod.annotation(CHECKPOINT_ANNOTATION) == Some("true"));
+        let kept = snapshot.pods().filter(|pod| pod.annotation(CHECKPOINT_ANNOTATION) == Some("true"));
         let kept = kept.map(|pod| (pod.uid().to_owned(), version(pod))).collect();
         states.push((snapshot, kept));
     }

@@ -70,7 +70,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
                 for uid in &staying {
                     assert!(snapshot.pod_by_uid(uid).is_some(), "a pod was missing for a moment: {short:?}");
                 }
-                let stays = snapshot.pods().iter().filter(|pod| pod.name().starts_with(STAYS));
+                let stays = snapshot.pods().filter(|pod| pod.name().starts_with(STAYS));
                 staying.extend(stays.map(|pod| pod.uid().to_owned()));
                 log.lock().unwrap().push(short);
                 stepped.send_modify(|steps| *steps += 1);
@@ -116,7 +116,7 @@ impl Followed<Pod> {
         self.until("the server's pods", |snapshot| {
             let (pods, mirror_pods) = (snapshot.pods(), snapshot.mirror_pods());
             pods.len() + mirror_pods.len() == truth.len()
-                && pods.iter().chain(mirror_pods.iter()).all(|pod| truth.get(pod.uid()) == Some(&**pod))
+                && pods.chain(mirror_pods).all(|pod| truth.get(pod.uid()) == Some(&**pod))
         })
         .await;
     }

@@ -4,6 +4,8 @@
 //! Tests that count allocations are left out, because a sanitizer allocates too.
 #![deny(unsafe_code)]
 
+extern crate modelled_index as pod_index;
+
 #[path = "../../../tests/broken_pods.rs"]
 mod broken_pods;
 #[path = "../../../tests/corners.rs"]

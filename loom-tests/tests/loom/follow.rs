@@ -5,9 +5,9 @@
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use crate::explore::{Floor, explore};
+use crate::support::TestPod;
 use loom::thread;
-use loom_tests::explore::{Floor, explore};
-use loom_tests::support::TestPod;
 use pod_index::{Changes, Reader, WaitError, Writer};
 
 /// Follows until it has seen this generation.
@@ -36,7 +36,7 @@ fn publish(writer: &mut Writer<TestPod>, times: u64) {
 /// The writer publishes, and waits until the follower has seen it.
 #[test]
 fn no_publication_is_slept_through() {
-    explore("follow", Floor { two: 1700, three: 33_000, five: 33_000, all: None }, || {
+    explore("follow", Floor { two: 646, three: 4177, five: 99_105, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let changes = reader.changes();
         let follower = thread::spawn(move || until(changes, 2));
@@ -49,7 +49,7 @@ fn no_publication_is_slept_through() {
 /// by the second.
 #[test]
 fn a_follower_that_falls_asleep_while_another_is_woken_is_woken_too() {
-    explore("follow-beside", Floor { two: 5700, three: 130_000, five: 130_000, all: None }, || {
+    explore("follow-beside", Floor { two: 334, three: 2286, five: 68_557, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let mut other = reader.changes();
         assert!(other.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -63,7 +63,7 @@ fn a_follower_that_falls_asleep_while_another_is_woken_is_woken_too() {
 /// The writer publishes once more and is dropped: both are seen, in this order.
 #[test]
 fn the_last_publication_is_seen_and_then_that_the_writer_is_gone() {
-    explore("follow-gone", Floor { two: 700, three: 14_500, five: 14_500, all: None }, || {
+    explore("follow-gone", Floor { two: 226, three: 678, five: 8886, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let mut changes = reader.changes();
         let follower = thread::spawn(move || {
@@ -83,11 +83,28 @@ fn the_last_publication_is_seen_and_then_that_the_writer_is_gone() {
 /// Waiting for a pod that comes with the second publication.
 #[test]
 fn a_follower_waiting_for_a_pod_is_woken_when_it_is_added() {
-    explore("wait-for", Floor { two: 790, three: 15_000, five: 15_000, all: None }, || {
+    explore("wait-for", Floor { two: 248, three: 1135, five: 15_580, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let waiting = thread::spawn(move || wait(&reader));
         writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
         writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
         waiting.join().expect("who waits");
+    });
+}
+
+/// A subscriber that polls sees the last publication before it hears that the writer is gone.
+#[test]
+fn small_whoever_hears_that_the_writer_is_gone_has_seen_its_last_publication() {
+    explore("small-try-next", Floor { two: 1, three: 1, five: 1, all: Some(1) }, || {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let mut changes = reader.changes();
+        let follower = thread::spawn(move || {
+            if let Err(WaitError::WriterGone) = changes.try_next() {
+                panic!("a publication is lost");
+            }
+        });
+        publish(&mut writer, 1);
+        drop(writer);
+        follower.join().expect("the follower");
     });
 }

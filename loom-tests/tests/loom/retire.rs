@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::explore::{Floor, explore};
 use loom::thread;
-use loom_tests::explore::{Floor, explore};
 use pod_index::{PodMeta, Reader, Writer};
 
 loom::thread_local! {
@@ -138,7 +138,7 @@ fn no_reader_frees_what_it_kept_or_remembered() {
         let other = reading(&reader, |reader| {
             let kept = reader.snapshot();
             let mut cached = reader.cached();
-            assert!(cached.pod_by_uid("pod").is_some());
+            assert!(cached.load().pod_by_uid("pod").is_some());
             drop(kept.clone());
             assert!(kept.pod_by_uid("pod").is_some());
             cached.refresh();

@@ -8,13 +8,26 @@
 fn the_schedules_were_run() {}
 
 #[cfg(shuttle)]
+extern crate modelled_index as pod_index;
+
+#[cfg(shuttle)]
+#[path = "../shared/explore.rs"]
+mod explore;
+#[cfg(shuttle)]
+#[path = "../shared/history.rs"]
+mod history;
+#[cfg(shuttle)]
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+#[cfg(shuttle)]
 mod schedules {
     use std::sync::Arc;
 
-    use loom_tests::explore::schedules;
-    use loom_tests::history::{History, lives_of_a_pair};
-    use loom_tests::support::TestPod;
-    use loom_tests::support::invariants;
+    use crate::explore::schedules;
+    use crate::history::{History, lives_of_a_pair};
+    use crate::support::TestPod;
+    use crate::support::invariants;
     use pod_index::{PodManager, Reader};
     use shuttle::thread;
 

@@ -9,9 +9,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::super::Value;
-use super::super::labels::Labels;
 use super::super::pool::{Line, NodePool};
-use super::super::record::{Label, Record};
+use super::record::{Label, Record};
 
 /// The writer's memory for nodes, and what its draft has dropped.
 pub(crate) struct Memory<P> {
@@ -24,13 +23,12 @@ pub(crate) struct Memory<P> {
     pub(super) unpublished: Vec<Arc<P>>,
     /// Older records of which the draft took another count.
     shared: Vec<Record>,
-    labels: Labels,
     /// Empty lists for reuse.
     spare: Vec<DeadList<P>>,
 }
 
 /// Number of low bits of a stamp that hold flags. The others hold the value's birth.
-pub(super) const FLAG_BITS: u32 = 8;
+pub(super) const FLAG_BITS: u32 = 16;
 
 /// Maximum number of empty lists kept.
 const SPARE_LISTS: usize = 4;
@@ -92,7 +90,6 @@ impl<P> Default for Memory<P> {
             dead: DeadList::default(),
             unpublished: Vec::new(),
             shared: Vec::new(),
-            labels: Labels::default(),
             spare: Vec::new(),
         }
     }
@@ -105,7 +102,13 @@ impl<P> Memory<P> {
     }
 
     /// Starts a draft.
-    pub(crate) fn begin(&mut self, generation: u64) {
+    ///
+    /// # Safety
+    /// No draft is going on. The generation is higher than that of every version.
+    pub(crate) unsafe fn begin(&mut self, generation: u64) {
+        // A draft that was forgotten (`mem::forget`) leaks what it has. What it dropped is still in the current version.
+        self.dead.forget();
+        self.shared.clear();
         self.generation = generation;
     }
 
@@ -136,13 +139,17 @@ impl<P> Memory<P> {
 
     /// Ends a draft that is not published and whose tables were passed to [`abandon`](Self::abandon). The
     /// published version still has what the draft dropped.
-    pub(crate) fn cancel(&mut self) {
+    ///
+    /// # Safety
+    /// The tables of the draft were passed to `abandon`, all of them.
+    pub(crate) unsafe fn cancel(&mut self) {
         self.dead.forget();
-        self.shared.drain(..).for_each(Record::release);
+        // SAFETY: the draft took these counts, and its tables, which have them, are abandoned.
+        self.shared.drain(..).for_each(|record| unsafe { record.release() });
         self.drop_unpublished();
     }
 
-    pub(super) fn stamp(&self, flags: u8) -> u64 {
+    pub(super) fn stamp(&self, flags: u16) -> u64 {
         self.generation << FLAG_BITS | u64::from(flags)
     }
 
@@ -166,48 +173,39 @@ impl<P> Memory<P> {
         }
     }
 
-    /// A record of these strings: another count of `shared`, or a new record.
-    pub(crate) fn record(
-        &mut self,
-        shared: Option<Record>,
-        first: impl AsRef<[u8]>,
-        second: impl AsRef<[u8]>,
-    ) -> Record {
-        let Some(record) = shared else {
-            return Record::new(self.generation, first.as_ref(), second.as_ref());
-        };
+    /// A new record of these strings.
+    pub(crate) fn record(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Record {
+        Record::new(self.generation, first.as_ref(), second.as_ref())
+    }
+
+    /// Another count of a record.
+    ///
+    /// # Safety
+    /// The draft has the record.
+    pub(crate) unsafe fn share(&mut self, record: &Record) -> Record {
         if record.born() != self.generation {
-            self.shared.push(record.copy());
+            // SAFETY: only `cancel` releases it, after the draft's own one was abandoned without being released.
+            self.shared.push(unsafe { record.copy() });
         }
-        record
+        // SAFETY: the writer alone has a memory of the index.
+        unsafe { record.share() }
     }
 
-    /// A record of a short text that many entries repeat.
-    pub(crate) fn label(&mut self, text: &str) -> Label {
-        if let Some(known) = self.labels.get(text) {
-            if known.record().born() != self.generation {
-                self.shared.push(known.record().copy());
-            }
-            return known;
-        }
-        let label = Label::new(self.generation, text);
-        self.labels.keep(&label);
-        label
-    }
-
-    /// Releases the cached labels. Only one thread at a time may change counts of records, so call this
-    /// before readers may free memory.
-    pub(crate) fn forget_labels(&mut self) {
-        self.labels.clear();
+    /// A new record of a container's name.
+    pub(crate) fn label(&self, text: &str) -> Label {
+        Label::new(self.generation, text)
     }
 
     pub(super) fn allocate(&mut self, lines: usize) -> NonNull<Line> {
         NonNull::from(Box::leak(self.pool.take(lines))).cast()
     }
 
-    pub(super) fn retire_node(&mut self, at: NonNull<Line>, lines: usize, born: u64) {
+    /// # Safety
+    /// [`allocate`](Self::allocate) returned this node, of this size, and it has this birth. The draft had the only link
+    /// to it that is not in a published node, and no longer follows it.
+    pub(super) unsafe fn retire_node(&mut self, at: NonNull<Line>, lines: usize, born: u64) {
         if born == self.generation {
-            // SAFETY: only the draft has ever used it, and no longer links to it.
+            // SAFETY: it was born in the draft, so that only the draft has ever linked to it, and does so no more.
             unsafe { free(at, lines, &mut self.pool) };
         } else {
             self.dead.nodes.push(DeadNode { at, lines, born });
@@ -235,7 +233,10 @@ impl<P> Memory<P> {
 
 impl<P> DeadList<P> {
     /// Appends another version's list.
-    pub(crate) fn append(&mut self, mut other: Self) {
+    ///
+    /// # Safety
+    /// Both are lists of one index.
+    pub(crate) unsafe fn append(&mut self, mut other: Self) {
         self.nodes.append(&mut other.nodes);
         self.pods.append(&mut other.pods);
         self.texts.append(&mut other.texts);
@@ -326,7 +327,9 @@ impl<P> Sweep<'_, P> {
         if record.born() < self.first {
             self.older.records.push(record);
         } else {
-            record.release();
+            // SAFETY: the record was born after every version that remains, so none of those has this count; and only the
+            // writer sweeps, or whoever drops the last version.
+            unsafe { record.release() };
         }
     }
 }

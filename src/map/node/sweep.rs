@@ -6,9 +6,9 @@ use std::num::NonZero;
 use std::ptr::{self, NonNull};
 
 use super::super::pool::Line;
-use super::super::record::Record;
 use super::super::{Entry, Key, Value};
 use super::memory::{DeadList, DeadTree, FLAG_BITS, Memory, Parts, Sweep, free};
+use super::record::Record;
 use super::{Array, Page, PageFoot, PageLink, Slot, array_lines, is_static, untagged};
 
 impl<P> Memory<P> {
@@ -28,12 +28,13 @@ impl<P> Memory<P> {
     pub(in super::super) fn retire_tree<E: Holds<P>>(&mut self, root: Array<Array<PageLink<E>>>) {
         let Self { generation, pool, dead, unpublished, .. } = self;
         let mut sweep = Sweep { first: *generation, pool, older: dead, freed: unpublished };
-        // SAFETY: as above; the rest goes to the dead list.
+        // SAFETY: what was born in the draft, only the draft can reach, and it gave its root away. The rest goes to the dead
+        // list.
         unsafe { sweep_root::<E, P>(root.at, &mut sweep) };
     }
 
     /// A new entry of the draft.
-    pub(in super::super) fn slot<E>(&self, tag: NonZero<u8>, flags: u8, entry: E) -> Slot<E> {
+    pub(in super::super) fn slot<E>(&self, tag: NonZero<u8>, flags: u16, entry: E) -> Slot<E> {
         Slot { tag, stamp: self.stamp(flags), entry: ManuallyDrop::new(entry) }
     }
 
@@ -43,7 +44,8 @@ impl<P> Memory<P> {
         self.retire_parts(parts, slot.stamp >> FLAG_BITS);
         if let Some(record) = record {
             if record.born() == self.generation {
-                record.release();
+                // SAFETY: the record was born in the draft, which no longer has this count.
+                unsafe { record.release() };
             } else {
                 self.dead.records.push(record);
             }
@@ -55,7 +57,7 @@ impl<P> Memory<P> {
         &mut self,
         slot: Slot<Entry<K, V>>,
         value: V,
-        flags: u8,
+        flags: u16,
     ) -> Slot<Entry<K, V>> {
         let Entry { key, value: old } = ManuallyDrop::into_inner(slot.entry);
         self.retire_value(old, slot.stamp >> FLAG_BITS);
@@ -124,7 +126,8 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
     if is_static(link) {
         return;
     }
-    let page = Page::<E>::at(link);
+    // SAFETY: the caller guarantees that the link leads to such a page, which is freed at the end.
+    let page = unsafe { Page::<E>::at(link) };
     let PageFoot { born, next } = page.read_foot();
     if born < sweep.first {
         sweep.older.trees.push(DeadTree { link, sweep: sweep_page::<E, P> });

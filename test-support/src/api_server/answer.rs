@@ -20,54 +20,62 @@ pub(super) struct Refusal {
     pub(super) code: u16,
     reason: &'static str,
     message: String,
-    retry_after: Option<u64>,
     details: Value,
+    /// A token with which a list can go on.
+    next: Option<String>,
 }
 
 impl Refusal {
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), retry_after: None, details: Value::Null }
+        Self { code, reason, message: message.into(), details: Value::Null, next: None }
     }
 
     /// The same error about this object.
-    pub(super) fn about(mut self, key: &Key) -> Self {
-        self.details = json!({ "name": key.name, "kind": key.resource });
+    pub(super) fn about(self, key: &Key) -> Self {
+        self.with(json!({ "name": key.name, "kind": key.resource }))
+    }
+
+    pub(super) fn with(mut self, details: Value) -> Self {
+        self.details = details;
         self
     }
 
     /// The requested version is in the future.
     pub(super) fn too_large(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let mut refusal = Self::new(504, "Timeout", message);
-        refusal.details = json!({
+        Self::new(504, "Timeout", message).with(json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
             "retryAfterSeconds": 1,
-        });
-        refusal
+        }))
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self::new(404, "NotFound", message)
     }
 
-    pub(super) fn gone(asked: &str, oldest: u64) -> Self {
-        Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
+    /// `reason` is `Expired`, or `Gone` as older servers say.
+    pub(super) fn gone(reason: &'static str, asked: u64, oldest: u64) -> Self {
+        Self::new(410, reason, format!("too old resource version: {asked} ({oldest})"))
     }
 
-    pub(super) fn too_many(retry_after: u64) -> Self {
-        let mut refusal = Self::of_code(429);
-        refusal.retry_after = Some(retry_after);
-        refusal
+    /// A page of a list that is too old. With the token in the answer the list goes on at the latest version.
+    pub(super) fn page_gone(reason: &'static str, next: String) -> Self {
+        let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                       list without the continue parameter, or use the continue token in this response to retrieve the \
+                       remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
+                       that were created, modified, or deleted between the time the first chunk was returned and now may show \
+                       up in the list.";
+        Self { next: Some(next), ..Self::new(410, reason, message) }
     }
 
     /// An error that a test requested.
-    pub(super) fn of_code(code: u16) -> Self {
+    pub(super) fn of_code(code: u16, gone: &'static str) -> Self {
         let reason = match code {
             401 => "Unauthorized",
             403 => "Forbidden",
             404 => "NotFound",
             409 => "Conflict",
-            410 => "Expired",
+            410 => gone,
             429 => "TooManyRequests",
             500 => "InternalError",
             503 => "ServiceUnavailable",
@@ -85,16 +93,31 @@ impl Refusal {
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }
+        if let Some(next) = &self.next {
+            status["metadata"]["continue"] = json!(next);
+        }
         status
     }
 
     pub(super) fn answer(&self) -> Response<Body> {
         let mut response = json_answer(self.code, self.status().to_string().into());
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = self.details["retryAfterSeconds"].as_u64() {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }
+}
+
+/// What priority and fairness answers when its queues are full: text, before any handler of the API.
+pub(super) fn too_many_requests(retry_after: u64) -> Response<Body> {
+    let body = Full::new(Bytes::from_static(b"Too many requests, please try again later.\n"));
+    Response::builder()
+        .status(429)
+        .header(header::CONTENT_TYPE, "text/plain; charset=utf-8")
+        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .header(header::RETRY_AFTER, retry_after)
+        .body(body.map_err(|never| match never {}).boxed_unsync())
+        .unwrap()
 }
 
 pub(super) fn json_answer(code: u16, json: Bytes) -> Response<Body> {

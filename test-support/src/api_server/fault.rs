@@ -12,10 +12,12 @@ pub enum Fault {
     None,
     /// A late answer.
     Delay(Duration),
-    /// An answer with this HTTP status. 410 has the reason `Expired`, as in a real server.
+    /// An answer with this HTTP status, as a `Status`.
     Status(u16),
-    /// 429, with `Retry-After` in seconds.
+    /// 429 as priority and fairness sends it: text, with `Retry-After` in seconds.
     TooManyRequests(u64),
+    /// 504: the server has not reached the version.
+    TooLargeVersion,
     /// The connection closes without an answer. The request has no effect.
     Drop,
     /// The request is executed; the connection closes without an answer.

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::json;
 
-use super::answer::{Body, Cut, Refusal, json_answer};
+use super::answer::{Body, Cut, Refusal, json_answer, too_many_requests};
 use super::fault::Fault;
 use super::identity::PeerCertificate;
 use super::request::{Request, Verb};
@@ -75,6 +75,8 @@ async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result
         state.user_agents.insert(parsed.user_agent.clone());
         if verb == Verb::List && parsed.metadata_only && parsed.query("resourceVersion").is_some() {
             state.comparisons += 1;
+        } else if verb == Verb::List {
+            state.listed_versions.push(parsed.version("resourceVersion").ok().flatten());
         }
         // Also for requests that are answered below.
         shared.announce();
@@ -94,8 +96,9 @@ async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result
     let dropped = || Cut::other("planted: no answer");
     match fault {
         Fault::Delay(delay) => tokio::time::sleep(delay).await,
-        Fault::Status(code) => return Ok(Refusal::of_code(code).answer()),
-        Fault::TooManyRequests(seconds) => return Ok(Refusal::too_many(seconds).answer()),
+        Fault::Status(code) => return Ok(shared.lock().planted(code).answer()),
+        Fault::TooLargeVersion => return Ok(Refusal::too_large(2, 1).answer()),
+        Fault::TooManyRequests(seconds) => return Ok(too_many_requests(seconds)),
         Fault::Drop => return Err(dropped()),
         Fault::Garbage => return Ok(garbage()),
         _ => {}
@@ -138,7 +141,7 @@ fn answer(
 ) -> Result<Response<Body>, Refusal> {
     let mut state = shared.lock();
     if state.ignores_fields {
-        request.selector.fields.clear();
+        request.selector.ignore_fields();
     }
     if let Some(answer) = state.reviews.answer(&request, body) {
         return answer;

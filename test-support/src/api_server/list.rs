@@ -37,50 +37,87 @@ pub(super) fn not_older_than(state: &State, asked: Option<u64>) -> Result<(u64, 
     }
 }
 
-/// The basis of a list: the version, the objects, and the last object of the previous page.
-fn view(state: &State, request: &Request, limit: Option<usize>) -> Result<(u64, Objects, String), Refusal> {
+/// What a list reads: the version, the objects, and the last object of the previous page.
+type View = (u64, Objects, String);
+
+fn view(state: &State, request: &Request, limit: Option<usize>) -> Result<View, Refusal> {
     let bad = |message: &str| Refusal::new(400, "BadRequest", message);
-    let invalid =
-        |message: String| Refusal::new(422, "Invalid", format!("ListOptions is invalid: {message}"));
     let asked = request.version("resourceVersion")?;
     let matching = request.query("resourceVersionMatch").filter(|matching| !matching.is_empty());
-    if let Some(token) = request.query("continue").filter(|token| !token.is_empty()) {
+    let token = request.query("continue").filter(|token| !token.is_empty());
+    check_options(asked, matching, token, request.query("sendInitialEvents"))?;
+    if let Some(token) = token {
         if asked.is_some_and(|asked| asked > 0) {
             return Err(bad("specifying resource version is not allowed when using continue"));
         }
         let (version, after) = token.split_once(':').ok_or_else(|| bad("continue key is not valid"))?;
+        // As in a token that came with a 410.
+        if version == LATEST {
+            return Ok((state.store.version, state.store.objects.clone(), after.to_owned()));
+        }
         let page = state.store.pages.iter().find(|(kept, _)| kept.to_string() == version);
-        let (version, objects) =
-            page.ok_or_else(|| Refusal::new(410, "Expired", "The provided continue parameter is too old"))?;
+        let gone = || Refusal::page_gone(state.gone, format!("{LATEST}:{after}"));
+        let (version, objects) = page.ok_or_else(gone)?;
         return Ok((*version, objects.clone(), after.to_owned()));
     }
-    let exact = match (matching, asked) {
-        (None, _) => limit.is_some() && asked.is_some_and(|asked| asked > 0),
-        (Some(_), None) => {
-            let what = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return Err(invalid(what.to_owned()));
-        }
-        (Some("NotOlderThan"), _) => false,
-        (Some("Exact"), Some(0)) => {
-            let what = "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            return Err(invalid(what.to_owned()));
-        }
-        (Some("Exact"), _) => true,
-        (Some(other), _) => {
-            return Err(invalid(format!("resourceVersionMatch: Unsupported value: {other:?}")));
-        }
-    };
+    let exact =
+        matching.map_or(limit.is_some() && asked.is_some_and(|asked| asked > 0), |how| how == "Exact");
     match asked {
         Some(asked) if exact => {
             if asked > state.store.version {
                 return Err(Refusal::too_large(asked, state.store.version));
             }
             let objects = state.store.at(asked);
-            let objects = objects.ok_or_else(|| Refusal::gone(&asked.to_string(), state.store.compacted))?;
+            let objects = objects.ok_or_else(|| Refusal::gone(state.gone, asked, state.store.compacted))?;
             Ok((asked, objects, String::new()))
         }
         _ => not_older_than(state, asked).map(|(version, objects)| (version, objects, String::new())),
     }
+}
+
+/// The version in a token with which a list goes on at the latest version.
+const LATEST: &str = "-1";
+
+/// `ValidateListOptions`.
+fn check_options(
+    asked: Option<u64>,
+    matching: Option<&str>,
+    token: Option<&str>,
+    initial: Option<&str>,
+) -> Result<(), Refusal> {
+    let mut wrong = Vec::new();
+    if let Some(matching) = matching {
+        let forbidden = |why: &str| format!("resourceVersionMatch: Forbidden: resourceVersionMatch {why}");
+        if asked.is_none() {
+            wrong.push(forbidden("is forbidden unless resourceVersion is provided"));
+        }
+        if token.is_some() {
+            wrong.push(forbidden("is forbidden when continue is provided"));
+        }
+        match matching {
+            "Exact" if asked == Some(0) => {
+                wrong.push(forbidden(r#""exact" is forbidden for resourceVersion "0""#));
+            }
+            "Exact" | "NotOlderThan" => {}
+            other => wrong.push(format!(
+                r#"resourceVersionMatch: Unsupported value: "{other}": supported values: "", "Exact", "NotOlderThan""#
+            )),
+        }
+    }
+    if initial.is_some() {
+        wrong.push("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list".to_owned());
+    }
+    invalid_options(&wrong)
+}
+
+/// The refusal of these options, if any is wrong.
+pub(super) fn invalid_options(wrong: &[String]) -> Result<(), Refusal> {
+    let all = match wrong {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    Err(Refusal::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {all}")))
 }
 
 /// A page, or everything. All pages of one list have the same version, as in a real server.
@@ -102,9 +139,10 @@ pub(super) fn list(state: &mut State, request: &Request) -> Result<Response<Body
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if let (Some(last), Some(_)) = (page.last(), matching.next()) {
         metadata["continue"] = json!(format!("{version}:{}/{}", last.key.namespace, last.key.name));
-        if after.is_empty() {
-            state.store.pages.push((version, objects.clone()));
+        if request.selector.is_everything() && request.selector.namespace.is_empty() {
+            metadata["remainingItemCount"] = json!(1 + matching.count());
         }
+        state.store.pages.push((version, objects.clone()));
     }
     let (kind, api_version) = match request.selector.resource.as_str() {
         _ if request.metadata_only => ("PartialObjectMetadataList", "meta.k8s.io/v1"),

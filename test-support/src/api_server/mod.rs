@@ -16,10 +16,14 @@
 //! ```
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "every test binary uses a part of it")]
 
+mod accept;
 mod admission;
 mod answer;
+mod changes;
 mod connections;
+mod counts;
 mod fault;
+mod faults;
 mod handle;
 mod identity;
 mod list;
@@ -104,6 +108,8 @@ struct State {
     user_agents: BTreeSet<String>,
     /// Number of metadata-only lists that name a version.
     comparisons: u64,
+    /// The version that each other list names.
+    listed_versions: Vec<Option<u64>>,
     /// While this is set, watches send nothing.
     held: bool,
     /// After a hold, each watch sends its first batch in reverse.
@@ -114,6 +120,8 @@ struct State {
     closures: u64,
     /// A version that is too old is answered with HTTP status 410 instead of an event.
     gone_as_status: bool,
+    /// The reason of 410: `Expired` or `Gone`.
+    gone: &'static str,
     /// Field selectors are ignored.
     ignores_fields: bool,
     counts: [u64; Verb::ALL.len()],
@@ -127,6 +135,11 @@ impl State {
     /// The client's user.
     fn user(&self) -> String {
         self.restricted_to.as_ref().map_or_else(|| "test".to_owned(), |node| format!("system:node:{node}"))
+    }
+
+    /// An error that a test requested.
+    fn planted(&self, code: u16) -> answer::Refusal {
+        answer::Refusal::of_code(code, self.gone)
     }
 
     fn compact(&mut self) {
@@ -195,12 +208,14 @@ impl ApiServer {
                 writes: Vec::new(),
                 user_agents: BTreeSet::new(),
                 comparisons: 0,
+                listed_versions: Vec::new(),
                 held: false,
                 reversals: 0,
                 bookmarks: 0,
                 expiries: 0,
                 closures: 0,
                 gone_as_status: false,
+                gone: "Expired",
                 ignores_fields: false,
                 counts: [0; Verb::ALL.len()],
                 open_watches: 0,
@@ -214,10 +229,11 @@ impl ApiServer {
         Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), port, tls }
     }
 
-    /// A client, as an agent has it. Must be called within a tokio runtime.
+    /// A client that repeats no request by itself, as an agent has it. Must be called within a tokio runtime.
     pub fn client(&self) -> kube::Client {
-        let url = self.url().parse().unwrap();
-        kube::Client::try_from(kube::Config::new(url)).unwrap()
+        let mut config = kube::Config::new(self.url().parse().unwrap());
+        config.default_retry = false;
+        kube::Client::try_from(config).unwrap()
     }
 
     /// Its URL, such as `http://127.0.0.1:40123`.
@@ -228,308 +244,6 @@ impl ApiServer {
     /// The port.
     pub fn port(&self) -> u16 {
         self.port.address().port()
-    }
-
-    // ------------------------------------------------------------------------- changes to objects by other
-    // clients
-
-    /// Creates or replaces the object. Returns the stored version: with a UID, if it had none, and a new
-    /// resource version.
-    pub fn put(&self, resource: &str, object: &impl Serialize) -> Arc<Object> {
-        let object = serde_json::to_value(object).unwrap();
-        let stored = self.shared.lock().store.put(resource, object);
-        self.shared.announce();
-        stored
-    }
-
-    /// Several [`put`](Self::put)s, announced together.
-    pub fn put_all(&self, resource: &str, objects: impl IntoIterator<Item = impl Serialize>) {
-        let mut state = self.shared.lock();
-        for object in objects {
-            state.store.put(resource, serde_json::to_value(&object).unwrap());
-        }
-        drop(state);
-        self.shared.announce();
-    }
-
-    /// Removes the object immediately, without grace.
-    pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        let removed = self.shared.lock().store.remove(&Key::new(resource, namespace, name));
-        self.shared.announce();
-        removed
-    }
-
-    /// The stored object.
-    pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let state = self.shared.lock();
-        Some(state.store.get(&Key::new(resource, namespace, name))?.value.clone())
-    }
-
-    /// All objects of one kind, sorted by namespace and name, to compare with.
-    pub fn objects(&self, resource: &str) -> Vec<Value> {
-        self.shared.lock().store.all(resource).map(|object| object.value.clone()).collect()
-    }
-
-    // ------------------------------------------------------------------------------------------------------- the faults
-
-    /// The next request of this kind that has no other fault meets this fault.
-    pub fn fail(&self, verb: Verb, fault: Fault) {
-        self.shared.lock().faults.next(verb, fault);
-    }
-
-    /// All requests of this kind meet this fault, until [`heal`](Self::heal).
-    pub fn fail_always(&self, verb: Verb, fault: Fault) {
-        self.shared.lock().faults.always(verb, fault);
-    }
-
-    /// Lists and watches ignore their field selectors.
-    pub fn ignore_field_selectors(&self) {
-        self.shared.lock().ignores_fields = true;
-    }
-
-    /// Removes all faults.
-    pub fn heal(&self) {
-        self.shared.lock().faults.clear();
-    }
-
-    /// Compacts the history: watching from an older version, or paging on, is 410 Gone. Open watches still
-    /// receive all events.
-    pub fn compact(&self) {
-        self.shared.lock().compact();
-    }
-
-    /// Answers 410 as an HTTP status, as some servers do, instead of an event in the stream.
-    pub fn gone_as_status(&self) {
-        self.shared.lock().gone_as_status = true;
-    }
-
-    /// Compacts the history, and ends each open watch with a 410 Gone event.
-    pub fn expire_watches(&self) {
-        let mut state = self.shared.lock();
-        state.compact();
-        state.expiries += 1;
-        drop(state);
-        self.shared.announce();
-    }
-
-    /// Ends each open watch normally, as a server does at the time limit.
-    pub fn close_watches(&self) {
-        self.shared.lock().closures += 1;
-        self.shared.announce();
-    }
-
-    /// Sends a bookmark on each open watch that requested them.
-    pub fn send_bookmarks(&self) {
-        self.shared.lock().bookmarks += 1;
-        self.shared.announce();
-    }
-
-    /// Increases the next resource version by this much.
-    pub fn jump(&self, by: u64) {
-        self.shared.lock().store.jump(by);
-    }
-
-    /// A backup of everything, including resource versions.
-    pub fn backup(&self) -> Store {
-        self.shared.lock().store.clone()
-    }
-
-    /// Restores the backup, including versions, and cuts all connections, like a server restarted on it.
-    /// Watches from a version that it has not reached yet are silent.
-    pub fn restore(&self, backup: &Store) {
-        let mut state = self.shared.lock();
-        state.store = state.store.restored(backup);
-        state.cached = None;
-        drop(state);
-        self.cut_connections();
-        self.shared.announce();
-    }
-
-    /// Freezes the server's cache: from now on, lists and gets of version 0, and watches from it, show the
-    /// current state, unless they request a later version.
-    pub fn fall_behind(&self) {
-        let mut state = self.shared.lock();
-        state.cached = Some((state.store.version, state.store.objects.clone()));
-    }
-
-    /// The server's cache is current again.
-    pub fn catch_up(&self) {
-        self.shared.lock().cached = None;
-    }
-
-    /// Sets the interval of bookmarks; one minute by default.
-    pub fn bookmark_every(&self, period: Duration) {
-        self.shared.lock().bookmark_period = period;
-    }
-
-    /// Sets how long a get or a list waits for a future version; 3 s by default.
-    pub fn wait_for_versions(&self, patience: Duration) {
-        self.shared.lock().future_patience = patience;
-    }
-
-    /// Sets the limit of streams for new connections; 100 by default.
-    pub fn allow_streams(&self, most: u32) {
-        self.shared.lock().most_streams = most;
-    }
-
-    /// Watches send nothing until [`release`](Self::release); changes meanwhile arrive together.
-    pub fn hold(&self) {
-        self.shared.lock().held = true;
-    }
-
-    /// Watches send the held events.
-    pub fn release(&self) {
-        self.shared.lock().held = false;
-        self.shared.announce();
-    }
-
-    /// Watches send the held events in reverse, which no real API server does.
-    pub fn release_reversed(&self) {
-        let mut state = self.shared.lock();
-        state.held = false;
-        state.reversals += 1;
-        drop(state);
-        self.shared.announce();
-    }
-
-    /// Cuts all connections at any point.
-    pub fn cut_connections(&self) {
-        if let Some(listener) = &*self.listener.lock().unwrap() {
-            listener.cut_connections();
-        }
-    }
-
-    /// Closes the port: connections are cut and new ones refused, until [`accept`](Self::accept).
-    pub fn refuse(&self) {
-        if let Some(listener) = self.listener.lock().unwrap().take() {
-            *self.closing.lock().unwrap() = Some(listener.close());
-        }
-    }
-
-    /// Opens the port again.
-    pub async fn accept(&self) {
-        let closing = self.closing.lock().unwrap().take();
-        if let Some(closing) = closing {
-            // The port is free when the task that held it has ended; it was aborted, so it ends with an
-            // error.
-            let _ = closing.await;
-        }
-        let listener = Listener::bind(self.port.address(), self.tls.clone(), Arc::clone(&self.shared)).await;
-        *self.listener.lock().unwrap() = Some(listener);
-    }
-
-    /// Opens the port again, unless it is open.
-    pub async fn accept_again(&self) {
-        let is_open = self.listener.lock().unwrap().is_some();
-        if !is_open {
-            self.accept().await;
-        }
-    }
-
-    /// All requests come from this node and have a node's restrictions.
-    pub fn restrict_to_node(&self, node: &str) {
-        self.shared.lock().restricted_to = Some(node.to_owned());
-    }
-
-    /// The client has only these rights. A test in which it tries more fails at the end, even if the client
-    /// handled the refusal.
-    pub fn grant(&self, rights: BTreeSet<Right>) {
-        self.shared.lock().rights.grant(rights);
-    }
-
-    /// Requests without this token are refused.
-    pub fn demand_token(&self, token: &str) {
-        self.shared.lock().token = Some(token.to_owned());
-    }
-
-    /// Requests on connections without this client certificate, in PEM, are refused. Open connections and watches
-    /// stay open.
-    pub fn demand_certificate(&self, pem: &str) {
-        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-        self.shared.lock().certificate = Some(certificate);
-    }
-
-    /// The server's clock is this many seconds ahead of the machine's.
-    pub fn set_clock_ahead(&self, seconds: i64) {
-        self.shared.lock().date = Some(seconds);
-    }
-
-    /// All kinds of requests made so far.
-    pub fn asked(&self) -> BTreeSet<Right> {
-        self.shared.lock().rights.asked.clone()
-    }
-
-    // ------------------------------------------------------------------------------------------------------- the counts
-
-    /// Number of requests of this kind.
-    pub fn requests(&self, verb: Verb) -> u64 {
-        self.shared.lock().counts[verb as usize]
-    }
-
-    /// Number of open connections.
-    pub fn open_connections(&self) -> usize {
-        self.shared.lock().open_connections
-    }
-
-    /// Number of connections opened so far.
-    pub fn connections(&self) -> u64 {
-        self.shared.lock().connections
-    }
-
-    /// All writes in order, including refused ones.
-    pub fn written(&self) -> Vec<Write> {
-        self.shared.lock().writes.clone()
-    }
-
-    /// The clients' `User-Agent`s.
-    pub fn user_agents(&self) -> BTreeSet<String> {
-        self.shared.lock().user_agents.clone()
-    }
-
-    /// Number of metadata-only lists that named a version: those of a client that compares.
-    pub fn comparisons(&self) -> u64 {
-        self.shared.lock().comparisons
-    }
-
-    /// Number of write requests.
-    pub fn writes(&self) -> u64 {
-        self.requests(Verb::Create) + self.requests(Verb::Replace) + self.requests(Verb::Delete)
-    }
-
-    /// Number of open watches.
-    pub fn open_watches(&self) -> usize {
-        self.shared.lock().open_watches
-    }
-
-    /// Number of open watches on each object watched by name; the others are under an empty name.
-    pub fn open_watches_by_object(&self) -> BTreeMap<Key, usize> {
-        self.shared.lock().open_by_object.clone()
-    }
-
-    /// Number of watches opened so far, grouped likewise.
-    pub fn begun_watches_by_object(&self) -> BTreeMap<Key, u64> {
-        self.shared.lock().begun_by_object.clone()
-    }
-
-    /// Waits for this many requests of this kind.
-    pub async fn seen(&self, verb: Verb, count: u64) {
-        self.until(&format!("{count} of {verb:?}"), |server| server.requests(verb) >= count).await;
-    }
-
-    /// Waits for this many open watches.
-    pub async fn watched_by(&self, watches: usize) {
-        self.until(&format!("{watches} open watches"), |server| server.open_watches() == watches).await;
-    }
-
-    /// Waits until this holds. Checked at each change.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
-        let mut changes = self.shared.changed.subscribe();
-        let wait = async {
-            while !holds(self) {
-                changes.changed().await.unwrap();
-            }
-        };
-        assert!(tokio::time::timeout(DEADLINE, wait).await.is_ok(), "never came: {what}");
     }
 }
 

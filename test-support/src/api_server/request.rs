@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use hyper::{Method, Uri, header};
 
+use super::accept;
 use super::answer::Refusal;
-use super::selector::{self, Selector};
+use super::selector::Selector;
 
 /// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,6 +51,7 @@ pub(super) struct Request {
     /// Empty for a list, a watch and a create.
     pub(super) name: String,
     pub(super) metadata_only: bool,
+    pub(super) accepts_gzip: bool,
     pub(super) user_agent: String,
     query: HashMap<String, String>,
 }
@@ -85,20 +87,24 @@ impl Request {
             (&Method::DELETE, false) => Verb::Delete,
             _ => return Err(Refusal::new(405, "MethodNotAllowed", "the server does not allow this method")),
         };
-        let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-        let metadata_only = accept.is_some_and(|accept| accept.contains("as=PartialObjectMetadata"));
-        let terms = |key: &str| query.get(key).map(|text| selector::parse(text)).unwrap_or_default();
-        selector::check_fields(resource, &terms("fieldSelector"))?;
-        let selector = Selector {
-            resource: resource.to_owned(),
-            namespace: namespace.to_owned(),
-            fields: terms("fieldSelector"),
-            labels: terms("labelSelector"),
-        };
+        let header =
+            |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let metadata_only = accept::metadata_only(header(header::ACCEPT))?;
+        let text = |key: &str| query.get(key).map(String::as_str).unwrap_or_default();
+        let selector = Selector::parse(resource, namespace, text("fieldSelector"), text("labelSelector"))?;
         let group = group.to_owned();
-        let user_agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-        let user_agent = user_agent.unwrap_or_default().to_owned();
-        Ok(Self { verb, group, selector, name: name.to_owned(), metadata_only, user_agent, query })
+        let user_agent = header(header::USER_AGENT).to_owned();
+        let accepts_gzip = header(header::ACCEPT_ENCODING).split(',').any(|coding| coding.trim() == "gzip");
+        Ok(Self {
+            verb,
+            group,
+            selector,
+            name: name.to_owned(),
+            metadata_only,
+            accepts_gzip,
+            user_agent,
+            query,
+        })
     }
 
     pub(super) fn query(&self, key: &str) -> Option<&str> {

@@ -19,6 +19,9 @@ use super::{Shared, State, list};
 /// A server ends a watch after 30 to 60 minutes if the client does not set a limit.
 const LONGEST: Duration = Duration::from_secs(45 * 60);
 
+/// How long before that a server sends a last bookmark.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// One open watch.
 struct Watch {
     shared: Arc<Shared>,
@@ -59,11 +62,11 @@ impl Watch {
     fn news(&mut self, state: &State) -> Batch {
         let mut batch = Batch { events: Vec::new(), ends: false };
         if state.expiries > self.expiries {
-            let gone = Refusal::gone(&self.seen.to_string(), state.store.compacted);
+            let gone = Refusal::gone(state.gone, self.seen, state.store.compacted);
             return Batch { events: vec![error_event(&gone)], ends: true };
         }
         if self.seen < state.store.forgotten && state.store.forgotten <= state.store.version {
-            let gone = Refusal::gone(&self.seen.to_string(), state.store.forgotten);
+            let gone = Refusal::gone(state.gone, self.seen, state.store.forgotten);
             return Batch { events: vec![error_event(&gone)], ends: true };
         }
         batch.ends = state.closures > self.closures;
@@ -157,6 +160,8 @@ impl Watch {
         let seconds = self.request.query("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
         let end =
             Instant::now() + seconds.filter(|seconds| *seconds > 0).map_or(LONGEST, Duration::from_secs);
+        // A shorter watch ends without a bookmark, as on a real server.
+        let mut farewell = end.checked_sub(FAREWELL).filter(|time| *time > Instant::now());
         let mut batch = first;
         loop {
             let ends = batch.ends;
@@ -176,10 +181,11 @@ impl Watch {
                 changed = news.changed() => if changed.is_err() { return },
                 () = body.closed() => return,
                 _ = bookmarks.tick() => batch.events.extend(self.timed_bookmark()),
-                () = time::sleep_until(end) => {
+                () = time::sleep_until(farewell.unwrap_or(end)), if farewell.is_some() => {
+                    farewell = None;
                     batch.events.extend(self.timed_bookmark());
-                    batch.ends = true;
                 }
+                () = time::sleep_until(end) => batch.ends = true,
             }
         }
     }
@@ -196,18 +202,35 @@ pub(super) fn watch(
 ) -> Result<Response<Body>, Refusal> {
     let asked = request.version("resourceVersion")?;
     let from = asked.unwrap_or(0);
-    let initial = match (request.query("sendInitialEvents"), request.query("resourceVersionMatch")) {
+    let given = |name| request.query(name).filter(|text| !text.is_empty());
+    let initial = match (given("sendInitialEvents"), given("resourceVersionMatch")) {
         (None, None) => from == 0,
         (Some(wanted), Some("NotOlderThan")) => wanted == "true",
-        _ => {
-            let what = "sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(Refusal::new(422, "Invalid", format!("ListOptions is invalid: {what}")));
+        (initial, matching) => {
+            let forbidden = |why: &str| format!("resourceVersionMatch: Forbidden: {why}");
+            let mut wrong = Vec::new();
+            if initial.is_none() {
+                wrong.push(forbidden(
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ));
+            } else if matching.is_none() {
+                wrong.push(forbidden(
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ));
+            }
+            if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+                wrong.push(format!(
+                    r#"resourceVersionMatch: Unsupported value: "{other}": supported values: "NotOlderThan""#
+                ));
+            }
+            list::invalid_options(&wrong)?;
+            from == 0
         }
     };
     let mut first = Batch { events: Vec::new(), ends: false };
     let mut since = from;
     if let Fault::ErrorEvent(code) = fault {
-        first = Batch { events: vec![error_event(&Refusal::of_code(code))], ends: true };
+        first = Batch { events: vec![error_event(&state.planted(code))], ends: true };
     } else if initial {
         // The current state, then later changes.
         match list::not_older_than(state, asked) {
@@ -224,7 +247,7 @@ pub(super) fn watch(
             Err(refusal) => first = Batch { events: vec![error_event(&refusal)], ends: true },
         }
     } else if from < state.store.compacted {
-        let gone = Refusal::gone(&from.to_string(), state.store.compacted);
+        let gone = Refusal::gone(state.gone, from, state.store.compacted);
         if state.gone_as_status {
             return Err(gone);
         }

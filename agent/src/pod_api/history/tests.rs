@@ -3,23 +3,24 @@
 use std::sync::Weak;
 
 use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::Pod;
 
-use super::super::client::{Client, Peer};
+use super::super::labels::Labels;
 use super::super::query::Options;
-use super::super::shape::Form;
 use super::super::watch;
 use super::*;
+use crate::api::client::{Client, Clients};
 
 /// The pods that exist at any time.
 const PODS: usize = 10;
 const MIB: usize = 1 << 20;
 
-/// Bytes of memory of a pod.
+/// Bytes of an annotation of a pod.
 const LARGE: usize = 20_000;
 
 /// A history, and every version of every pod that it was given.
 struct World {
-    history: Arc<History>,
+    history: Arc<History<Pod>>,
     given: Vec<Weak<Pod>>,
 }
 
@@ -34,19 +35,21 @@ impl World {
         let mut pod = Pod::default();
         pod.metadata.uid = Some((number % PODS).to_string());
         pod.metadata.annotations = Some([("filler".to_owned(), "x".repeat(bytes))].into());
+        pod.metadata.labels = Some([("pod".to_owned(), (number % PODS).to_string())].into());
         let pod = Arc::new(pod);
         self.given.push(Arc::downgrade(&pod));
-        self.history.show(vec![(format!("ns/{}", number % PODS).into(), Some(pod))]);
+        self.history.show(vec![(format!("ns/{}", number % PODS).into(), Some((pod, true)))]);
     }
 
-    /// The bytes of the pods that still exist, without those that are current.
+    /// The number of decoded pods that still exist, without those that are current.
     fn replaced(&self) -> usize {
-        let pods = self.given.iter().rev().skip(PODS).filter_map(Weak::upgrade);
-        pods.map(|pod| footprint::bytes(&pod)).sum()
+        self.given.iter().rev().skip(PODS).filter_map(Weak::upgrade).count()
     }
 
-    fn watch(&self, start: Start) -> Result<Watcher, Refusal> {
-        let begun = self.history.watch(Selection::default(), &"client".into(), start).unwrap();
+    fn watch(&self, selector: &str, start: Start) -> Result<Watcher<Pod>, Refusal> {
+        let labels = Labels::parse(selector).unwrap();
+        let selection = Arc::new(Selection { labels, ..Selection::default() });
+        let begun = self.history.watch(selection, Form::Object, &"client".into(), start).unwrap();
         begun.map(|begun| begun.watcher)
     }
 
@@ -57,83 +60,128 @@ impl World {
     }
 }
 
-fn limits(replaced: usize, least: usize) -> Limits {
+fn limits(bytes: usize) -> Limits {
     let age = Duration::from_secs(3600);
-    Limits { events: 4096, age, replaced, least, encoded: MIB, watches: 10, watches_per_client: 10 }
+    Limits { events: 4096, age, bytes, watches: 10, watches_per_client: 10 }
 }
 
 /// The number of events until the watch has caught up. `Err`: it fell out of the history.
-fn follow(watcher: &Watcher) -> Result<u64, Refusal> {
-    for events in 0.. {
+fn follow(watcher: &Watcher<Pod>) -> Result<u64, Refusal> {
+    let mut events = 0;
+    loop {
         match watcher.next() {
-            Next::Event(..) => {}
+            Next::Event(..) => events += 1,
+            Next::More(_) => {}
             Next::Nothing(_) => return Ok(events),
             Next::TooOld(refusal) => return Err(refusal),
             Next::Closed => unreachable!(),
         }
     }
-    unreachable!()
 }
 
 #[test]
-fn the_memory_of_replaced_pods_is_bounded_and_watches_within_the_bound_see_every_event() {
-    let mut world = World::new(limits(MIB, 8));
+fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
+    let mut world = World::new(limits(MIB));
     world.change(LARGE);
-    let (first, slow) = (world.watch(Start::Now).unwrap(), world.watch(Start::Now).unwrap());
+    let (first, slow) = (world.watch("", Start::Now).unwrap(), world.watch("", Start::Now).unwrap());
     for change in 2..1000 {
         world.change(LARGE);
-        assert!(world.replaced() <= MIB, "{} bytes after {change} changes", world.replaced());
+        assert_eq!(world.replaced(), 0, "replaced pods are kept encoded");
+        assert!(world.history.sizes().bytes <= MIB, "after {change} changes");
         assert_eq!(follow(&first).unwrap(), 1, "a watch that follows loses nothing");
     }
-    assert_eq!(world.history.sizes().bytes, world.replaced(), "the metric");
-    assert!(world.replaced() > MIB - 2 * LARGE, "only as many are dropped as necessary");
+    let Sizes { events, bytes, .. } = world.history.sizes();
+    assert!(bytes > MIB - 3 * LARGE, "only as many are dropped as necessary");
+    // Each event keeps its line and the pod that it replaced.
+    assert!((2 * LARGE..2 * LARGE + 2000).contains(&(bytes / events)), "{bytes} for {events} events");
     let oldest = world.oldest();
-    let events = world.history.sizes().events as u64;
-    assert_eq!(follow(&world.watch(Start::After(oldest)).unwrap()).unwrap(), events);
-    assert!(world.watch(Start::After(oldest - 1)).is_err(), "410, as it does for a version that is too old");
+    assert_eq!(follow(&world.watch("", Start::After(oldest)).unwrap()).unwrap(), events as u64);
+    assert!(world.watch("", Start::After(oldest - 1)).is_err(), "410, as for a version that is too old");
     assert!(follow(&slow).is_err());
-    assert!(world.history.at(oldest).is_some() && world.history.at(oldest - 1).is_none());
 }
 
 #[test]
-fn the_last_events_stay_although_their_pods_exceed_the_limit() {
-    let mut world = World::new(limits(MIB, 8));
+fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
+    let mut world = World::new(limits(MIB));
     (0..PODS).for_each(|_| world.change(MIB));
-    let watch = world.watch(Start::Now).unwrap();
-    (0..8).for_each(|_| world.change(MIB));
-    assert_eq!(follow(&watch).unwrap(), 8);
-    (0..9).for_each(|_| world.change(MIB));
-    assert!(follow(&watch).is_err(), "one more than those that always stay");
-    assert_eq!(world.history.sizes().events, 8);
+    let watch = world.watch("", Start::Now).unwrap();
+    world.change(MIB);
+    assert_eq!((world.history.sizes().events, world.history.sizes().bytes), (0, 0));
+    assert!(follow(&watch).is_err(), "410: the client lists again");
+    world.change(1);
+    assert!(follow(&world.watch("", Start::Now).unwrap()).is_ok());
 }
 
 #[test]
 fn added_pods_take_no_space_and_old_events_give_theirs_back() {
-    let mut world = World::new(Limits { age: Duration::ZERO, ..limits(MIB, 8) });
-    (0..PODS).for_each(|_| world.change(MIB));
+    let mut world = World::new(Limits { age: Duration::ZERO, ..limits(MIB) });
+    (0..PODS).for_each(|_| world.change(LARGE));
     assert_eq!(world.history.sizes().bytes, 0, "nothing was replaced");
-    world.change(MIB);
-    std::thread::sleep(Duration::from_millis(1));
+    world.change(LARGE);
+    world.history.lock().events.iter_mut().for_each(|kept| kept.since -= Duration::from_secs(1));
     world.history.age();
     assert_eq!(world.history.sizes(), Sizes { events: 0, bytes: 0, watches: 0 });
-    assert_eq!(world.replaced(), 0);
+}
+
+/// A watch that was away gets the same events as one that followed.
+#[test]
+fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
+    let mut world = World::new(limits(10 * MIB));
+    (0..PODS).for_each(|_| world.change(10));
+    let (_, start) = world.history.now();
+    let followed = world.watch("pod in (1,2)", Start::Now).unwrap();
+    let mut lines = Vec::new();
+    for _ in 0..30 {
+        world.change(10);
+        while let Next::Event(kind, event) = followed.next() {
+            lines.push(event.kept_line(Form::Object, kind).unwrap());
+        }
+    }
+    assert_eq!(lines.len(), 6);
+    let late = world.watch("pod in (1,2)", Start::After(start)).unwrap();
+    for line in lines {
+        let found = loop {
+            match late.next() {
+                Next::Event(kind, event) => break event.encode(Form::Object, kind, false),
+                Next::More(_) => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(found, line);
+    }
+}
+
+/// The lock is for positions alone: an event is matched by its watch, and a long selector takes more steps.
+#[test]
+fn a_watch_matches_a_bounded_number_of_terms_in_a_step() {
+    let mut world = World::new(limits(10 * MIB));
+    let long = (0..250).map(|n| format!("!z{n}")).collect::<Vec<_>>().join(",") + ",!pod";
+    let [short, long] = ["!pod", &*long].map(|selector| world.watch(selector, Start::Now).unwrap());
+    (0..100).for_each(|_| world.change(1));
+    let steps = |watcher: &Watcher<Pod>| {
+        (1..1_000_usize).find(|_| !matches!(watcher.next(), Next::More(_) | Next::Event(..))).unwrap()
+    };
+    assert_eq!(steps(&short), 1);
+    assert!(steps(&long) >= 100 * 250 / WORK);
 }
 
 #[tokio::test]
 async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
-    let mut world = World::new(limits(MIB, 8));
+    let mut world = World::new(limits(MIB));
     world.change(LARGE);
     let mut bodies = Vec::new();
     for _ in 0..5 {
-        let client = Client { peer: Peer::new("peer"), name: "client".into() };
+        let peer = Clients::new().peer("client");
+        let client = Client { share: Arc::clone(&peer.origin), peer };
         let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
-        let options = Options::read(Some(query), None).unwrap();
-        let mut body = watch::body(&world.history, &client, options, Form::Object).unwrap();
+        let options = Options::read::<Pod>(Some(query), None).unwrap();
+        let mut body = watch::body(&world.history, &client, options, Form::Object).await.unwrap();
         (0..20).for_each(|_| world.change(LARGE));
         // The first of twenty events.
         let _ = body.frame().await.unwrap().unwrap();
         bodies.push(body);
     }
     (0..500).for_each(|_| world.change(LARGE));
-    assert!(world.replaced() <= MIB, "{} bytes", world.replaced());
+    assert_eq!(world.replaced(), 0);
+    assert!(world.history.sizes().bytes <= MIB);
 }

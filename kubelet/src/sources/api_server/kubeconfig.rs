@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 
-#[cfg(feature = "tls")]
-use super::expiry;
 use crate::sources::{Problem, ProblemKind};
 use crate::text::{api_causes, shorten, yaml_problem};
 
@@ -16,6 +16,13 @@ use crate::text::{api_causes, shorten, yaml_problem};
 /// # Errors
 /// Like [`connect`](super::connect).
 pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Problem> {
+    let (path, runtime) = (kubeconfig.map(Path::to_owned), Handle::current());
+    // Reading a file may block.
+    let read = spawn_blocking(move || runtime.block_on(read(path.as_deref()))).await;
+    read.unwrap_or_else(|error| Err(new(&origin(kubeconfig), None, error.to_string())))
+}
+
+async fn read(kubeconfig: Option<&Path>) -> Result<Config, Problem> {
     let origin = origin(kubeconfig);
     let found = match kubeconfig {
         Some(path) => Kubeconfig::read_from(path).map(Some),
@@ -57,21 +64,12 @@ pub(super) fn origin(kubeconfig: Option<&Path>) -> String {
 pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
     let config = config(path).await?;
     #[cfg(feature = "tls")]
-    if let Some(why) = expiry::end(&config.auth_info).and_then(expiry::over) {
+    if let Ok(Some(why)) = spawn_blocking(move || crate::api_client::expired(&config)).await {
         return Err(new(&origin(path), None, why));
     }
+    #[cfg(not(feature = "tls"))]
     drop(config);
     Ok(())
-}
-
-/// Adds certificate expiry to a client, and warns about problems with its identity.
-pub(super) fn identified(client: Client, auth: &AuthInfo) -> Client {
-    #[cfg(feature = "tls")]
-    if expiry::end(auth).is_some() {
-        return expiry::explained_client(client, auth);
-    }
-    let _ = auth;
-    client
 }
 
 fn new(origin: &str, line: Option<u64>, message: String) -> Problem {
@@ -85,6 +83,8 @@ fn problem(origin: &str, error: &KubeconfigError) -> Problem {
             let line = error.without_snippet().location().map(|location| location.line());
             new(origin, line, format!("is not a kubeconfig: {}", yaml_problem(error)))
         }
+        // Its text repeats the path.
+        KubeconfigError::ReadConfig(error, _) => new(origin, None, format!("cannot be read: {error}")),
         KubeconfigError::ParseCertificates(_) => {
             new(origin, None, "certificate-authority holds no certificates in PEM".to_owned())
         }

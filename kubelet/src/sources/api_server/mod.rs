@@ -1,8 +1,8 @@
 //! Pods from the API server: of one node, or of all.
 //!
 //! # Rules
-//! * The first list is one [`Set`](crate::sources::SourceUpdate::Set), however many pages it has, and is
-//!   emitted once it is complete.
+//! * The first list is one [`Set`](crate::sources::SourceUpdate::Set), emitted once it is complete. It comes from the
+//!   server's watch cache, which does not load etcd.
 //! * After that, only changes are emitted. If the pods have to be listed again, because the history was
 //!   compacted (410 Gone) or the watch was out of order, the list is compared with what was emitted:
 //!   unchanged pods are not emitted again, missing pods are removed, and no other pod disappears meanwhile.
@@ -19,9 +19,8 @@
 //! * During an outage the last state stays. The server is tried at least every 7.5 s.
 //!
 //! # Memory
-//! The source keeps a UID and a number for each pod, never the pod itself. Lists are read in pages, and each
-//! pod is transformed on arrival. So a cluster of 100,000 pods takes the memory of its transformed pods plus
-//! one page.
+//! The source keeps a UID and a number for each pod, never the pod itself. Each pod of a list is decoded and
+//! transformed on arrival. So a cluster of 100,000 pods takes the memory of its transformed pods.
 //!
 //! # Assumptions
 //! Kubernetes promises that two objects with the same UID and resource version are equal, and that a watch is
@@ -32,21 +31,12 @@
 //! not resolve a difference within a few seconds, the source lists everything again, with a warning. A list
 //! that shows a pod in an older version has the same effect.
 
-mod compare;
 mod connect;
-#[cfg(feature = "tls")]
-mod expiry;
-mod follow;
 mod kubeconfig;
 mod metadata;
-mod pace;
-mod sift;
 mod source;
-mod undecoded;
-mod waits;
-mod wire;
 
-pub use connect::{connect, connect_with, load_config, server_url};
+pub use connect::{authenticate, connect, connect_with, load_config, server_url};
 pub use kubeconfig::check_kubeconfig;
 
 pub use metadata::PodMetadata;

@@ -9,19 +9,14 @@ use std::time::Duration;
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, PartialObjectMeta, WatchParams};
-use kube::runtime::watcher;
-use kube::{Client, Resource, ResourceExt};
+use kube::api::PartialObjectMeta;
+use kube::{Client, Resource};
+use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::compare::Comparer;
-use super::follow::Follow;
 use super::metadata::PodMetadata;
-use super::pace::{Line, Patience, paced};
-use super::waits::Waits;
-use super::wire::WirePod;
-use crate::backoff::Backoff;
+use crate::reflector::{Failure, Observer, Reflector, Requests, Times, Undecodable, Update};
 use crate::sources::status::StatusWriter;
 use crate::sources::{
     NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env, undecodable,
@@ -81,7 +76,6 @@ pub struct ApiServer {
     namespace: Option<String>,
     labels: Option<String>,
     fields: Option<String>,
-    page_size: u32,
     managed_fields: bool,
     redact_env: bool,
     waits: (Duration, Duration),
@@ -99,7 +93,6 @@ impl ApiServer {
             namespace: None,
             labels: None,
             fields: None,
-            page_size: 500,
             managed_fields: false,
             redact_env: false,
             waits: (LEAST_WAIT, MOST_WAIT),
@@ -131,12 +124,6 @@ impl ApiServer {
     /// [`node`](Self::node).
     pub fn fields(mut self, selector: &str) -> Self {
         self.fields = Some(selector.to_owned());
-        self
-    }
-
-    /// The page size of lists; 500 by default, as in client-go.
-    pub fn page_size(mut self, pods: u32) -> Self {
-        self.page_size = pods.max(1);
         self
     }
 
@@ -192,18 +179,17 @@ impl ApiServer {
         self,
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
     ) -> ApiServerSource<P> {
-        let redacts = self.redact_env;
-        let mut kept = move |mut pod| {
+        let (redacts, keeps) = (self.redact_env, self.managed_fields);
+        let kept = move |mut pod: Pod| {
+            if !keeps {
+                pod.metadata.managed_fields = None;
+            }
             if redacts {
                 redact_env(&mut pod);
             }
             transform(pod)
         };
-        if self.managed_fields {
-            self.follow(move |WirePod::<true>(pod)| kept(pod))
-        } else {
-            self.follow(move |WirePod::<false>(pod)| kept(pod))
-        }
+        self.follow(false, kept)
     }
 
     /// The pods' metadata. The server sends nothing else. For most pods, this is a fraction of the whole.
@@ -217,7 +203,7 @@ impl ApiServer {
         mut transform: impl FnMut(PartialObjectMeta<Pod>) -> P + Send + 'static,
     ) -> ApiServerSource<P> {
         let keeps = self.managed_fields;
-        self.follow(move |mut metadata: PartialObjectMeta<Pod>| {
+        self.follow(true, move |mut metadata: PartialObjectMeta<Pod>| {
             if !keeps {
                 metadata.metadata.managed_fields = None;
             }
@@ -225,106 +211,96 @@ impl ApiServer {
         })
     }
 
-    /// Requests one of the pods, and a watch of them, as [`pods`](Self::pods) would.
+    /// Requests the pods' metadata, and a watch of them, with the rights that [`pods`](Self::pods) needs.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses the client. A missing right is named.
     pub async fn check(&self) -> Result<(), Problem> {
-        let api = match &self.namespace {
-            Some(namespace) => Api::<PartialObjectMeta<Pod>>::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        };
-        let config = self.config();
-        let origin = origin(self.namespace.as_deref(), &config);
-        let list = ListParams {
-            limit: Some(1),
-            field_selector: config.field_selector.clone(),
-            label_selector: config.label_selector.clone(),
-            ..ListParams::default()
-        };
-        let watch = WatchParams {
-            timeout: Some(1),
-            field_selector: config.field_selector,
-            label_selector: config.label_selector,
-            ..WatchParams::default()
-        };
-        let within = |verb: &'static str, error: Option<kube::Error>| {
-            let message = match error {
-                None => format!("no answer within {} s", self.patience.as_secs_f32()),
-                Some(kube::Error::Api(status)) if status.code == 403 => {
-                    let place = self.namespace.as_ref().map_or_else(
-                        || "of all namespaces".to_owned(),
-                        |namespace| format!("in the namespace {namespace}"),
-                    );
-                    format!("the right to {verb} pods {place} is missing: {} (403)", status.message)
-                }
-                Some(error) => crate::text::api_causes(&error),
+        let requests = self.requests(Pod::url_path(&(), self.namespace.as_deref()), true);
+        let origin = origin(&requests);
+        requests.check(self.patience).await.map_err(|(verb, failure)| {
+            let message = if failure.code == Some(403) {
+                let place = self.namespace.as_ref().map_or_else(
+                    || "of all namespaces".to_owned(),
+                    |namespace| format!("in the namespace {namespace}"),
+                );
+                format!("the right to {verb} pods {place} is missing: {}", failure.message)
+            } else {
+                failure.message
             };
-            Problem::new(ProblemKind::Request, origin.clone(), None, None, message)
-        };
-        let version = match tokio::time::timeout(self.patience, api.list_metadata(&list)).await {
-            Ok(Ok(list)) => list.metadata.resource_version.unwrap_or_default(),
-            Ok(Err(error)) => return Err(within("list", Some(error))),
-            Err(_) => return Err(within("list", None)),
-        };
-        match tokio::time::timeout(self.patience, api.watch_metadata(&watch, &version)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(within("watch", Some(error))),
-            Err(_) => Err(within("watch", None)),
-        }
+            Problem::new(ProblemKind::Request, origin, None, None, message)
+        })
     }
 
-    /// The selectors.
-    fn config(&self) -> watcher::Config {
-        let mut config = watcher::Config::default().page_size(self.page_size);
+    /// What to request of this path.
+    fn requests(&self, path: String, is_metadata: bool) -> Requests {
         let node = self.node.as_ref().map(|node| format!("spec.nodeName={}", escaped(node.as_str())));
         let fields: Vec<_> = node.into_iter().chain(self.fields.clone()).collect();
-        if !fields.is_empty() {
-            config = config.fields(&fields.join(","));
-        }
-        if let Some(labels) = &self.labels {
-            config = config.labels(labels);
-        }
-        config
+        let fields = (!fields.is_empty()).then(|| fields.join(","));
+        Requests { client: self.client.clone(), path, fields, labels: self.labels.clone(), is_metadata }
     }
 
-    fn follow<K, P>(self, transform: impl FnMut(K) -> P + Send + 'static) -> ApiServerSource<P>
+    fn follow<K, P>(
+        self,
+        is_metadata: bool,
+        mut transform: impl FnMut(K) -> P + Send + 'static,
+    ) -> ApiServerSource<P>
     where
-        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
-        K: ResourceExt + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
         P: Send + Sync + 'static,
     {
-        let config = self.config();
-        let status = Arc::new(StatusWriter::new(Source::Api, origin(self.namespace.as_deref(), &config)));
+        let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), is_metadata);
+        let status = Arc::new(StatusWriter::new(Source::Api, origin(&requests)));
         let receiver = status.subscribe();
-        let waits = self.waits;
-        let backoff = Backoff::new(waits.0, waits.1);
-        let (client, namespace) = (self.client, self.namespace);
-        let patience = Patience { answer: self.patience, event: self.silence };
-        let comparer = Comparer {
-            client: client.clone(),
-            path: K::url_path(&(), namespace.as_deref()),
-            config: config.clone(),
+        let times = Times {
+            backoff: self.waits,
             patience: self.patience,
-            delay: self.compare_after,
+            silence: self.silence,
+            compare_after: self.compare_after,
+            watch: None,
         };
-        // Inside the first poll: it spawns a task, which needs a runtime.
-        let following = async move {
-            let line = Arc::new(Line::new(Arc::clone(&status), undecodable::check::<K>));
-            let client = paced(client, backoff, patience, Arc::clone(&line));
-            let api = match namespace {
-                Some(namespace) => Api::<K>::namespaced(client, &namespace),
-                None => Api::all(client),
-            };
-            Follow::new(api, config, transform, Waits::new(waits), status, line, comparer)
-        };
-        let updates = futures_util::stream::once(following).flat_map(|following| {
-            unfold(following, async |mut following| {
-                let update = following.next().await;
-                Some((update, following))
-            })
+        let keep = move |pod| Some(Arc::new(transform(settled(pod))));
+        let reflector = Reflector::new(requests, times, Arc::clone(&status), keep);
+        let updates = unfold((reflector, status), async |(mut reflector, status)| {
+            loop {
+                let update = match reflector.next().await {
+                    Update::Set(pods) => SourceUpdate::Set(pods),
+                    Update::Upsert(pods) => SourceUpdate::Upsert(pods),
+                    // No version of these was emitted.
+                    Update::Remove(uids) if uids.is_empty() => continue,
+                    Update::Remove(uids) => SourceUpdate::Remove(uids),
+                };
+                status.updated(reflector.len());
+                return Some((update, (reflector, status)));
+            }
         });
         ApiServerSource { updates: updates.boxed(), status: receiver }
+    }
+}
+
+impl Observer for Arc<StatusWriter> {
+    fn heard(&self) {
+        StatusWriter::heard(self);
+    }
+
+    fn watching(&self) {
+        self.checked(Vec::new(), false);
+    }
+
+    fn relisting(&self) {
+        StatusWriter::relisting(self);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        let origin = self.subscribe().borrow().origin.clone();
+        let problem = Problem::new(ProblemKind::Request, origin, None, None, failure.message.clone());
+        self.checked(vec![problem], true);
+    }
+
+    fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
+        let problems =
+            pods.map(|pod| undecodable::problem(&pod.namespace, &pod.name, &pod.field, &pod.message));
+        self.pods_checked(undecodable::limited(problems));
     }
 }
 
@@ -334,15 +310,24 @@ fn escaped(value: &str) -> String {
 }
 
 /// What is listed and watched, in the form of its path and query.
-fn origin(namespace: Option<&str>, config: &watcher::Config) -> String {
-    let path = match namespace {
-        Some(namespace) => format!("/api/v1/namespaces/{namespace}/pods"),
-        None => "/api/v1/pods".to_owned(),
-    };
-    let fields = config.field_selector.as_ref().map(|fields| format!("fieldSelector={fields}"));
-    let labels = config.label_selector.as_ref().map(|labels| format!("labelSelector={labels}"));
+fn origin(Requests { path, fields, labels, .. }: &Requests) -> String {
+    let fields = fields.as_ref().map(|fields| format!("fieldSelector={fields}"));
+    let labels = labels.as_ref().map(|labels| format!("labelSelector={labels}"));
     let query: Vec<_> = fields.into_iter().chain(labels).collect();
-    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+    if query.is_empty() { path.clone() } else { format!("{path}?{}", query.join("&")) }
+}
+
+/// A pod of the API server, marked as such. With any other source in its annotation it would count as a
+/// static pod. A mirror pod keeps its static pod's source until the merge has derived that pod.
+fn settled<K: Resource>(mut pod: K) -> K {
+    if let Some(annotations) = pod.meta_mut().annotations.as_mut()
+        && !annotations.contains_key(CONFIG_MIRROR_ANNOTATION)
+        && let Some(source) = annotations.get_mut(CONFIG_SOURCE_ANNOTATION)
+        && source != API_SERVER_SOURCE
+    {
+        API_SERVER_SOURCE.clone_into(source);
+    }
+    pod
 }
 
 impl fmt::Debug for ApiServer {
@@ -403,14 +388,5 @@ mod tests {
     fn a_node_name_cannot_break_out_of_its_selector() {
         assert_eq!(escaped("n1,status.phase=Running"), r"n1\,status.phase\=Running");
         assert_eq!(escaped(r"n1\,x"), r"n1\\\,x");
-    }
-
-    #[test]
-    fn the_origin_names_what_is_followed() {
-        let config = watcher::Config::default();
-        assert_eq!(origin(None, &config), "/api/v1/pods");
-        let config = config.fields("spec.nodeName=n1").labels("app=web");
-        let expected = "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=n1&labelSelector=app=web";
-        assert_eq!(origin(Some("a"), &config), expected);
     }
 }

@@ -6,7 +6,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -46,22 +49,35 @@ pub struct Listing {
 #[doc(alias = "extractFromDir")]
 #[must_use]
 pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
-    let mut lister = Lister::new(path.as_ref(), node.clone(), |_| {});
+    // Nothing would read a file again that takes long.
+    let mut lister = Lister::new(path.as_ref(), node.clone(), |_| {}, Duration::MAX);
     lister.list();
     lister.listing()
 }
 
 /// Lists a path repeatedly.
 pub(super) struct Lister {
+    reading: Arc<Reading>,
+    /// How long to wait for one file.
+    patience: Duration,
+    /// By path, and so sorted by name.
+    files: BTreeMap<PathBuf, Arc<FileState>>,
+    /// The files that did not come within `patience`, and the threads that read them.
+    late: BTreeMap<PathBuf, Receiver<Look>>,
+    /// A problem with the path itself.
+    problem: Option<Problem>,
+}
+
+/// What is needed to read a file.
+struct Reading {
     path: PathBuf,
     node: NodeName,
     transform: fn(&mut Pod),
     hasher: RandomState,
-    /// By path, and so sorted by name.
-    files: BTreeMap<PathBuf, FileState>,
-    /// A problem with the path itself.
-    problem: Option<Problem>,
 }
+
+/// Limit of threads that read late files.
+const MOST_LATE: usize = 8;
 
 /// State of one file.
 #[derive(Default)]
@@ -77,18 +93,18 @@ struct FileState {
 
 impl Lister {
     /// `transform` changes each pod before it is stored.
-    pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod)) -> Self {
+    pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod), patience: Duration) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
-        let hasher = RandomState::new();
-        Self { path, node, transform, hasher, files: BTreeMap::new(), problem: None }
+        let reading = Arc::new(Reading { path, node, transform, hasher: RandomState::new() });
+        Self { reading, patience, files: BTreeMap::new(), late: BTreeMap::new(), problem: None }
     }
 
     /// Lists the path again. Returns true if the path as a whole could not be listed.
     pub(super) fn list(&mut self) -> bool {
         self.problem = None;
         match self.names() {
-            Ok(names) => self.files(&names),
+            Ok(names) => self.files(names),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
                 self.files.clear();
@@ -125,11 +141,11 @@ impl Lister {
 
     /// The files to read: the path itself, or the directory's entries.
     fn names(&self) -> io::Result<Vec<PathBuf>> {
-        if !std::fs::metadata(&self.path)?.is_dir() {
-            return Ok(vec![self.path.clone()]);
+        if !std::fs::metadata(&self.reading.path)?.is_dir() {
+            return Ok(vec![self.reading.path.clone()]);
         }
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path)? {
+        for entry in std::fs::read_dir(&self.reading.path)? {
             let entry = entry?;
             if !entry.file_name().as_encoded_bytes().starts_with(b".") {
                 names.push(entry.path());
@@ -138,28 +154,114 @@ impl Lister {
         Ok(names)
     }
 
-    fn files(&mut self, names: &[PathBuf]) {
-        let now = SystemTime::now();
-        let mut present = HashSet::with_capacity(names.len());
-        for path in names {
-            let before = self.files.get(path);
-            match self.look(path, before, now) {
-                Look::Gone => continue,
-                Look::Same => {}
-                Look::SameContent(stamp) => {
-                    if let Some(file) = self.files.get_mut(path) {
-                        file.stamp = stamp;
+    /// Reads the files on another thread. One that hangs or takes long stays behind with its thread, and another thread
+    /// reads the rest.
+    fn files(&mut self, names: Vec<PathBuf>) {
+        let present: HashSet<_> = names.iter().cloned().collect();
+        self.files.retain(|path, _| present.contains(path));
+        self.late.retain(|path, _| present.contains(path));
+        for path in &names {
+            match self.late.get(path).map(Receiver::try_recv) {
+                Some(Ok(look)) => {
+                    self.late.remove(path);
+                    self.found(path, look);
+                }
+                Some(Err(TryRecvError::Disconnected)) => drop(self.late.remove(path)),
+                Some(Err(TryRecvError::Empty)) | None => {}
+            }
+        }
+        let jobs = names.into_iter().filter(|path| !self.late.contains_key(path));
+        let jobs: Arc<[_]> = jobs.map(|path| (self.files.get(&path).cloned(), path)).collect();
+        let mut next = 0;
+        while let Some((_, path)) = jobs.get(next) {
+            if self.late.len() >= MOST_LATE {
+                let message = format!("not read, because {MOST_LATE} other files hang");
+                for (_, path) in jobs.get(next..).unwrap_or_default() {
+                    self.unread(path, &message);
+                }
+                return;
+            }
+            let (sender, looks) = channel();
+            let (reading, remaining, from) = (Arc::clone(&self.reading), Arc::clone(&jobs), next);
+            let is_late = Arc::new(AtomicBool::new(false));
+            let stop = Arc::clone(&is_late);
+            let thread = thread::Builder::new().name("manifest".to_owned()).spawn(move || {
+                let now = SystemTime::now();
+                for (before, path) in remaining.get(from..).unwrap_or_default() {
+                    let look = reading.look(path, before.as_deref(), now);
+                    if sender.send(look).is_err() || stop.load(Ordering::Acquire) {
+                        return;
                     }
                 }
-                Look::Now(file) => {
-                    self.files.insert(path.clone(), file);
+            });
+            if let Err(error) = thread {
+                self.problem =
+                    Some(self.path_problem(ProblemKind::Unreadable, &format!("cannot be read: {error}")));
+                return;
+            }
+            let mut path = path;
+            loop {
+                match looks.recv_timeout(self.patience) {
+                    Ok(look) => self.found(path, look),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        self.unread(path, "reading it failed: it panicked");
+                        next += 1;
+                        break;
+                    }
+                    Err(RecvTimeoutError::Timeout) => {
+                        is_late.store(true, Ordering::Release);
+                        let message = format!(
+                            "not read within {:?}: its file system hangs, or it is too large",
+                            self.patience
+                        );
+                        self.unread(path, &message);
+                        self.late.insert(path.clone(), looks);
+                        next += 1;
+                        break;
+                    }
+                }
+                next += 1;
+                match jobs.get(next) {
+                    Some((_, following)) => path = following,
+                    None => break,
                 }
             }
-            present.insert(path.as_path());
         }
-        self.files.retain(|path, _| present.contains(path.as_path()));
     }
 
+    fn found(&mut self, path: &Path, look: Look) {
+        match look {
+            Look::Gone => drop(self.files.remove(path)),
+            Look::Same => {}
+            Look::SameContent(stamp) => {
+                if let Some(file) = self.files.get_mut(path) {
+                    let problems = file.problems.clone();
+                    *file = Arc::new(FileState {
+                        stamp,
+                        problems,
+                        pods: file.pods.clone(),
+                        content: file.content,
+                    });
+                }
+            }
+            Look::Now(file) => drop(self.files.insert(path.to_owned(), Arc::new(file))),
+        }
+    }
+
+    /// A file that could not be read keeps its pods.
+    fn unread(&mut self, path: &Path, message: &str) {
+        let before = self.files.get(path).map(|file| &**file);
+        let file =
+            FileState::skipped(problem(ProblemKind::Unreadable, path, message)).keeping_the_last_good(before);
+        self.files.insert(path.to_owned(), Arc::new(file));
+    }
+
+    pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
+        problem(kind, &self.reading.path, message)
+    }
+}
+
+impl Reading {
     fn look(&self, path: &Path, before: Option<&FileState>, now: SystemTime) -> Look {
         // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
@@ -189,10 +291,6 @@ impl Lister {
         let file = FileState { stamp, content: Some(content), pods, problems: decoded.problems };
         Look::Now(file.keeping_the_last_good(before))
     }
-
-    pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
-        problem(kind, &self.path, message)
-    }
 }
 
 /// Added to the problem of an invalid file whose last valid pods stay.
@@ -215,7 +313,7 @@ impl FileState {
 
     /// While a file has problems, its previous pods stay.
     fn keeping_the_last_good(mut self, before: Option<&Self>) -> Self {
-        if !self.problems.is_empty() {
+        if self.problems.iter().any(|problem| problem.kind().is_grave()) {
             let names: HashSet<_> =
                 self.pods.iter().map(|pod| (pod.name().to_owned(), pod.namespace().to_owned())).collect();
             let kept = before
@@ -314,4 +412,54 @@ const LEFTOVERS: [&str; 18] = [
 fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     LEFTOVERS.iter().any(|end| name.ends_with(end.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Instant;
+
+    use super::*;
+
+    static GATE: Mutex<()> = Mutex::new(());
+
+    /// Stands for a file system that hangs, and for a bug.
+    fn hang(pod: &mut Pod) {
+        assert!(!pod.name().starts_with("panics"), "a panic that the test wants");
+        if pod.name().starts_with("hangs") {
+            drop(GATE.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    #[test]
+    fn a_file_that_hangs_delays_no_other_and_is_read_once_it_answers() {
+        let directory = std::env::temp_dir().join(format!("pod-index-late-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        for name in ["before", "hangs", "panics", "zlast"] {
+            let text = format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
+            );
+            std::fs::write(directory.join(name), text).expect("a written file");
+        }
+        let names =
+            |listing: &Listing| listing.pods.iter().map(|pod| pod.name().to_owned()).collect::<Vec<_>>();
+        let mut lister = Lister::new(&directory, NodeName::new("n"), hang, Duration::from_secs(5));
+        let gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..2 {
+            assert!(!lister.list(), "the directory itself answers");
+            let listing = lister.listing();
+            assert_eq!(names(&listing), ["before-n", "zlast-n"]);
+            let problems: Vec<_> = listing.problems.iter().map(ToString::to_string).collect();
+            assert!(problems.len() == 2 && problems[0].contains("hangs: not read within"), "{problems:?}");
+            assert!(problems[1].contains("panics: reading it failed"), "{problems:?}");
+            assert_eq!(lister.late.len(), 1, "one thread waits");
+        }
+        drop(gate);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while names(&lister.listing()).len() < 3 && Instant::now() < deadline {
+            lister.list();
+        }
+        let _ = std::fs::remove_dir_all(&directory);
+        assert_eq!(names(&lister.listing()), ["before-n", "hangs-n", "zlast-n"]);
+    }
 }

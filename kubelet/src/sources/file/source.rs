@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time;
 
 use super::hints::{Hints, Signal};
 use super::list::{Lister, Listing};
 use crate::sources::status::{SourceStatus, StatusWriter};
-use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, pod};
+use crate::sources::{NodeName, Nudge, Problem, ProblemKind, Source, SourceUpdate, pod};
 
 /// Default time between two listings.
 ///
@@ -27,6 +28,12 @@ pub const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
 /// a file that is being written is more likely to be complete.
 const BURST: Duration = Duration::from_millis(50);
 
+/// A file that takes longer is reported, and read in the background.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A listing that takes longer is reported: the file system hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The pods of a manifest directory or file, as a stream that never ends.
 ///
 /// The first item comes at once, whatever the path holds; then the source counts as seen. Later items come
@@ -34,7 +41,8 @@ const BURST: Duration = Duration::from_millis(50);
 /// same [`Arc`]s as before.
 ///
 /// Nothing happens unless polled: a slow consumer gets fewer, newer sets, not a queue of old ones. Poll the
-/// stream inside a tokio runtime with time enabled; files are read on its blocking threads.
+/// stream inside a tokio runtime with time enabled; files are read on threads of their own, so that a file system
+/// that hangs stops nothing else.
 ///
 /// # Examples
 /// ```
@@ -77,12 +85,34 @@ impl FileSource {
         period: Duration,
         transform: fn(&mut Pod),
     ) -> Self {
+        Self::with_nudge(path, node, period, transform, Nudge::default())
+    }
+
+    /// Like [`with_transform`](Self::with_transform), and also lists the path whenever `nudge` is used.
+    pub fn with_nudge(
+        path: impl AsRef<Path>,
+        node: NodeName,
+        period: Duration,
+        transform: fn(&mut Pod),
+        nudge: Nudge,
+    ) -> Self {
         let path = path.as_ref();
         let status = StatusWriter::new(Source::File, path.display().to_string());
         let receiver = status.subscribe();
-        let following = Following::new(path.to_owned(), node, period, transform, status);
+        let following = Following {
+            path: path.to_owned(),
+            node,
+            period: period.max(Duration::from_millis(1)),
+            transform,
+            nudge,
+            worker: None,
+            signal: None,
+            status,
+            said: None,
+            cost: Duration::ZERO,
+        };
         let updates = unfold(following, async |mut following| {
-            let update = following.next().await?;
+            let update = following.next().await;
             Some((update, following))
         });
         Self { updates: updates.boxed(), status: receiver }
@@ -115,7 +145,8 @@ struct Following {
     node: NodeName,
     period: Duration,
     transform: fn(&mut Pod),
-    /// `None` while it works on a blocking thread, or if it was lost there.
+    nudge: Nudge,
+    /// `None` while it works on its thread, or if it was lost there.
     worker: Option<Worker>,
     /// The worker's hints; `None` before the first listing, which does not wait.
     signal: Option<Arc<Signal>>,
@@ -125,7 +156,7 @@ struct Following {
     cost: Duration,
 }
 
-/// The part that runs on a blocking thread.
+/// The part that runs on a thread of its own.
 struct Worker {
     lister: Lister,
     hints: Hints,
@@ -157,48 +188,20 @@ impl Worker {
 }
 
 impl Following {
-    fn new(
-        path: PathBuf,
-        node: NodeName,
-        period: Duration,
-        transform: fn(&mut Pod),
-        status: StatusWriter,
-    ) -> Self {
-        let period = period.max(Duration::from_millis(1));
-        Self {
-            path,
-            node,
-            period,
-            transform,
-            worker: None,
-            signal: None,
-            status,
-            said: None,
-            cost: Duration::ZERO,
-        }
-    }
-
-    /// The next set that differs from the last one; `None` when the runtime shuts down.
-    async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
+    /// The next set that differs from the last one.
+    async fn next(&mut self) -> SourceUpdate<Pod> {
         loop {
             self.wait().await;
+            let began = Instant::now();
             let worker = self.worker.take().unwrap_or_else(|| Worker {
-                lister: Lister::new(&self.path, self.node.clone(), self.transform),
+                lister: Lister::new(&self.path, self.node.clone(), self.transform, FILE_PATIENCE),
                 hints: Hints::new(&self.path),
             });
             self.signal = Some(worker.hints.signal());
-            let report = match tokio::task::spawn_blocking(move || worker.work()).await {
-                Ok(report) => report,
-                Err(error) if error.is_cancelled() => return None,
-                // A bug, here or in a parser. The last set stays, and the next listing starts from scratch.
-                Err(error) => {
-                    self.status.checked(vec![self.lost(&error)], true);
-                    continue;
-                }
-            };
+            let Some(report) = self.report(worker).await else { continue };
             self.cost = report.cost;
             self.worker = Some(report.worker);
-            self.status.checked(report.listing.problems, report.failed);
+            self.status.read(began, report.listing.problems, report.failed);
             // Before the first listing, an empty set would mean that all pods are gone.
             if self.said.is_none() && report.hides {
                 continue;
@@ -209,7 +212,7 @@ impl Following {
             }
             self.status.updated(pods.len());
             self.said = Some(pods.clone());
-            return Some(SourceUpdate::Set(pods));
+            return SourceUpdate::Set(pods);
         }
     }
 
@@ -217,16 +220,40 @@ impl Following {
         let Some(signal) = &self.signal else { return };
         tokio::select! {
             () = time::sleep(self.period) => {}
-            () = signal.hint() => {
-                // In a directory that always changes, listing takes at most a third of one core.
-                time::sleep(BURST.max(self.cost * 2)).await;
+            () = signal.hint() => {}
+            () = self.nudge.nudged() => {}
+        }
+        // In a directory that always changes, listing takes at most a third of one core.
+        time::sleep(BURST.max(self.cost * 2).min(self.period)).await;
+    }
+
+    /// Lists on a thread of its own. On a file system that hangs, this thread waits, and neither the runtime nor its end
+    /// does. `None` if the thread panicked: the last set stays, and the next listing starts from scratch.
+    async fn report(&mut self, worker: Worker) -> Option<Report> {
+        let (sender, mut report) = oneshot::channel();
+        let thread = thread::Builder::new().name("manifests".to_owned());
+        // The receiver is gone if the source was dropped.
+        if let Err(error) = thread.spawn(move || drop(sender.send(worker.work()))) {
+            self.failed(&format!("cannot be listed: {error}"));
+            return None;
+        }
+        loop {
+            match time::timeout(PATIENCE, &mut report).await {
+                Ok(Ok(report)) => return Some(report),
+                Ok(Err(_)) => {
+                    self.failed("the listing failed: it panicked");
+                    return None;
+                }
+                Err(_) => {
+                    self.failed("has not been listed for 10 s: its file system hangs");
+                }
             }
         }
     }
 
-    fn lost(&self, error: &tokio::task::JoinError) -> Problem {
-        let message = format!("the listing failed: {error}");
-        Problem::new(ProblemKind::Unreadable, self.path.display().to_string(), None, None, message)
+    fn failed(&self, message: &str) {
+        let path = self.path.display().to_string();
+        self.status.checked(vec![Problem::new(ProblemKind::Unreadable, path, None, None, message)], true);
     }
 }
 

@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 #[cfg(feature = "tls")]
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::sources::{Problem, ProblemKind};
+use crate::sources::{Nudge, Problem, ProblemKind};
 
 /// Size limit of a body in bytes.
 const LARGEST_BODY: usize = 10 * 1024 * 1024;
@@ -43,6 +43,7 @@ pub struct HttpConfig {
     pub(super) period: Duration,
     pub(super) timeout: Duration,
     pub(super) transform: fn(&mut Pod),
+    pub(super) nudge: Nudge,
     /// Size limit of a body in bytes.
     pub(super) limit: usize,
     #[cfg(feature = "tls")]
@@ -86,6 +87,7 @@ impl HttpConfig {
             period: Duration::from_secs(20),
             timeout: Duration::from_secs(10),
             transform: |_| {},
+            nudge: Nudge::default(),
             limit,
             #[cfg(feature = "tls")]
             unverified: false,
@@ -133,6 +135,13 @@ impl HttpConfig {
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
         self.transform = transform;
+        self
+    }
+
+    /// Reads at once whenever `nudge` is used.
+    #[must_use]
+    pub fn nudge(mut self, nudge: Nudge) -> Self {
+        self.nudge = nudge;
         self
     }
 

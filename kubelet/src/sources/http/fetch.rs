@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::HttpConnector as Connector;
 use hyper_util::rt::TokioExecutor;
 
 use super::HttpConfig;
-use super::redirect::{MOST_REDIRECTS, is_downgrade, is_same_host, resolve};
+use super::redirect::{MOST_REDIRECTS, is_downgrade, is_same_origin, resolve};
 #[cfg(feature = "tls")]
 use crate::https::{self, Connector};
 use crate::sources::Problem;
@@ -56,7 +56,7 @@ impl Fetcher {
                 let host = crate::text::shorten(next.host().unwrap_or_default());
                 return Err(format!("answered {status}, a redirect from https to http on {host:?}"));
             }
-            if !is_same_host(&config.uri, &next) {
+            if !is_same_origin(&config.uri, &next) {
                 // Permanently: they are not sent again if a later redirect leads back.
                 configured.clear();
             }

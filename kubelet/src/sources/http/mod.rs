@@ -10,8 +10,8 @@
 //! * An empty body is an error too. But if the source has never reported any pods, it then reports an empty
 //!   set and counts as seen, as in the kubelet.
 //! * At most ten redirects are followed, as in Go's client, only to `http` and `https`, and never from
-//!   `https` to `http`. The configured headers are sent only to the exact host of the configured URL, not to
-//!   its sub-domains. Go's client, and so the kubelet, follows redirects to `http` and sends most headers
+//!   `https` to `http`. The configured headers are sent only to the scheme, host and port of the configured
+//!   URL. Go's client, and so the kubelet, follows redirects to `http` and sends most headers
 //!   everywhere.
 //! * Unlike the kubelet, it refuses URLs that hold a password, which would appear in logs and in the status.
 //!   Proxy variables of the environment are ignored.

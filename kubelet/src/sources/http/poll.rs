@@ -4,12 +4,14 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
+use tokio::time::sleep_until;
 
 use super::HttpConfig;
 use super::fetch::Fetcher;
@@ -26,6 +28,9 @@ pub(in crate::sources) struct Decoded {
     /// The pods that are in the body and cannot be used. What was emitted of them stays.
     pub(in crate::sources) unusable: Vec<PodId>,
 }
+
+/// The shortest time between two requests that are made because of nudges.
+const SOON: Duration = Duration::from_secs(1);
 
 type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
 
@@ -47,7 +52,10 @@ pub(in crate::sources) struct Asking {
     decode: Arc<Decode>,
     fetcher: Fetcher,
     status: StatusWriter,
-    asked: bool,
+    /// When the last request ended.
+    asked: Option<Instant>,
+    /// The pause after it.
+    pause: Duration,
     hasher: RandomState,
     /// A hash of the last decoded body, and what was found in it, without the pods.
     last: Option<(u64, Look)>,
@@ -66,7 +74,7 @@ impl Asking {
         let fetcher = Fetcher::new(&config)?;
         let status = StatusWriter::new(source, &*config.url);
         let decode = Arc::new(decode);
-        let hasher = RandomState::new();
+        let (hasher, pause) = (RandomState::new(), config.period);
         Ok(Self {
             source,
             config,
@@ -74,7 +82,8 @@ impl Asking {
             decode,
             fetcher,
             status,
-            asked: false,
+            asked: None,
+            pause,
             hasher,
             last: None,
             said: None,
@@ -96,11 +105,11 @@ impl Asking {
     /// The next set that differs from the last one; `None` when the runtime shuts down.
     async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
         loop {
-            if self.asked {
-                tokio::time::sleep(self.config.period).await;
-            }
-            self.asked = true;
-            let Look { pods, problems, failed } = match self.fetch().await {
+            self.wait().await;
+            let began = Instant::now();
+            let fetched = self.fetch().await;
+            self.asked = Some(Instant::now());
+            let Look { pods, problems, failed } = match fetched {
                 Err(message) => self.failed(ProblemKind::Request, &message),
                 Ok(body) if body.is_empty() => {
                     // As in the kubelet, a URL that never reported a pod has none. A kubelet always answers
@@ -114,7 +123,7 @@ impl Asking {
                     _ => self.decode(body).await?,
                 },
             };
-            self.status.checked(problems, failed);
+            self.status.read(began, problems, failed);
             let Some(pods) = pods else { continue };
             if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
                 continue;
@@ -122,6 +131,19 @@ impl Asking {
             self.status.updated(pods.len());
             self.said = Some(pods.clone());
             return Some(SourceUpdate::Set(pods));
+        }
+    }
+
+    /// Waits until the next request is due. After a nudge, the pauses grow from a second to the period.
+    async fn wait(&mut self) {
+        let Some(asked) = self.asked else { return };
+        let period = self.config.period;
+        tokio::select! {
+            () = sleep_until((asked + self.pause).into()) => self.pause = (self.pause * 2).min(period),
+            () = self.config.nudge.nudged() => {
+                self.pause = SOON.min(period);
+                sleep_until((asked + self.pause).into()).await;
+            }
         }
     }
 
@@ -151,7 +173,15 @@ impl Asking {
     async fn fetch(&self) -> Result<Bytes, String> {
         let Some(path) = &self.token else { return self.fetcher.fetch(&self.config).await };
         let wrong = |error: &dyn fmt::Display| format!("the token in {}: {error}", path.display());
-        let token = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        // The file may be on a file system that hangs.
+        let file = path.clone();
+        let token = tokio::task::spawn_blocking(|| std::fs::read_to_string(file));
+        let token = tokio::time::timeout(self.config.timeout, token).await;
+        let token = match token {
+            Ok(Ok(token)) => token.map_err(|error| wrong(&error))?,
+            Ok(Err(error)) => return Err(wrong(&error)),
+            Err(_) => return Err(wrong(&format_args!("not read within {:?}", self.config.timeout))),
+        };
         // The error does not repeat the token.
         let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| wrong(&"it cannot be sent in a header"))?;

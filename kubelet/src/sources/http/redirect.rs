@@ -70,18 +70,23 @@ pub(super) fn is_downgrade(from: &Uri, next: &Uri) -> bool {
     from.scheme_str() == Some("https") && next.scheme_str() != Some("https")
 }
 
-/// Whether both have the same host. The configured headers are sent to no other host: any of them may be a
-/// credential. Go's client sends them to every host, except those it knows to be credentials.
-pub(super) fn is_same_host(first: &Uri, next: &Uri) -> bool {
-    let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
-    host(first) == host(next)
+/// Whether both have the same scheme, host and port. The configured headers are sent nowhere else: any of them may be a
+/// credential, and another port may be another user's server. Go's client sends them to every host, except those it knows
+/// to be credentials.
+pub(super) fn is_same_origin(first: &Uri, next: &Uri) -> bool {
+    let origin = |uri: &Uri| {
+        let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+        (uri.scheme_str().map(str::to_ascii_lowercase), host, uri.port_u16().unwrap_or(default))
+    };
+    origin(first) == origin(next)
 }
 
 #[cfg(test)]
 mod tests {
     use hyper::Uri;
 
-    use super::{is_downgrade, is_same_host, resolve};
+    use super::{is_downgrade, is_same_origin, resolve};
 
     #[test]
     fn locations_are_resolved_as_in_browsers() {
@@ -116,22 +121,24 @@ mod tests {
     }
 
     #[test]
-    fn only_the_exact_host_is_the_same_and_encryption_does_not_end() {
+    fn only_scheme_host_and_port_together_are_the_same_and_encryption_does_not_end() {
         for (first, next, same, downgrade) in [
-            ("https://a.example/", "https://a.example:444/x", true, false),
+            ("https://a.example/", "https://a.example:443/x", true, false),
+            ("https://a.example/", "https://a.example:444/x", false, false),
             ("https://a.example/", "https://A.Example/x", true, false),
             ("https://a.example/", "https://b.a.example/", false, false),
             ("https://a.example/", "https://ba.example/", false, false),
             ("https://a.example/", "https://example/", false, false),
-            ("https://a.example/", "http://a.example/", true, true),
+            ("https://a.example/", "http://a.example/", false, true),
             ("https://a.example/", "http://b.example/", false, true),
-            ("http://a.example/", "https://a.example/", true, false),
+            ("http://a.example/", "https://a.example/", false, false),
+            ("http://a.example/", "http://A.example:80/", true, false),
             ("http://a.example/", "http://b.example/", false, false),
-            ("http://127.0.0.1/", "http://127.0.0.1:8080/", true, false),
+            ("http://127.0.0.1/", "http://127.0.0.1:8080/", false, false),
             ("http://0.0.1/", "http://127.0.0.1/", false, false),
         ] {
             let (first, next): (Uri, Uri) = (first.parse().expect("a URL"), next.parse().expect("a URL"));
-            assert_eq!(is_same_host(&first, &next), same, "{first} to {next}");
+            assert_eq!(is_same_origin(&first, &next), same, "{first} to {next}");
             assert_eq!(is_downgrade(&first, &next), downgrade, "{first} to {next}");
         }
     }

@@ -55,7 +55,8 @@ impl HttpSource {
         let decode = move |bytes: &[u8]| {
             let decoded = manifest::decode(bytes, Origin::Url(&url), &node);
             // One bad pod makes the body unusable, as in the kubelet.
-            let pods = decoded.problems.is_empty().then_some(decoded.pods);
+            let is_whole = decoded.problems.iter().all(|problem| !problem.kind().is_grave());
+            let pods = is_whole.then_some(decoded.pods);
             Decoded { pods, problems: decoded.problems, unusable: Vec::new() }
         };
         let (updates, status) = Asking::new(Source::Http, config, None, decode)?.updates();

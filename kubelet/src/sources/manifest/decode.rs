@@ -1,17 +1,19 @@
 //! Decodes bytes into pods: formats, kinds, and the document that a problem belongs to.
 
+use std::fmt;
+
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_saphyr::DuplicateKeyPolicy;
 use serde_saphyr::budget::BudgetBreach;
 
 use super::field::Field;
-use super::locate::{Locator, MOST_DOCUMENTS, most_replaced, most_text, options};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
-use crate::sources::{NodeName, Problem, ProblemKind, Source, undecodable};
+use crate::sources::{NodeName, Problem, ProblemKind, Source};
 
 /// The content of a manifest.
 #[derive(Debug, Default)]
@@ -27,10 +29,18 @@ pub struct Decoded {
 /// A manifest without any document (empty, or comments only) is a problem too.
 ///
 /// # Complexity
-/// Linear in the length of `bytes`. Deep nesting, alias bombs and the like are refused early. With every
-/// alias replaced, the text of a YAML document may have twice the length of `bytes`, or 4 MiB if that is more. Its
-/// aliases may stand for 400,000 YAML events in all documents together, or for 10,000 in each if that is more: one for
-/// each scalar or key, two for each list or mapping. At most 1,024 documents are read.
+/// Linear in the length of `bytes`. Everything else has a limit:
+///
+/// | what | limit |
+/// |---|---|
+/// | nested lists and mappings of YAML | 32 levels |
+/// | documents | 1,024 |
+/// | text of a YAML document with every alias replaced | twice the length of `bytes`, or 4 MiB if that is more |
+/// | YAML events that replace aliases | 400,000, shared equally by the documents |
+/// | pods | 1,024 |
+/// | one pod as JSON | 1.5 MiB |
+///
+/// A decoded pod takes about 8 KiB and up to 30 times the length of its JSON.
 ///
 /// # Examples
 /// ```
@@ -49,11 +59,65 @@ pub struct Decoded {
 #[doc(alias = "tryDecodePodList")]
 #[must_use]
 pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
-    let mut decoding =
-        Decoding { bytes, origin, node, locator: None, unlisted: 0, length: 0, decoded: Decoded::default() };
+    let mut decoding = Decoding {
+        bytes,
+        origin,
+        node,
+        document: 0,
+        unlisted: 0,
+        length: 0,
+        read: 0,
+        decoded: Decoded::default(),
+    };
     decoding.run();
     decoding.summarize_the_rest();
     decoding.decoded
+}
+
+/// Limit of nested lists and mappings. A pod has about ten. Decoding takes stack for each.
+const DEEPEST: usize = 32;
+
+/// Limit of documents in a manifest.
+const MOST_DOCUMENTS: usize = 1024;
+
+/// Limit of pods in a manifest. A kubelet runs 110 by default.
+const MOST_PODS: usize = 1024;
+
+/// Limit of a pod's length as JSON: etcd's. The API server refuses larger mirror pods.
+const LARGEST_POD: usize = 3 << 19;
+
+/// Limit of a document's text in bytes, with every alias replaced, in a manifest of `length` bytes. Without aliases, the
+/// text is shorter than twice the manifest: the escape sequence `\L` stands for three bytes.
+fn most_text(length: usize) -> usize {
+    (2 * length).max(4 << 20)
+}
+
+/// Limit of the YAML events that replace a document's aliases: together, the documents have 400,000, from where on go-yaml
+/// becomes strict. Each event takes time, even if a merge then drops what it stands for.
+fn most_replaced(bytes: &[u8]) -> usize {
+    // A document after the first one begins after such a line. Text may contain more of them.
+    let is_marker = |line: &&[u8]| line.starts_with(b"---") || line.starts_with(b"...");
+    let documents = 1 + bytes.split(|byte| matches!(byte, b'\n' | b'\r')).filter(is_marker).count();
+    400_000 / documents.min(MOST_DOCUMENTS)
+}
+
+/// YAML as Go's `sigs.k8s.io/yaml` reads it. The other limits are serde-saphyr's own.
+fn options(manifest: &[u8], duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEEPEST,
+            max_total_scalar_bytes: most_text(manifest.len()),
+            max_recorded_anchor_bytes: most_text(manifest.len()),
+            // Some programs write one anchor for what a hundred pods share.
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: most_replaced(manifest),
+        },
+        duplicate_keys: duplicate_keys,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
 }
 
 /// Limit of problems reported for one manifest: ten megabytes of nonsense must not become a gigabyte of
@@ -63,7 +127,7 @@ const MOST_PROBLEMS: usize = 16;
 /// A `Pod`, a `PodList`, or neither.
 ///
 /// Not k8s-openapi's own `Pod`: that one accepts a missing `kind` and refuses a list.
-#[derive(Deserialize, Default)]
+#[derive(serde::Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Document {
     api_version: Option<String>,
@@ -71,19 +135,68 @@ struct Document {
     metadata: Option<ObjectMeta>,
     spec: Option<PodSpec>,
     status: Option<PodStatus>,
-    items: Option<Vec<Document>>,
+    items: Option<Items>,
+}
+
+/// An item of a list. It has no items of its own: decoding it takes stack.
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct Item {
+    kind: Option<String>,
+    metadata: Option<ObjectMeta>,
+    spec: Option<PodSpec>,
+    status: Option<PodStatus>,
+}
+
+/// The first items of a list, and the number of the others, which take no memory.
+#[derive(Default)]
+struct Items {
+    items: Vec<Item>,
+    more: usize,
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct First;
+
+        impl<'de> Visitor<'de> for First {
+            type Value = Items;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
+                let mut items = Items::default();
+                while items.items.len() < MOST_PODS {
+                    match list.next_element()? {
+                        Some(item) => items.items.push(item),
+                        None => return Ok(items),
+                    }
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    items.more += 1;
+                }
+                Ok(items)
+            }
+        }
+
+        deserializer.deserialize_seq(First)
+    }
 }
 
 struct Decoding<'a> {
     bytes: &'a [u8],
     origin: Origin<'a>,
     node: &'a NodeName,
-    /// Created when the first problem needs a line.
-    locator: Option<Locator>,
+    /// The number of the present document, counted from 0.
+    document: usize,
     /// Number of problems beyond [`MOST_PROBLEMS`].
     unlisted: usize,
     /// Length of the documents so far as JSON.
     length: usize,
+    /// Number of pods so far, usable or not.
+    read: usize,
     decoded: Decoded,
 }
 
@@ -92,18 +205,50 @@ impl Decoding<'_> {
         // As in Go's `hasJSONPrefix`. If JSON refuses it, it may still be a YAML flow mapping.
         let json = self.bytes.trim_ascii_start().starts_with(b"{");
         if json && let Some(document) = self.json() {
-            return self.document(document, 0);
+            // Names unknown fields, unless that would take much memory.
+            let value = self.bytes.len() <= LARGEST_POD;
+            let value = value.then(|| serde_json::from_slice(self.bytes).ok()).flatten();
+            return self.pods(document, value.as_ref());
         }
+        if std::str::from_utf8(self.bytes).is_err() {
+            return self.problem(ProblemKind::Syntax, None, None, "is not UTF-8 text");
+        }
+        let mut repeated = None;
+        self.yaml(DuplicateKeyPolicy::Error, &mut repeated);
+        if let Some(line) = repeated {
+            // As in the kubelet, the last of equal keys counts.
+            self.decoded = Decoded::default();
+            (self.document, self.unlisted, self.length, self.read) = (0, 0, 0, 0);
+            self.yaml(DuplicateKeyPolicy::LastWins, &mut None);
+            self.problem(ProblemKind::Warning, Some(line), None, "a key is repeated; the last one counts");
+        }
+    }
+
+    fn json(&self) -> Option<Document> {
+        serde_json::from_str(std::str::from_utf8(self.bytes).ok()?).ok()
+    }
+
+    /// Reads all documents. Stops at a repeated key, if the policy says so, and sets its line.
+    fn yaml(&mut self, duplicates: DuplicateKeyPolicy, repeated: &mut Option<u64>) {
         let mut reader = self.bytes;
         let mut documents = 0;
-        for document in serde_saphyr::read_with_options::<_, Value>(&mut reader, options(self.bytes)) {
+        for document in
+            serde_saphyr::read_with_options::<_, Value>(&mut reader, options(self.bytes, duplicates))
+        {
             if documents == MOST_DOCUMENTS {
                 let message = format!("has more than {MOST_DOCUMENTS} documents; the others are not read");
                 self.problem(ProblemKind::TooLarge, None, None, &message);
                 break;
             }
+            self.document = documents;
             match document {
-                Ok(document) => self.yaml(&document, documents),
+                Ok(document) => self.value(&document),
+                Err(error)
+                    if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) =>
+                {
+                    *repeated = Some(error.location().map_or(1, |location| location.line()));
+                    return;
+                }
                 Err(error) => self.undecodable(&error),
             }
             documents += 1;
@@ -116,15 +261,11 @@ impl Decoding<'_> {
         }
     }
 
-    fn json(&self) -> Option<Document> {
-        serde_json::from_str(std::str::from_utf8(self.bytes).ok()?).ok()
-    }
-
     /// Converts the YAML into JSON first, as the kubelet does. An unquoted `1` is then a number, not a string. This also
     /// keeps the program small: decoding pods directly from YAML takes several megabytes of machine code.
-    fn yaml(&mut self, document: &Value, position: usize) {
+    fn value(&mut self, document: &Value) {
         if !document.is_object() {
-            return self.refuse(ProblemKind::Syntax, position, &Field::default(), "expected mapping");
+            return self.refuse(ProblemKind::Syntax, &Field::default(), "expected a mapping");
         }
         let json = document.to_string();
         self.length += json.len();
@@ -133,11 +274,9 @@ impl Decoding<'_> {
             let message = format!("larger than the limit of {most} bytes as JSON, with every alias replaced");
             return self.problem(ProblemKind::TooLarge, None, None, &message);
         }
-        match undecodable::decode(&json) {
-            Ok(document) => self.document(document, position),
-            Err((path, message)) => {
-                self.refuse(ProblemKind::Syntax, position, &Field::from(&path), &message);
-            }
+        match crate::text::decode(&json) {
+            Ok(decoded) => self.pods(decoded, Some(document)),
+            Err((path, message)) => self.refuse(ProblemKind::Syntax, &Field::from(&path), &message),
         }
     }
 
@@ -146,7 +285,8 @@ impl Decoding<'_> {
         2 * most_text(self.bytes.len())
     }
 
-    fn document(&mut self, document: Document, position: usize) {
+    /// The pods of a document. `value`: its content, to find unknown fields.
+    fn pods(&mut self, document: Document, value: Option<&Value>) {
         let kind = document.kind.as_deref().unwrap_or_default();
         let list = matches!(kind, "PodList" | "List") && self.origin.source() == Source::Http;
         if kind != "Pod" && !list {
@@ -154,50 +294,98 @@ impl Decoding<'_> {
                 "" => "must be set, to Pod".to_owned(),
                 other => format!("must be Pod, not {}", crate::text::shorten(other)),
             };
-            return self.refuse(ProblemKind::Syntax, position, &Field::new("kind"), &message);
+            return self.refuse(ProblemKind::Syntax, &Field::new("kind"), &message);
         }
         match document.api_version.as_deref() {
             Some("v1") => {}
             None | Some("") => {
                 let field = Field::new("apiVersion");
-                return self.refuse(ProblemKind::Syntax, position, &field, "must be set, to v1");
+                return self.refuse(ProblemKind::Syntax, &field, "must be set, to v1");
             }
             Some(other) => {
                 let message = format!("must be v1, not {}", crate::text::shorten(other));
-                return self.refuse(ProblemKind::Syntax, position, &Field::new("apiVersion"), &message);
+                return self.refuse(ProblemKind::Syntax, &Field::new("apiVersion"), &message);
             }
         }
         if !list {
-            return self.pod(document, position, &Field::default());
+            let Document { kind, metadata, spec, status, .. } = document;
+            return self.pod(Item { kind, metadata, spec, status }, value, &Field::default());
         }
-        for (index, item) in document.items.unwrap_or_default().into_iter().enumerate() {
+        let Items { items, more } = document.items.unwrap_or_default();
+        for (index, item) in items.into_iter().enumerate() {
             let base = Field::new("items").index(index);
             // Items may omit what the list's kind implies.
             if item.kind.as_deref().is_some_and(|kind| kind != "Pod") {
-                self.refuse(ProblemKind::Syntax, position, &base.name("kind"), "must be Pod");
+                self.refuse(ProblemKind::Syntax, &base.name("kind"), "must be Pod");
             } else {
-                self.pod(item, position, &base);
+                self.pod(item, value.map(|value| &value["items"][index]), &base);
             }
+        }
+        if more > 0 {
+            let message = format!("{more} pods are not read, because a manifest may have {MOST_PODS}");
+            self.problem(ProblemKind::TooLarge, None, Some("items".to_owned()), &message);
         }
     }
 
-    fn pod(&mut self, document: Document, position: usize, base: &Field) {
-        let mut pod = Pod {
-            metadata: document.metadata.unwrap_or_default(),
-            spec: document.spec,
-            status: document.status,
-        };
+    fn pod(&mut self, item: Item, value: Option<&Value>, base: &Field) {
+        let mut pod =
+            Pod { metadata: item.metadata.unwrap_or_default(), spec: item.spec, status: item.status };
+        // Cannot fail: the pod's maps have string keys.
+        let json = serde_json::to_vec(&pod).unwrap_or_default();
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        self.read += 1;
+        if self.read > MOST_PODS || json.len() > LARGEST_POD {
+            let name = crate::text::shorten(name);
+            let message = if json.len() > LARGEST_POD {
+                format!("the pod {name} has {} bytes as JSON, and may have {LARGEST_POD}", json.len())
+            } else {
+                format!("the pod {name} is not read, because a manifest may have {MOST_PODS} pods")
+            };
+            return self.refuse(ProblemKind::TooLarge, base, &message);
+        }
+        if let Some(value) = value.filter(|_| self.decoded.problems.len() < MOST_PROBLEMS) {
+            let known: Value = serde_json::from_slice(&json).unwrap_or_default();
+            for part in
+                ["metadata", "spec"].into_iter().filter(|part| !is_known(&value[*part], &known[*part]))
+            {
+                self.unknown(&value[part], &known[part], &base.name(part));
+            }
+        }
         let mut objections = validate::before_defaults(&pod);
         if objections.is_empty() {
-            defaults::apply(&mut pod, &self.origin, self.node);
+            defaults::apply(&mut pod, &json, &self.origin, self.node);
             objections = validate::after_defaults(&pod);
             objections.extend(api_objects::find(&pod));
         }
         for Objection { kind, field, message } in &objections {
-            self.refuse(*kind, position, &base.join(field), message);
+            self.refuse(*kind, &base.join(field), message);
         }
         if objections.is_empty() {
             self.decoded.pods.push(pod);
+        }
+    }
+
+    /// Reports the fields that `known`, the decoded part of `value`, does not have.
+    fn unknown(&mut self, value: &Value, known: &Value, field: &Field) {
+        match (value, known) {
+            (Value::Object(value), Value::Object(known)) => {
+                for (key, value) in value.iter().filter(|(_, value)| !value.is_null()) {
+                    match known.get(key) {
+                        Some(known) => self.unknown(value, known, &field.key_or_name(key)),
+                        None => self.refuse(
+                            ProblemKind::Warning,
+                            &field.key_or_name(key),
+                            "is unknown and ignored",
+                        ),
+                    }
+                }
+            }
+            (Value::Array(value), Value::Array(known)) => {
+                for (index, (value, known)) in value.iter().zip(known).enumerate() {
+                    self.unknown(value, known, &field.index(index));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -207,6 +395,9 @@ impl Decoding<'_> {
             cause = error;
         }
         let (kind, message) = match cause {
+            serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+                (ProblemKind::Syntax, format!("has more than {DEEPEST} levels of lists and mappings"))
+            }
             serde_saphyr::Error::Budget {
                 breach: BudgetBreach::ScalarBytes { .. } | BudgetBreach::RecordedAnchorBytes { .. },
                 ..
@@ -225,18 +416,20 @@ impl Decoding<'_> {
         if self.is_full() {
             return;
         }
-        let place = error.location().map(|location| (location.line(), location.column()));
-        let field = place.and_then(|(line, column)| self.locator().field_at(line, column));
-        self.problem(kind, place.map(|(line, _)| line), field, &message);
+        self.problem(kind, error.location().map(|location| location.line()), None, &message);
     }
 
-    fn refuse(&mut self, kind: ProblemKind, document: usize, field: &Field, message: &str) {
+    fn refuse(&mut self, kind: ProblemKind, field: &Field, message: &str) {
         if self.is_full() {
             return;
         }
-        let line = self.locator().line_of(document, field);
+        // Only the YAML parser knows lines. Fields are unique within a document.
+        let message = match self.document {
+            0 => message.to_owned(),
+            document => format!("{message} (document {})", document + 1),
+        };
         let field = Some(field.to_string()).filter(|field| !field.is_empty());
-        self.problem(kind, line, field, message);
+        self.problem(kind, None, field, &message);
     }
 
     fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {
@@ -258,8 +451,17 @@ impl Decoding<'_> {
             self.problem(ProblemKind::Invalid, None, None, &message);
         }
     }
+}
 
-    fn locator(&mut self) -> &Locator {
-        self.locator.get_or_insert_with(|| Locator::new(self.bytes))
+/// Whether `known`, the decoded part of `value`, has all its fields.
+fn is_known(value: &Value, known: &Value) -> bool {
+    match (value, known) {
+        (Value::Object(value), Value::Object(known)) => value.iter().all(|(key, value)| {
+            value.is_null() || known.get(key).is_some_and(|known| is_known(value, known))
+        }),
+        (Value::Array(value), Value::Array(known)) => {
+            value.iter().zip(known).all(|(value, known)| is_known(value, known))
+        }
+        _ => true,
     }
 }

@@ -1,6 +1,6 @@
 //! The kubelet's defaults for a pod from a manifest.
 
-use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::api::core::v1::{Pod, PodStatus, Toleration};
 
 use super::origin::Origin;
 use crate::fnv::Fnv128a;
@@ -8,11 +8,13 @@ use crate::sources::{NodeName, clock};
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
 /// Kubelet: `applyDefaults` (`pkg/kubelet/config/common.go`).
-pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
+///
+/// `json`: the pod as written.
+pub(super) fn apply(pod: &mut Pod, json: &[u8], origin: &Origin<'_>, node: &NodeName) {
     // Before any other change: the UID is a hash of the pod as written.
     let uid = match pod.metadata.uid.take() {
         Some(uid) if !uid.is_empty() => uid,
-        _ => hashed_uid(pod, origin, node),
+        _ => hashed_uid(json, origin, node),
     };
     let metadata = &mut pod.metadata;
     metadata.name = Some(node.pod_name(metadata.name.as_deref().unwrap_or_default()));
@@ -30,15 +32,15 @@ pub(super) fn apply(pod: &mut Pod, origin: &Origin<'_>, node: &NodeName) {
     if let Origin::File(_) = origin {
         tolerate_no_execute(spec.tolerations.get_or_insert_default());
     }
-    pod.status.get_or_insert_default().phase = Some("Pending".to_owned());
+    // Nothing else: otherwise a manifest could claim another pod's IPs and containers. The kubelet replaces it, too.
+    pod.status = Some(PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() });
 }
 
 /// 32 hex digits: a hash of the pod and of where it was read from, so that one manifest on two nodes makes
 /// two pods (k/k#87461).
-fn hashed_uid(pod: &Pod, origin: &Origin<'_>, node: &NodeName) -> String {
+fn hashed_uid(json: &[u8], origin: &Origin<'_>, node: &NodeName) -> String {
     let mut hasher = Fnv128a::new();
-    // Cannot fail: the pod's maps have string keys.
-    hasher.update(&serde_json::to_vec(pod).unwrap_or_default());
+    hasher.update(json);
     match origin {
         Origin::File(path) => {
             hasher.update(b"host:");

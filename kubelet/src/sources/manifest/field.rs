@@ -9,7 +9,7 @@ use serde_path_to_error::{Path, Segment};
 pub(super) struct Field(Vec<Step>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+enum Step {
     /// A field, by its JSON name.
     Name(String),
     /// An entry of a map.
@@ -40,8 +40,9 @@ impl Field {
         self.with(tail.0.iter().cloned())
     }
 
-    pub(super) fn steps(&self) -> &[Step] {
-        &self.0
+    /// The part of a mapping. A dot or a slash shows that it is an entry of a map, not a field.
+    pub(super) fn key_or_name(&self, key: &str) -> Self {
+        if key.contains(['.', '/']) { self.key(key) } else { self.with([Step::Name(key.to_owned())]) }
     }
 
     fn with(&self, steps: impl IntoIterator<Item = Step>) -> Self {

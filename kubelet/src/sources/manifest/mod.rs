@@ -5,9 +5,9 @@
 //!
 //! # Accepted
 //! YAML or JSON. YAML may have any number of documents, each of which must be a `v1` `Pod`. A URL may also
-//! serve a `PodList` or `List` of pods. As with the kubelet, fields unknown to this Kubernetes version are
-//! ignored, `<<` merges, a number with a leading `0` is octal (`defaultMode: 0644`), and the last of two
-//! equal keys counts. An unquoted `1`, `true` or `yes` is not a string, so `value: 1` of an
+//! serve a `PodList` or `List` of pods. As with the kubelet, `<<` merges, a number with a leading `0` is octal
+//! (`defaultMode: 0644`), fields unknown to this Kubernetes version are ignored, and the last of two equal keys
+//! counts; both are reported as warnings. An unquoted `1`, `true` or `yes` is not a string, so `value: 1` of an
 //! environment variable is refused.
 //!
 //! # Defaults
@@ -18,7 +18,7 @@
 //! | `metadata.namespace` | `default` if absent |
 //! | `spec.nodeName` | the node |
 //! | `spec.tolerations` | from files: also `operator: Exists, effect: NoExecute` |
-//! | `status.phase` | `Pending` |
+//! | `status` | `phase: Pending` and nothing else: a manifest is no evidence of IPs and container IDs |
 //! | annotation `kubernetes.io/config.hash` | the UID, even an explicit one |
 //! | annotation `kubernetes.io/config.source` | `file` or `http` |
 //! | annotation `kubernetes.io/config.seen` | the time of reading, RFC 3339 |
@@ -37,7 +37,6 @@ mod api_objects;
 mod decode;
 mod defaults;
 mod field;
-mod locate;
 #[doc(hidden)]
 pub mod names;
 mod origin;

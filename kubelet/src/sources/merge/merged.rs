@@ -27,6 +27,9 @@ pub struct Merged<P> {
     pub problems: Vec<Problem>,
     /// Whether [`Merge::refused_claims`](super::Merge::refused_claims) has changed.
     pub claims_changed: bool,
+    /// The sources to read at once, because another one has reported a change that they do not have yet. See
+    /// [`Nudge`](crate::sources::Nudge).
+    pub due: Vec<super::Source>,
 }
 
 // By hand: a derive would require `P: Default`.
@@ -40,6 +43,7 @@ impl<P> Default for Merged<P> {
             reconciled: Vec::new(),
             problems: Vec::new(),
             claims_changed: false,
+            due: Vec::new(),
         }
     }
 }

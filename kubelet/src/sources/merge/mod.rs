@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pod_index::PodUid;
+use pod_index::{FullName, PodUid};
 
 use self::known::{Known, KnownPod};
 pub use self::merged::Merged;
@@ -36,16 +36,17 @@ use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 /// reports it.
 ///
 /// A static pod has one UID in the kubelet and may have another in a manifest read by this library. If the
-/// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that UID and status
-/// are used.
+/// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that pod is used. Spec and
+/// UID always come from one source.
 ///
 /// The result depends on the last report of each source, not on their order. The exceptions are derived pods
-/// whose mirror pod is gone, see below, and mirror pods that came after the last [`own_node`](Self::own_node).
+/// whose mirror pod is gone, see below, mirror pods that came after the last [`own_node`](Self::own_node), and
+/// manifests that have changed since a [`read`](Self::read) after their mirror pod came.
 ///
 /// # Static pods from mirror pods
 /// With [`derive_static_pods`](Self::derive_static_pods), the merge derives a static pod from each mirror pod
 /// of the API server; [`static_pods`](super::static_pods) says which mirror pods count. A mirror pod and its
-/// static pod are added and removed in one [`Merged`]. If a mirror pod is deleted while its containers run,
+/// static pod are added and removed in one [`Merged`]. When the deletion of a mirror pod begins while its containers run,
 /// its static pod stays for [`UNCONFIRMED_FOR`](super::static_pods::UNCONFIRMED_FOR), marked as unconfirmed,
 /// unless the kubelet is among the sources. Call [`expire`](Self::expire) at
 /// [`next_deadline`](Self::next_deadline).
@@ -90,10 +91,19 @@ pub struct Merge<P> {
     sources: HashMap<Source, Known<P>>,
     derive: Derive,
     claims: Claims<P>,
+    readings: HashMap<Source, Reading>,
     node: NodeCheck,
     /// The published pod for each UID. UIDs that are missing here are published as their only source reports
     /// them.
     composed: HashMap<PodUid, Option<Arc<P>>>,
+}
+
+/// The last good reads of a source.
+#[derive(Debug)]
+struct Reading {
+    began: Instant,
+    /// The start of the last one that found everything: a pod that it did not report did not exist.
+    whole: Option<Instant>,
 }
 
 impl<P: SourcePod> Merge<P> {
@@ -108,6 +118,7 @@ impl<P: SourcePod> Merge<P> {
             sources: HashMap::new(),
             derive: Derive::Never,
             claims: Claims::default(),
+            readings: HashMap::new(),
             node: NodeCheck::default(),
             composed: HashMap::new(),
         }
@@ -128,7 +139,7 @@ impl<P: SourcePod> Merge<P> {
             Derive::OtherNodes { own } if !managed => Derive::AllNodes { own },
             same => same,
         };
-        let names = self.claims.names();
+        let names: BTreeSet<_> = self.claims.iter().map(|(_, claimed)| claimed.name.clone()).collect();
         let mut merged = Merged::default();
         self.settle(&[], Vec::new(), names, &mut merged);
         self.node.is_due = self.has_unread_claims();
@@ -157,22 +168,41 @@ impl<P: SourcePod> Merge<P> {
     pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged<P> {
         self.node.read(node);
         if let Some(own) = self.derive.own() {
-            self.claims.refute(own, |claimed| self.node.ownership(claimed) == Ownership::Refuted);
+            for claimed in self.claims.of_node_mut(own) {
+                claimed.refuted = self.node.ownership(claimed) == Ownership::Refuted;
+            }
         }
         let mut merged = Merged::default();
-        let (mut uids, mut names) = (Vec::new(), BTreeSet::new());
-        for claimed in self.own_claims() {
-            uids.push(claimed.claim.uid.clone());
-            names.insert(claimed.name.clone());
-        }
-        // In an order independent of the hasher.
-        uids.sort_unstable();
+        let (mut uids, names) = self.own_keys();
         for name in &names {
-            uids.extend(self.confirm(name));
+            uids.extend(self.confirm(name).into_iter().map(|(uid, _)| uid));
         }
         self.settle(&[], uids, names, &mut merged);
         self.node.is_due = self.has_unread_claims();
         merged
+    }
+
+    /// Tells the merge that a source was read: when the read began, and whether it found everything, so that a pod
+    /// that it did not report does not exist. Call it after [`update`](Self::update), and also if nothing has changed:
+    /// a read that does not confirm a mirror pod's claim ends it.
+    ///
+    /// # Complexity
+    /// O(mirror pods).
+    pub fn read(&mut self, source: Source, began: Instant, is_whole: bool) -> Merged<P> {
+        let before = self.readings.get(&source).and_then(|reading| reading.whole);
+        let whole = if is_whole { Some(began) } else { before };
+        self.readings.insert(source, Reading { began, whole });
+        self.bind_manifests();
+        let mut merged = Merged::default();
+        let (uids, names) = self.own_keys();
+        self.settle(&[], uids, names, &mut merged);
+        merged
+    }
+
+    /// The UIDs and names of the own node's claims, in an order independent of the hasher.
+    fn own_keys(&self) -> (Vec<PodUid>, BTreeSet<FullName>) {
+        let uids: BTreeSet<_> = self.own_claims().map(|claimed| claimed.claim.uid.clone()).collect();
+        (uids.into_iter().collect(), self.own_claims().map(|claimed| claimed.name.clone()).collect())
     }
 
     /// When [`expire`](Self::expire) next has something to do.
@@ -184,7 +214,8 @@ impl<P: SourcePod> Merge<P> {
     /// Removes derived pods that were not confirmed in time.
     pub fn expire(&mut self, now: Instant) -> Merged<P> {
         let mut merged = Merged::default();
-        let (names, uids) = self.claims.forget(|pod| pod.until <= now).into_iter().unzip::<_, _, Vec<_>, _>();
+        let due = self.claims.due(now);
+        let (uids, names): (Vec<_>, Vec<_>) = due.iter().filter_map(|mirror| self.end(mirror)).unzip();
         self.settle(&[], uids, names, &mut merged);
         merged
     }
@@ -233,6 +264,7 @@ impl<P: SourcePod> Merge<P> {
             touched: Vec::new(),
             mirrors: Vec::new(),
             problems: Vec::new(),
+            is_first: !self.seen.contains(&source),
         };
         let mut known = self.sources.remove(&source).unwrap_or_default();
         if !matches!(update, SourceUpdate::Set(_)) {

@@ -11,17 +11,15 @@ use pod_index::{FullName, PodUid, is_mirror_pod, is_static_pod};
 
 use super::known::KnownPod;
 use super::step::{Step, Touched};
-use super::{Merge, Merged};
+use super::{Merge, Merged, Reading};
 use crate::sources::static_pods::{
-    Claimed, OWNERS, Ownership, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR, Unconfirmed,
+    CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR,
 };
-use crate::sources::{Problem, ProblemKind, Source, SourcePod};
+use crate::sources::{Difference, Problem, ProblemKind, Source, SourcePod};
 use crate::text::shorten;
 
 /// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
-
-const MIRROR: &str = "metadata.annotations[kubernetes.io/config.mirror]";
 
 /// What is published under a UID.
 enum Resolved<P> {
@@ -36,27 +34,58 @@ impl<P: SourcePod> Merge<P> {
     pub(super) fn resolve(&mut self, step: Step<P>) -> Merged<P> {
         let mut merged = Merged { problems: step.problems, ..Merged::default() };
         let mut uids = Vec::new();
-        let mut names = Vec::new();
         let touched = step.touched.iter().filter(|touched| touched.source == Source::Api);
-        let gone: Vec<_> = touched
-            .filter(|touched| !self.is_mirror(&touched.uid))
-            .map(|touched| (&touched.uid, self.counts(&touched.uid)))
-            .collect();
-        for (mirror, counted) in gone {
-            uids.extend(self.let_claim_go(mirror, counted, &step.now, &mut merged));
+        let gone: Vec<_> =
+            touched.filter(|touched| !self.is_mirror(&touched.uid)).map(|touched| &touched.uid).collect();
+        for mirror in gone {
+            merged.claims_changed |= self.claims.judge(mirror, None);
+            uids.extend(self.let_claim_go(mirror, &step.now, false));
         }
         for mirror in &step.mirrors {
-            self.observe(mirror, &mut uids, &mut merged);
+            self.observe(mirror, &step.now, step.is_first, &mut uids, &mut merged);
         }
+        if !step.mirrors.is_empty() {
+            self.bind_manifests();
+        }
+        let mut names = Vec::new();
         if step.source == Source::Kubelet && self.kubelet_speaks() {
-            let own = self.derive.own().map(str::to_owned);
-            for (name, uid) in self.claims.forget(|pod| Some(&pod.node) == own.as_ref()) {
-                names.push(name);
-                uids.push(uid);
+            let is_own = |claimed: &Claimed<P>| self.derive.own() == Some(claimed.claim.node.as_str());
+            for mirror in self.claims.leaving(is_own) {
+                let (uid, name) = self.end(&mirror).unzip();
+                uids.extend(uid);
+                names.extend(name);
             }
         }
         self.settle(&step.touched, uids, names, &mut merged);
+        merged.due = self.due(step.source, &step.touched);
         merged
+    }
+
+    /// The sources to read at once, because another one has reported a change that they do not have yet.
+    fn due(&self, source: Source, touched: &[Touched<P>]) -> Vec<Source> {
+        let concerns_kubelet = |touched: &Touched<P>| {
+            let now = self.holder(touched.source, &touched.uid).map(|pod| &pod.object);
+            let before = touched.before.as_ref().map(|pod| &pod.object);
+            let is_own = now.or(before).is_some_and(|pod| {
+                self.derive.own().is_none_or(|own| pod.node().is_none_or(|node| node == own))
+            });
+            // The kubelet itself reports an ordinary pod's status to the API server.
+            is_own
+                && now.zip(before).is_none_or(|(now, before)| {
+                    is_mirror_pod(&**now) || before.difference(now) == Difference::Semantic
+                })
+        };
+        let kubelet = source != Source::Kubelet && touched.iter().any(concerns_kubelet);
+        let awaits = |source| {
+            let read = self.readings.get(&source).map(|reading| reading.began);
+            self.own_claims().any(|claimed| read <= claimed.seen)
+        };
+        let is_due = |source: &Source| match source {
+            Source::Kubelet => kubelet,
+            Source::Api => false,
+            manifests => awaits(*manifests),
+        };
+        self.configured.iter().copied().filter(is_due).collect()
     }
 
     /// Whether the kubelet has reported the own node's static pods.
@@ -75,29 +104,47 @@ impl<P: SourcePod> Merge<P> {
         counting.is_some_and(|(counting, _)| counting == mirror)
     }
 
-    /// Removes the claim of a mirror pod that is gone. If the static pod seems to be running, it stays for a
-    /// while.
-    fn let_claim_go(
-        &mut self,
-        mirror: &PodUid,
-        counted: bool,
-        now: &str,
-        merged: &mut Merged<P>,
-    ) -> Option<PodUid> {
-        merged.claims_changed |= self.claims.judge(mirror, None);
-        let Claimed { claim, name, pod, .. } = self.claims.remove(mirror)?;
-        let is_told_by_kubelet = self.derive.own() == Some(claim.node.as_str()) && self.kubelet_speaks();
-        if counted && !claim.ended && !is_told_by_kubelet {
-            let mut pod = pod;
-            Arc::make_mut(&mut pod).set_annotation(UNCONFIRMED_ANNOTATION, now);
-            let until = Instant::now() + UNCONFIRMED_FOR;
-            self.claims.outlive(claim.uid.clone(), Unconfirmed { name, node: claim.node, pod, until });
+    /// Ends the claim of a mirror pod that is gone or, if it `exists` still, is being deleted. If the static pod seems
+    /// to be running, it stays for a while.
+    fn let_claim_go(&mut self, mirror: &PodUid, now: &str, exists: bool) -> Option<PodUid> {
+        let counted = self.counts(mirror);
+        let mut claimed = self.claims.remove(mirror)?;
+        let uid = claimed.claim.uid.clone();
+        let is_told_by_kubelet =
+            self.derive.own() == Some(claimed.claim.node.as_str()) && self.kubelet_speaks();
+        if claimed.stage == Stage::Live {
+            claimed.stage = Stage::Over;
+            if counted && !claimed.claim.ended && !is_told_by_kubelet {
+                Arc::make_mut(&mut claimed.pod).set_annotation(UNCONFIRMED_ANNOTATION, now);
+                claimed.stage = Stage::Leaving(Instant::now() + UNCONFIRMED_FOR);
+            }
         }
-        Some(claim.uid)
+        if exists || claimed.stage != Stage::Over {
+            self.claims.insert(mirror.clone(), claimed);
+        }
+        Some(uid)
+    }
+
+    /// Ends the time of a claim whose mirror pod is gone or is being deleted.
+    pub(super) fn end(&mut self, mirror: &PodUid) -> Option<(PodUid, FullName)> {
+        let mut claimed = self.claims.remove(mirror)?;
+        let keys = (claimed.claim.uid.clone(), claimed.name.clone());
+        if self.is_mirror(mirror) {
+            claimed.stage = Stage::Over;
+            self.claims.insert(mirror.clone(), claimed);
+        }
+        Some(keys)
     }
 
     /// Records a mirror pod's claim. Adds the affected UIDs to `uids`.
-    fn observe(&mut self, mirror: &Arc<P>, uids: &mut Vec<PodUid>, merged: &mut Merged<P>) {
+    fn observe(
+        &mut self,
+        mirror: &Arc<P>,
+        now: &str,
+        is_first: bool,
+        uids: &mut Vec<PodUid>,
+        merged: &mut Merged<P>,
+    ) {
         let uid = PodUid::from(mirror.uid());
         let (Some(claim), Some(known)) = (mirror.static_pod_claim(), self.holder(Source::Api, &uid)) else {
             return;
@@ -115,25 +162,109 @@ impl<P: SourcePod> Merge<P> {
             }
             Ok(claim) => {
                 uids.push(claim.uid.clone());
-                let same_owner = before.filter(|before| before.claim.owner == claim.owner);
-                let (seen, refuted) = same_owner
-                    .map_or_else(|| (Instant::now(), false), |before| (before.seen, before.refuted));
+                let same = before
+                    .filter(|before| before.claim.owner == claim.owner && before.claim.uid == claim.uid);
+                let is_terminating = claim.is_terminating;
                 let pod = Arc::new(mirror.static_pod());
-                let claimed = Claimed { claim, name: name.clone(), pod, seen, refuted };
+                let claimed = match same {
+                    // Its static pod stays as it was before the deletion, and for no longer.
+                    Some(before) if is_terminating && before.stage != Stage::Live => {
+                        Claimed { claim, ..before }
+                    }
+                    Some(before) => Claimed { claim, name: name.clone(), pod, stage: Stage::Live, ..before },
+                    None => Claimed {
+                        claim,
+                        name: name.clone(),
+                        pod,
+                        seen: (!is_first).then(Instant::now),
+                        refuted: false,
+                        manifest: None,
+                        stage: Stage::Live,
+                    },
+                };
                 self.node.is_due |=
                     self.is_of_own_node(&claimed) && self.ownership(&claimed) == Ownership::Unread;
-                self.claims.insert(uid, claimed);
-                uids.extend(self.confirm(&name));
+                let is_live = claimed.stage == Stage::Live;
+                self.claims.insert(uid.clone(), claimed);
+                if is_terminating && is_live {
+                    self.let_claim_go(&uid, now, true);
+                } else if is_live {
+                    uids.extend(self.confirm(&name).into_iter().map(|(uid, _)| uid));
+                }
             }
         }
     }
 
-    /// Removes the unconfirmed pod of this name if the name's mirror pod is not in doubt.
-    pub(super) fn confirm(&mut self, name: &FullName) -> Option<PodUid> {
-        let (_, claimed) = self.claim_named(name)?;
+    /// Removes the claims of this name whose mirror pods are gone if the one that exists is not in doubt.
+    pub(super) fn confirm(&mut self, name: &FullName) -> Vec<(PodUid, FullName)> {
+        let claims = self.claims.named(name);
+        let Some((_, claimed)) = claims.first().filter(|(_, claimed)| claimed.stage == Stage::Live) else {
+            return Vec::new();
+        };
         let ownership = self.ownership(claimed);
-        let is_in_doubt = ownership == Ownership::Refuted || self.node.defers(ownership);
-        if is_in_doubt { None } else { self.claims.confirm(name) }
+        if ownership == Ownership::Refuted || self.node.defers(ownership) {
+            return Vec::new();
+        }
+        let others = claims.iter().filter(|(_, claimed)| matches!(claimed.stage, Stage::Leaving(_)));
+        let others: Vec<_> = others.map(|(mirror, _)| (*mirror).clone()).collect();
+        others.iter().filter_map(|mirror| self.end(mirror)).collect()
+    }
+
+    /// Records which manifest the own node's claims are about: the first one that was read after the claim was seen.
+    pub(super) fn bind_manifests(&mut self) {
+        let Some(own) = self.derive.own() else { return };
+        let unbound = self.own_claims().filter(|claimed| claimed.manifest.is_none());
+        let unbound = unbound.filter(|claimed| self.manifests_read(claimed, |reading| Some(reading.began)));
+        let bound =
+            unbound.filter_map(|claimed| Some((claimed.name.clone(), self.manifest(&claimed.name)?.clone())));
+        let bound: HashMap<_, _> = bound.collect();
+        for claimed in self.claims.of_node_mut(own).filter(|claimed| claimed.manifest.is_none()) {
+            claimed.manifest = bound.get(&claimed.name).cloned();
+        }
+    }
+
+    /// Whether there are sources of manifests, and these reads of all of them began after the claim was seen.
+    fn manifests_read(&self, claimed: &Claimed<P>, began: impl Fn(&Reading) -> Option<Instant>) -> bool {
+        let mut configured = MANIFESTS.iter().filter(|source| self.configured.contains(source)).peekable();
+        let is_later = |source| self.readings.get(source).and_then(&began) > claimed.seen;
+        configured.peek().is_some() && configured.all(is_later)
+    }
+
+    /// The UID that the manifest of this name has in its source.
+    fn manifest(&self, name: &FullName) -> Option<&PodUid> {
+        MANIFESTS.into_iter().find_map(|source| self.named(source, name)).map(|(uid, _)| uid)
+    }
+
+    /// Whether the claim is about an earlier manifest than the present one.
+    fn is_outdated(&self, claimed: &Claimed<P>) -> bool {
+        self.is_of_own_node(claimed)
+            && claimed
+                .manifest
+                .as_ref()
+                .zip(self.manifest(&claimed.name))
+                .is_some_and(|(old, now)| old != now)
+    }
+
+    /// Why the own node's other sources contradict a claim.
+    fn denial(&self, uid: &PodUid, claimed: &Claimed<P>) -> Option<&'static str> {
+        if !self.all_seen || !self.is_of_own_node(claimed) {
+            return None;
+        }
+        let kubelet =
+            self.readings.get(&Source::Kubelet).filter(|reading| Some(reading.began) > claimed.seen);
+        // A kubelet that has just started lists no pod, and deletes no mirror pod.
+        let decides = kubelet.is_some() && (self.kubelet_speaks() || claimed.claim.is_terminating);
+        if self.holder(Source::Kubelet, uid).is_some() {
+            None
+        } else if decides {
+            Some("the node's kubelet does not list its static pod")
+        } else if self.manifests_read(claimed, |reading| reading.whole)
+            && self.manifest(&claimed.name).is_none()
+        {
+            Some("no manifest describes its static pod")
+        } else {
+            None
+        }
     }
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
@@ -144,8 +275,7 @@ impl<P: SourcePod> Merge<P> {
 
     /// The claims of which static pods of the own node may be derived.
     pub(super) fn own_claims(&self) -> impl Iterator<Item = &Claimed<P>> {
-        let own = self.derive.own().filter(|own| self.derive.includes(own));
-        own.into_iter().flat_map(|own| self.claims.of_node(own))
+        self.claims.iter().map(|(_, claimed)| claimed).filter(|claimed| self.is_of_own_node(claimed))
     }
 
     pub(super) fn has_unread_claims(&self) -> bool {
@@ -215,8 +345,7 @@ impl<P: SourcePod> Merge<P> {
         for source in [Source::File, Source::Http, Source::Kubelet] {
             uids.extend(self.named(source, name).map(|(uid, _)| uid.clone()));
         }
-        uids.extend(self.claim_named(name).map(|(_, claimed)| claimed.claim.uid.clone()));
-        uids.extend(self.claims.unconfirmed_named(name).cloned());
+        uids.extend(self.claims.named(name).into_iter().map(|(_, claimed)| claimed.claim.uid.clone()));
     }
 
     fn publish(&mut self, uid: &PodUid, touched: Option<&Touched<P>>, merged: &mut Merged<P>) {
@@ -250,18 +379,10 @@ impl<P: SourcePod> Merge<P> {
         let count = holders.iter().flatten().count();
         let is_named = holders.iter().flatten().any(|pod| !pod.leaving);
         let [file, http, kubelet, api] = holders.map(|pod| pod.filter(|pod| !(is_named && pod.leaving)));
-        let claim = self.counting(uid).map(|(_, claimed)| claimed);
-        let unconfirmed = self.claims.unconfirmed(uid);
+        let claim = self.counting(uid);
         let is_own = |pod: &&KnownPod<P>| self.uid_of(&pod.name).is_none_or(|known| known == uid);
         let own = file.filter(is_own).or_else(|| http.filter(is_own));
         let is_other = own.is_none() && file.or(http).is_some();
-
-        let of_name = |name: &FullName| self.manifest_of(uid, name);
-        let name = kubelet.map(|pod| &pod.name).or(claim.map(|claim| &claim.name));
-        let manifest = own.map(|pod| Arc::clone(&pod.object));
-        let manifest =
-            || manifest.or_else(|| of_name(name.or(unconfirmed.map(|unconfirmed| &unconfirmed.name))?));
-        let derived = claim.map(|claim| &claim.pod).or(unconfirmed.map(|unconfirmed| &unconfirmed.pod));
 
         let pod = if let Some(api) = api {
             kubelet
@@ -269,33 +390,33 @@ impl<P: SourcePod> Merge<P> {
                 .map_or_else(|| Some(Arc::clone(&api.object)), |pod| Some(Arc::new(pod)))
         } else if let Some(kubelet) = kubelet {
             Some(Arc::clone(&kubelet.object))
-        } else if let Some(manifest) = manifest() {
-            let pod = derived.and_then(|derived| manifest.with_status_of(derived));
-            Some(pod.map_or(manifest, Arc::new))
+        } else if let Some(manifest) = own {
+            let pod = claim.and_then(|(_, claimed)| manifest.object.with_status_of(&claimed.pod));
+            Some(pod.map_or_else(|| Arc::clone(&manifest.object), Arc::new))
         } else {
-            derived.map(Arc::clone)
+            claim.map(|(mirror, claimed)| self.derived(mirror, claimed))
         };
-        if count <= 1 && claim.is_none() && unconfirmed.is_none() && !is_other {
+        if count <= 1 && claim.is_none() && !is_other {
             Resolved::Plain(pod)
         } else {
             Resolved::Composed(pod)
         }
     }
 
-    /// The manifest of this name, if `uid` is the UID under which the node knows its pod.
-    fn manifest_of(&self, uid: &PodUid, name: &FullName) -> Option<Arc<P>> {
-        let (own, pod) = MANIFESTS.into_iter().find_map(|source| self.named(source, name))?;
-        let is_known = own != uid && self.uid_of(name) == Some(uid);
-        is_known.then(|| Arc::new(pod.object.with_uid(&uid.to_string())))
+    /// The static pod of a claim. Spec, status and UID come from the mirror pod, never from several sources.
+    fn derived(&self, mirror: &PodUid, claimed: &Claimed<P>) -> Arc<P> {
+        let mut pod = Arc::clone(&claimed.pod);
+        let is_confirmed = self.is_of_own_node(claimed) && self.manifest(&claimed.name).is_some();
+        if !is_confirmed {
+            Arc::make_mut(&mut pod).set_annotation(CLAIMED_ANNOTATION, &mirror.to_string());
+        }
+        pod
     }
 
     /// The UID under which the node knows the static pod of this name: the kubelet's, else its mirror pod's.
     fn uid_of(&self, name: &FullName) -> Option<&PodUid> {
-        let kubelet = self.kubelets_uid(name);
-        let claimed = || self.claim_named(name).filter(|(mirror, _)| self.counts(mirror));
-        kubelet
-            .or_else(|| claimed().map(|(_, claimed)| &claimed.claim.uid))
-            .or_else(|| self.claims.unconfirmed_named(name))
+        let claimed = || self.claims.named(name).into_iter().find(|(mirror, _)| self.counts(mirror));
+        self.kubelets_uid(name).or_else(|| claimed().map(|(_, claimed)| &claimed.claim.uid))
     }
 
     /// The UID under which the kubelet lists a static pod of this name.
@@ -304,17 +425,13 @@ impl<P: SourcePod> Merge<P> {
         Some(uid)
     }
 
-    fn claim_named(&self, name: &FullName) -> Option<(&PodUid, &Claimed<P>)> {
-        let (mirror, _) = self.sources.get(&Source::Api)?.named(name)?;
-        Some((mirror, self.claims.of_mirror(mirror)?))
-    }
-
     /// The mirror pod of the static pod `uid`, if one counts.
     fn counting(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed<P>)> {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
             self.derive.includes(&claimed.claim.node)
                 && self.objection(uid, claimed).is_none()
                 && !self.node.defers(self.ownership(claimed))
+                && !self.is_outdated(claimed)
                 // If the kubelet and the API server differ, the kubelet is used.
                 && self.kubelets_uid(&claimed.name).is_none_or(|known| known == uid)
         })
@@ -323,7 +440,10 @@ impl<P: SourcePod> Merge<P> {
     /// Why a claim cannot be true: the field, and what is wrong with it.
     fn objection(&self, uid: &PodUid, claimed: &Claimed<P>) -> Option<(&'static str, &'static str)> {
         let is_other = |pod: &KnownPod<P>| pod.name != claimed.name;
-        let message = if self.ownership(claimed) == Ownership::Refuted {
+        let is_leaving = |other: &Claimed<P>| matches!(other.stage, Stage::Leaving(_));
+        let message = if claimed.stage == Stage::Over {
+            "it is being deleted, and no kubelet has replaced it"
+        } else if self.ownership(claimed) == Ownership::Refuted {
             return Some((OWNERS, "must have the UID of the Node object"));
         } else if self.holder(Source::Api, uid).is_some() {
             "the API server has a pod with that UID"
@@ -331,10 +451,12 @@ impl<P: SourcePod> Merge<P> {
             "the kubelet has another pod with that UID"
         } else if MANIFESTS.into_iter().any(|source| self.holder(source, uid).is_some_and(is_other)) {
             "a manifest has another pod with that UID"
-        } else if self.claims.unconfirmed(uid).is_some_and(|pod| pod.name != claimed.name) {
+        } else if !is_leaving(claimed)
+            && self.claims.on(uid).iter().any(|(_, other)| is_leaving(other) && other.name != claimed.name)
+        {
             "another mirror pod with that UID was removed only recently"
         } else {
-            return None;
+            self.denial(uid, claimed)?
         };
         Some((MIRROR, message))
     }

@@ -18,6 +18,8 @@ pub(super) struct Step<P> {
     /// The mirror pods of the API server, as received.
     pub(super) mirrors: Vec<Arc<P>>,
     pub(super) problems: Vec<Problem>,
+    /// Whether the source has not been seen before.
+    pub(super) is_first: bool,
 }
 
 /// A pod that has changed in its source.

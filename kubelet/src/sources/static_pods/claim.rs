@@ -2,9 +2,12 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::jiff::Timestamp;
-use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, PodUid, is_mirror_pod};
+use pod_index::{
+    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid,
+    is_mirror_pod,
+};
 
-use super::UNCONFIRMED_ANNOTATION;
+use super::{CLAIMED_ANNOTATION, UNCONFIRMED_ANNOTATION};
 
 /// What a mirror pod says about its static pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +20,8 @@ pub struct StaticPodClaim {
     pub owner: String,
     /// When the mirror pod was created. If two mirror pods make the same claim, the older one counts.
     pub created: Option<Timestamp>,
+    /// Whether the mirror pod is being deleted.
+    pub is_terminating: bool,
     /// Whether every container has ended. The kubelet reports this before it deletes the mirror of a removed
     /// static pod.
     pub ended: bool,
@@ -32,6 +37,8 @@ pub struct Refusal {
 }
 
 pub(in crate::sources) const OWNERS: &str = "metadata.ownerReferences";
+pub(in crate::sources) const MIRROR: &str = "metadata.annotations[kubernetes.io/config.mirror]";
+const SOURCE: &str = "metadata.annotations[kubernetes.io/config.source]";
 const HASH: &str = "metadata.annotations[kubernetes.io/config.hash]";
 
 /// The claim of a mirror pod. `None` for any other pod.
@@ -42,14 +49,18 @@ pub(in crate::sources) fn claim_of(pod: &Pod) -> Option<Result<StaticPodClaim, R
 fn claim(mirror: &Pod) -> Result<StaticPodClaim, Refusal> {
     let refuse = |field, message| Err(Refusal { field, message });
     let uid = mirror.annotation(CONFIG_MIRROR_ANNOTATION).unwrap_or_default();
-    if uid.is_empty() {
-        return refuse("metadata.annotations[kubernetes.io/config.mirror]", "must not be empty");
+    if !is_uid(uid) {
+        return refuse(MIRROR, "must be a UID: letters, digits, '-', '_' and '.', at most 128 of them");
     }
     if mirror.annotation(CONFIG_HASH_ANNOTATION) != Some(uid) {
         return refuse(HASH, "must equal the annotation kubernetes.io/config.mirror");
     }
     if mirror.uid() == uid {
         return refuse(HASH, "must not be the mirror pod's own UID");
+    }
+    // A kubelet's mirror pod has the source of its static pod.
+    if !matches!(mirror.annotation(CONFIG_SOURCE_ANNOTATION), Some("file" | "http")) {
+        return refuse(SOURCE, "must be file or http");
     }
     let node = mirror.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
     if node.is_empty() {
@@ -68,8 +79,17 @@ fn claim(mirror: &Pod) -> Result<StaticPodClaim, Refusal> {
         node: node.to_owned(),
         owner: owner.uid.clone(),
         created: mirror.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        is_terminating: mirror.metadata.deletion_timestamp.is_some(),
         ended: mirror.status.as_ref().is_some_and(has_ended),
     })
+}
+
+/// Whether a kubelet may use this text as a UID: 32 hex digits, a UUID, or what a manifest says, which may be anything.
+/// A claimed UID is printed and becomes part of paths, so it must not look like one.
+fn is_uid(text: &str) -> bool {
+    text.len() <= 128
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// Whether there are containers, and all have ended.
@@ -87,8 +107,9 @@ pub(in crate::sources) fn derived(mirror: &Pod) -> Pod {
     let meta = &mut pod.metadata;
     if let Some(annotations) = &mut meta.annotations {
         meta.uid = annotations.remove(CONFIG_MIRROR_ANNOTATION);
-        // Only the merge sets it.
+        // Only the merge sets these.
         annotations.remove(UNCONFIRMED_ANNOTATION);
+        annotations.remove(CLAIMED_ANNOTATION);
     }
     meta.owner_references = None;
     meta.managed_fields = None;
@@ -99,13 +120,6 @@ pub(in crate::sources) fn derived(mirror: &Pod) -> Pod {
     meta.deletion_timestamp = None;
     meta.deletion_grace_period_seconds = None;
     pod
-}
-
-/// The same static pod under the UID by which its node knows it.
-pub(in crate::sources) fn set_uid(pod: &mut Pod, uid: &str) {
-    pod.metadata.uid = Some(uid.to_owned());
-    let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.to_owned());
 }
 
 #[cfg(test)]
@@ -160,11 +174,11 @@ mod tests {
         for (pointer, value, field) in [
             ("/metadata/annotations/kubernetes.io~1config.hash", json!("x"), HASH),
             ("/metadata/uid", json!("s"), HASH),
-            (
-                "/metadata/annotations/kubernetes.io~1config.mirror",
-                json!(""),
-                "metadata.annotations[kubernetes.io/config.mirror]",
-            ),
+            ("/metadata/annotations/kubernetes.io~1config.mirror", json!(""), MIRROR),
+            ("/metadata/annotations/kubernetes.io~1config.mirror", json!("../../etc/passwd"), MIRROR),
+            ("/metadata/annotations/kubernetes.io~1config.mirror", json!(".."), MIRROR),
+            ("/metadata/annotations/kubernetes.io~1config.mirror", json!("s\n"), MIRROR),
+            ("/metadata/annotations/kubernetes.io~1config.source", json!("api"), SOURCE),
             ("/spec/nodeName", json!(""), "spec.nodeName"),
             ("/spec/nodeName", json!("n2"), OWNERS),
             (&format!("{owner}/kind"), json!("Pod"), OWNERS),

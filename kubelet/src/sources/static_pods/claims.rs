@@ -1,4 +1,4 @@
-//! The claims of all mirror pods, and the derived pods whose mirror pods are gone.
+//! The claims of all mirror pods, by mirror pod, by static pod and by name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,20 +16,25 @@ pub(in crate::sources) struct Claimed<P> {
     pub(in crate::sources) name: FullName,
     /// The static pod, derived from the mirror pod.
     pub(in crate::sources) pod: Arc<P>,
-    /// When it was first seen with this owner.
-    pub(in crate::sources) seen: Instant,
+    /// When it was first seen with this owner. `None`: in the API server's first list.
+    pub(in crate::sources) seen: Option<Instant>,
     /// Whether a read of the Node object has refuted the owner. This is final: a Node object created later does not own
     /// older mirror pods.
     pub(in crate::sources) refuted: bool,
+    /// The manifest that the kubelet has read for this pod, by the UID that it has in its source.
+    pub(in crate::sources) manifest: Option<PodUid>,
+    pub(in crate::sources) stage: Stage,
 }
 
-/// A derived pod whose mirror pod is gone.
-#[derive(Debug)]
-pub(in crate::sources) struct Unconfirmed<P> {
-    pub(in crate::sources) name: FullName,
-    pub(in crate::sources) node: String,
-    pub(in crate::sources) pod: Arc<P>,
-    pub(in crate::sources) until: Instant,
+/// The life of a mirror pod.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::sources) enum Stage {
+    /// It exists.
+    Live,
+    /// It is gone or is being deleted. A new one must confirm the static pod by then.
+    Leaving(Instant),
+    /// It is being deleted, and the time for a new one is over.
+    Over,
 }
 
 /// What all mirror pods of the API server claim about static pods.
@@ -38,8 +43,9 @@ pub(in crate::sources) struct Claims<P> {
     by_mirror: HashMap<PodUid, Claimed<P>>,
     /// Pairs of static pod and mirror pod.
     by_uid: BTreeSet<(PodUid, PodUid)>,
-    unconfirmed: HashMap<PodUid, Unconfirmed<P>>,
-    unconfirmed_names: HashMap<FullName, PodUid>,
+    /// Pairs of name and mirror pod.
+    by_name: BTreeSet<(FullName, PodUid)>,
+    leaving: BTreeSet<(Instant, PodUid)>,
     /// By mirror pod.
     refused: BTreeMap<PodUid, Problem>,
 }
@@ -50,8 +56,8 @@ impl<P> Default for Claims<P> {
         Self {
             by_mirror: HashMap::new(),
             by_uid: BTreeSet::new(),
-            unconfirmed: HashMap::new(),
-            unconfirmed_names: HashMap::new(),
+            by_name: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             refused: BTreeMap::new(),
         }
     }
@@ -59,17 +65,26 @@ impl<P> Default for Claims<P> {
 
 impl<P> Claims<P> {
     pub(in crate::sources) fn is_empty(&self) -> bool {
-        self.by_mirror.is_empty() && self.unconfirmed.is_empty()
+        self.by_mirror.is_empty()
     }
 
     pub(in crate::sources) fn insert(&mut self, mirror: PodUid, claimed: Claimed<P>) {
+        self.remove(&mirror);
         self.by_uid.insert((claimed.claim.uid.clone(), mirror.clone()));
+        self.by_name.insert((claimed.name.clone(), mirror.clone()));
+        if let Stage::Leaving(until) = claimed.stage {
+            self.leaving.insert((until, mirror.clone()));
+        }
         self.by_mirror.insert(mirror, claimed);
     }
 
     pub(in crate::sources) fn remove(&mut self, mirror: &PodUid) -> Option<Claimed<P>> {
         let claimed = self.by_mirror.remove(mirror)?;
         self.by_uid.remove(&(claimed.claim.uid.clone(), mirror.clone()));
+        self.by_name.remove(&(claimed.name.clone(), mirror.clone()));
+        if let Stage::Leaving(until) = claimed.stage {
+            self.leaving.remove(&(until, mirror.clone()));
+        }
         Some(claimed)
     }
 
@@ -82,73 +97,44 @@ impl<P> Claims<P> {
         let from = (uid.clone(), PodUid::from(""));
         let claims = self.by_uid.range(from..).take_while(|(claimed, _)| claimed == uid);
         let mut claims: Vec<_> =
-            claims.filter_map(|(_, mirror)| Some((mirror, self.by_mirror.get(mirror)?))).collect();
+            claims.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect();
         claims.sort_by(|a, b| (a.1.claim.created, a.0).cmp(&(b.1.claim.created, b.0)));
         claims
     }
 
-    /// All claims of a node's mirror pods, in any order.
-    pub(in crate::sources) fn of_node(&self, node: &str) -> impl Iterator<Item = &Claimed<P>> {
-        self.by_mirror.values().filter(move |claimed| claimed.claim.node == node)
+    /// The claims of all mirror pods of this name, the one that exists first.
+    pub(in crate::sources) fn named(&self, name: &FullName) -> Vec<(&PodUid, &Claimed<P>)> {
+        let from = (name.clone(), PodUid::from(""));
+        let claims = self.by_name.range(from..).take_while(|(of, _)| of == name);
+        let mut claims: Vec<_> =
+            claims.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect();
+        claims.sort_by_key(|(_, claimed)| claimed.stage != Stage::Live);
+        claims
     }
 
-    /// Marks the claims of a node's mirror pods whose owner is refuted.
-    pub(in crate::sources) fn refute(&mut self, node: &str, is_refuted: impl Fn(&Claimed<P>) -> bool) {
-        for claimed in self.by_mirror.values_mut().filter(|claimed| claimed.claim.node == node) {
-            claimed.refuted = is_refuted(claimed);
-        }
+    /// All claims, in any order.
+    pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = (&PodUid, &Claimed<P>)> {
+        self.by_mirror.iter()
     }
 
-    /// The names of all claimed or unconfirmed static pods, sorted.
-    pub(in crate::sources) fn names(&self) -> BTreeSet<FullName> {
-        let claimed = self.by_mirror.values().map(|claimed| &claimed.name);
-        claimed.chain(self.unconfirmed_names.keys()).cloned().collect()
+    /// Changes what is known of the claims of a node's mirror pods.
+    pub(in crate::sources) fn of_node_mut(&mut self, node: &str) -> impl Iterator<Item = &mut Claimed<P>> {
+        self.by_mirror.values_mut().filter(move |claimed| claimed.claim.node == node)
     }
 
-    /// Keeps a pod whose mirror pod is gone.
-    pub(in crate::sources) fn outlive(&mut self, uid: PodUid, pod: Unconfirmed<P>) {
-        if let Some(older) = self.unconfirmed_names.insert(pod.name.clone(), uid.clone()) {
-            self.unconfirmed.remove(&older);
-        }
-        let name = pod.name.clone();
-        if let Some(older) = self.unconfirmed.insert(uid, pod)
-            && older.name != name
-        {
-            self.unconfirmed_names.remove(&older.name);
-        }
+    /// The mirror pods that are gone or are being deleted and that match, and whose time is not over.
+    pub(in crate::sources) fn leaving(&self, which: impl Fn(&Claimed<P>) -> bool) -> Vec<PodUid> {
+        let leaving = self.leaving.iter().map(|(_, mirror)| mirror);
+        leaving.filter(|mirror| self.by_mirror.get(*mirror).is_some_and(&which)).cloned().collect()
     }
 
-    pub(in crate::sources) fn unconfirmed(&self, uid: &PodUid) -> Option<&Unconfirmed<P>> {
-        self.unconfirmed.get(uid)
-    }
-
-    pub(in crate::sources) fn unconfirmed_named(&self, name: &FullName) -> Option<&PodUid> {
-        self.unconfirmed_names.get(name)
-    }
-
-    /// Removes the unconfirmed pod of this name, because another mirror pod now represents it.
-    pub(in crate::sources) fn confirm(&mut self, name: &FullName) -> Option<PodUid> {
-        let uid = self.unconfirmed_names.remove(name)?;
-        self.unconfirmed.remove(&uid);
-        Some(uid)
-    }
-
-    /// Removes the unconfirmed pods that match, and returns them.
-    pub(in crate::sources) fn forget(
-        &mut self,
-        mut which: impl FnMut(&Unconfirmed<P>) -> bool,
-    ) -> Vec<(FullName, PodUid)> {
-        let gone = self.unconfirmed.extract_if(|_, pod| which(pod));
-        let mut gone: Vec<_> = gone.map(|(uid, pod)| (pod.name, uid)).collect();
-        gone.sort_unstable();
-        for (name, _) in &gone {
-            self.unconfirmed_names.remove(name);
-        }
-        gone
+    /// The mirror pods whose time is over.
+    pub(in crate::sources) fn due(&self, now: Instant) -> Vec<PodUid> {
+        self.leaving(|claimed| matches!(claimed.stage, Stage::Leaving(until) if until <= now))
     }
 
     pub(in crate::sources) fn next_deadline(&self) -> Option<Instant> {
-        self.unconfirmed.values().map(|pod| pod.until).min()
+        self.leaving.first().map(|(until, _)| *until)
     }
 
     /// Records why a claim does not count, or that it is valid. Returns whether that is new.

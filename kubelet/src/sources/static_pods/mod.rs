@@ -9,6 +9,7 @@
 //! # A claim, not a proof
 //! Anyone who may create pods can write these annotations. A mirror pod counts only if
 //! * its `config.hash` equals its `config.mirror`, and is not empty,
+//! * that is a UID, and its `config.source` is `file` or `http`,
 //! * its spec names a node,
 //! * its controller is that Node,
 //! * on the own node, the owner's UID is that of the Node object, if the embedder passes the object to
@@ -18,16 +19,23 @@
 //! its static pod may still run. UIDs of other nodes are not checked.
 //!
 //! A derived pod never displaces a UID that another source reports. Anyone who may create pods with owner
-//! references can still invent a static pod with a new UID. Where that matters, use the kubelet as a source
-//! (the module `kubelet`).
+//! references can still invent a static pod with a new UID. So what else is known of the own node decides:
+//! * If the kubelet is among the sources, a claim lasts until the kubelet was read and does not list that UID.
+//!   A kubelet that lists no pod at all has just started and decides only about mirror pods that are being deleted.
+//! * If manifests are among the sources, and no problem hides one, a claim lasts until they were read and none has
+//!   that name. If the manifest of that name changes, the claim no longer counts: it is about the earlier manifest.
+//! * Where nothing confirms a claim, its static pod has [`CLAIMED_ANNOTATION`].
+//! * If the mirror pod is deleted, even if a finalizer holds it, a new one must appear within [`UNCONFIRMED_FOR`].
+//!
+//! For this, call [`Merge::read`](super::Merge::read) after each read of a source.
 
 mod claim;
 mod claims;
 mod own_node;
 
-pub(super) use claim::{OWNERS, claim_of, derived, set_uid};
+pub(super) use claim::{MIRROR, OWNERS, claim_of, derived};
 pub use claim::{Refusal, StaticPodClaim};
-pub(super) use claims::{Claimed, Claims, Unconfirmed};
+pub(super) use claims::{Claimed, Claims, Stage};
 pub use own_node::OwnNode;
 pub(super) use own_node::{NodeCheck, Ownership};
 
@@ -35,14 +43,17 @@ use pod_index::{PodMeta, is_static_pod};
 
 use super::NodeName;
 
-/// How long a derived pod stays after its mirror pod is gone. The kubelet creates a new mirror within
+/// How long a derived pod stays after the deletion of its mirror pod. The kubelet creates a new mirror within
 /// seconds.
-pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(60);
+pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Marks a derived pod whose mirror pod is gone, for at most [`UNCONFIRMED_FOR`].
+/// Marks a derived pod whose mirror pod is gone or is being deleted, for at most [`UNCONFIRMED_FOR`].
 pub const UNCONFIRMED_ANNOTATION: &str = "pod-index/unconfirmed";
 
-/// Whether the pod was derived from a mirror pod that is gone: a static pod with [`UNCONFIRMED_ANNOTATION`].
+/// Marks a static pod that only a mirror pod claims, and names that mirror pod's UID.
+pub const CLAIMED_ANNOTATION: &str = "pod-index/claimed-by";
+
+/// Whether the pod was derived from a mirror pod that is gone or is being deleted: a static pod with [`UNCONFIRMED_ANNOTATION`].
 #[must_use]
 pub fn is_unconfirmed<P: PodMeta + ?Sized>(pod: &P) -> bool {
     is_static_pod(pod) && pod.annotation(UNCONFIRMED_ANNOTATION).is_some()

@@ -56,7 +56,7 @@ impl NodeCheck {
         let is_older = claim.created.zip(node.created).is_some_and(|(mirror, node)| mirror <= node);
         if claim.owner == node.uid || is_older {
             Ownership::Confirmed
-        } else if claimed.seen < node.asked {
+        } else if claimed.seen < Some(node.asked) {
             Ownership::Refuted
         } else {
             Ownership::Unread
@@ -77,6 +77,7 @@ mod tests {
     use pod_index::{FullName, PodUid};
 
     use super::super::StaticPodClaim;
+    use super::super::claims::Stage;
     use super::*;
 
     #[test]
@@ -89,12 +90,15 @@ mod tests {
                 node: "n1".to_owned(),
                 owner: owner.to_owned(),
                 created: Some(at(created)),
+                is_terminating: false,
                 ended: false,
             },
             name: FullName::new("p", "ns").expect("a name"),
             pod: Arc::new(()),
-            seen: start + Duration::from_secs(seen),
+            seen: Some(start + Duration::from_secs(seen)),
             refuted: false,
+            manifest: None,
+            stage: Stage::Live,
         };
         let node = |uid: &str, created: i64, asked: u64| OwnNode {
             uid: uid.to_owned(),

@@ -1,0 +1,9 @@
+//! The types and texts of the agent's HTTP interface, for the server and the commands. It must not know either.
+
+pub(crate) mod body;
+pub(crate) mod client;
+pub(crate) mod gzip;
+pub(crate) mod headers;
+pub(crate) mod refusal;
+pub(crate) mod table;
+pub(crate) mod types;

@@ -1,0 +1,161 @@
+//! Tests that `docs/reference.md` lists exactly the flags, variables and keys that exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use clap::{Arg, CommandFactory};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::Cli;
+use crate::config::file::ConfigFile;
+
+const REFERENCE: &str = include_str!("../../../docs/reference.md");
+
+/// The words of a cell that are formatted as code.
+fn code(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The cells of the settings table: flags, variable, keys, default.
+fn rows() -> Vec<[&'static str; 4]> {
+    let table =
+        REFERENCE.split("| flag | environment | key | default |").nth(1).expect("the table of settings");
+    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = |line: &'static str| {
+        let mut cells = line.split('|').skip(1).map(str::trim);
+        std::array::from_fn(|_| cells.next().expect("five cells"))
+    };
+    lines.map(cells).collect()
+}
+
+/// The keys of the configuration file, aliases included.
+fn keys() -> BTreeSet<&'static str> {
+    struct Fields(&'static [&'static str]);
+    impl fmt::Display for Fields {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{:?}", self.0)
+        }
+    }
+    impl fmt::Debug for Fields {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            fmt::Display::fmt(self, f)
+        }
+    }
+    impl std::error::Error for Fields {}
+    impl de::Error for Fields {
+        fn custom<T: fmt::Display>(_: T) -> Self {
+            Self(&[])
+        }
+    }
+    /// Deserializes nothing: fails with the names of the requested fields.
+    struct Names;
+    impl<'de> Deserializer<'de> for Names {
+        type Error = Fields;
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Fields> {
+            Err(Fields(&[]))
+        }
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, Fields> {
+            Err(Fields(fields))
+        }
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+    ConfigFile::deserialize(Names).expect_err("nothing to read").0.iter().copied().collect()
+}
+
+#[test]
+fn the_reference_has_every_flag_with_its_variable_and_its_default() {
+    let rows: BTreeMap<_, _> = rows().into_iter().map(|row| (code(row[0])[0], row)).collect();
+    let command = Cli::command();
+    let arguments: Vec<&Arg> =
+        command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())).collect();
+    for argument in &arguments {
+        let flag = format!("--{}", argument.get_long().expect("flags are long"));
+        let row = rows.iter().find(|(first, _)| first.split(' ').next() == Some(&flag));
+        let (first, row) = row.unwrap_or_else(|| panic!("docs/reference.md has no row for {flag}"));
+
+        let mut names = code(row[0]);
+        names[0] = first.split(' ').next().expect("the flag");
+        let mut expected = vec![flag.clone()];
+        expected.extend(argument.get_short().map(|short| format!("-{short}")));
+        let aliases = argument.get_visible_aliases().unwrap_or_default();
+        expected.extend(aliases.into_iter().map(|alias| format!("--{alias}")));
+        assert_eq!(names, expected, "the names of {flag}");
+
+        let value = first.split_once(' ').map(|(_, value)| value);
+        let takes_value = argument.get_action().takes_values();
+        assert_eq!(value.is_some(), takes_value, "whether {flag} takes a value");
+
+        let variable = argument.get_env().map(|variable| variable.to_str().expect("ASCII"));
+        assert_eq!(code(row[1]).first().copied(), variable, "the variable of {flag}");
+
+        let help = argument.get_long_help().or(argument.get_help()).expect("each flag has help").to_string();
+        let in_help =
+            help.split("[default: ").nth(1).and_then(|rest| rest.split(']').next()).map(str::to_owned);
+        let default =
+            argument.get_default_values().first().and_then(|value| value.to_str()).map(str::to_owned);
+        let default = in_help.or(default).filter(|_| takes_value);
+        assert_eq!(code(row[3]).first().copied(), default.as_deref(), "the default of {flag}");
+    }
+    assert_eq!(rows.len(), arguments.len(), "docs/reference.md has a row for an unknown flag");
+}
+
+#[test]
+fn the_reference_has_every_key_of_the_configuration_file() {
+    let documented: Vec<_> = rows().into_iter().flat_map(|row| code(row[2])).collect();
+    let set: BTreeSet<_> = documented.iter().copied().collect();
+    assert_eq!(documented.len(), set.len(), "a key is listed twice");
+    assert_eq!(set, keys());
+}
+
+#[test]
+fn a_flag_and_its_key_are_in_one_row() {
+    // Names that the kubelet spells differently as a flag and as a key.
+    let kubelets = [
+        ("--client-ca-file FILE", "authentication"),
+        ("--authorization-mode MODE", "authorization"),
+        ("--pod-manifest-path PATH", "staticPodPath"),
+        ("--manifest-url URL", "staticPodURL"),
+        ("--manifest-url-header NAME:VALUE", "staticPodURLHeader"),
+    ];
+    for row in rows() {
+        let flags = code(row[0]);
+        for key in code(row[2]) {
+            let kebab: String = key
+                .chars()
+                .map(|c| {
+                    if c.is_ascii_uppercase() {
+                        format!("-{}", c.to_ascii_lowercase())
+                    } else {
+                        c.to_string()
+                    }
+                })
+                .collect();
+            let alike = flags.iter().any(|flag| flag.split(' ').next() == Some(&format!("--{kebab}")));
+            assert!(alike || kubelets.contains(&(flags[0], key)), "{key} is in the row of {}", flags[0]);
+        }
+    }
+}
+
+#[test]
+fn the_reference_has_every_command_and_its_flags() {
+    let agent = Cli::command();
+    let of_the_agent: BTreeSet<_> = agent.get_arguments().filter_map(Arg::get_long).collect();
+    for command in agent.get_subcommands() {
+        let name = format!("| `pod-index {}", command.get_name());
+        let row = REFERENCE.lines().find(|line| line.starts_with(&name));
+        let row = row.unwrap_or_else(|| panic!("docs/reference.md has no row for {}", command.get_name()));
+        let flags = command.get_arguments().filter_map(Arg::get_long);
+        for flag in flags.filter(|flag| *flag != "help" && !of_the_agent.contains(flag)) {
+            assert!(row.contains(&format!("--{flag}")), "{name}: --{flag}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The command line, with the kubelet's flag names where they exist.
+
+pub(crate) mod client;
+#[cfg(test)]
+mod documented;
+pub(crate) mod format;
+pub(crate) mod man;
+pub(crate) mod query;
+mod tls;
+mod top;
+mod watch;
+mod whois;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::args::{Output, RunArgs, ServerArgs};
+use crate::config::duration::GoDuration;
+use crate::config::failure::Failure;
+
+/// An index of the node's pods: which pod is this?
+///
+/// Without a command: reads the pods, prints them and serves them over HTTP until SIGTERM or Ctrl-C.
+#[derive(Debug, Parser)]
+#[command(name = "pod-index", version, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = "Exit codes: 0 success; 1 the answer is no: not found, a warning of doctor, an unusable manifest with \
+                  --once, or something missing with --check; 2 a wrong command line or configuration, or a failure of \
+                  doctor; 3 failed: no agent answers, the address is in use, or a source does not respond to --once; \
+                  4 with --manage-mirror-pods, a kubelet runs on the node; 130, 143 a second Ctrl-C or SIGTERM."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+
+    /// The output format.
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+/// What to do instead of running the agent.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Query(Query),
+    /// Check the settings, rights, kubelet, sources, clock and limits, and print what to do about each problem.
+    ///
+    /// Takes the agent's own settings, and asks the running agent, if there is one. Exits with code 0 if all is well, 1
+    /// after warnings, 2 after failures.
+    Doctor {
+        #[command(flatten)]
+        run: Box<RunArgs>,
+
+        /// Where a kubelet of this node would answer /healthz, in plain HTTP.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10248")]
+        kubelet_healthz: SocketAddr,
+    },
+    /// Print the completion script of a shell.
+    Completions {
+        /// The shell.
+        shell: CompletedShell,
+    },
+    /// Print the manual page of the agent, or that of a command, in roff: `pod-index man | man -l -`.
+    Man {
+        /// The command.
+        command: Option<String>,
+    },
+}
+
+/// The shells with completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// A query to a running agent.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Query {
+    /// Print a pod by NAMESPACE/NAME, by full name (name, underscore, namespace) or by UID.
+    Get {
+        /// NAMESPACE/NAME, a full name (name, underscore, namespace) or a UID.
+        pod: String,
+    },
+    /// Print the UID under which the node knows a pod. A mirror pod's UID becomes its static pod's; any other stays.
+    Translate {
+        /// The UID of a pod or of a mirror pod.
+        uid: String,
+    },
+    /// Say which pod something belongs to.
+    #[command(
+        long_about = WHOIS,
+        after_help = "Exit codes: 0 every pod was found; 1 one is unknown; 2 wrong usage; 3 no agent answers."
+    )]
+    Whois(WhoisArgs),
+    /// Show the agent on the terminal: pods, static pods with their mirrors, sources, rates. `q` quits.
+    Top {
+        /// The refresh interval.
+        #[arg(long, value_name = "DURATION", default_value = "1s")]
+        interval: GoDuration,
+    },
+    /// Print the pods, and then each change of them, as lines of JSON: added, changed (the names of the fields) or
+    /// removed. Continues after a lost connection.
+    Watch {
+        /// Only pods in this namespace.
+        #[arg(short, long, value_name = "NAMESPACE")]
+        namespace: Option<String>,
+
+        /// Only pods that match this label selector, for example app=web,tier!=test.
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+    },
+}
+
+const WHOIS: &str = "\
+Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, owner \
+and labels, and how it was found.
+
+ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID, an IP address, a process ID, the path of a log, a cgroup \
+path, or the lines of /proc/PID/cgroup. Without it, or with -, each line of standard input is a query. Process IDs are \
+those of the agent's host.
+
+With -o json, each query has one line, in their order. It begins with {\"found\":true or {\"found\":false.";
+
+/// What to look up.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WhoisArgs {
+    /// What to look up; - for the lines of standard input.
+    pub(crate) anything: Vec<String>,
+
+    /// How long to wait for unknown pods, for example 5s; at most 5m.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) wait: Option<GoDuration>,
+}
+
+/// How client commands connect to an agent with TLS. The flags have kubectl's names.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connecting over TLS")]
+pub(crate) struct ClientArgs {
+    /// Use TLS and trust these authorities, in PEM.
+    #[arg(
+        long,
+        global = true,
+        visible_alias = "ca-file",
+        env = "POD_INDEX_CERTIFICATE_AUTHORITY",
+        value_name = "FILE"
+    )]
+    pub(crate) certificate_authority: Option<PathBuf>,
+
+    /// The name to expect in the agent's certificate, instead of its address.
+    #[arg(long, global = true, env = "POD_INDEX_TLS_SERVER_NAME", value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// The client certificate to present, in PEM.
+    #[arg(long, global = true, env = "POD_INDEX_CLIENT_CERTIFICATE", value_name = "FILE")]
+    pub(crate) client_certificate: Option<PathBuf>,
+
+    /// The client certificate's private key, in PEM.
+    #[arg(long, global = true, env = "POD_INDEX_CLIENT_KEY", value_name = "FILE")]
+    pub(crate) client_key: Option<PathBuf>,
+}
+
+impl ClientArgs {
+    /// Rejects client options when serving. `--certificate-authority` there most likely means the authority of
+    /// *clients*; ignoring it would leave clients unverified.
+    pub(crate) fn is_not_for_serving(&self) -> Result<(), Failure> {
+        let Self { certificate_authority, tls_server_name, client_certificate, client_key } = self;
+        let files = [certificate_authority, client_certificate, client_key];
+        if tls_server_name.is_none() && files.iter().all(|file| file.is_none()) {
+            return Ok(());
+        }
+        Err(Failure::Usage(
+            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for client commands; to serve, use \
+             --tls-cert-file, --tls-private-key-file and --client-ca-file"
+                .to_owned(),
+        ))
+    }
+}

@@ -1,0 +1,47 @@
+//! The client's side: the authorities it trusts and its certificate.
+
+use std::net::IpAddr;
+
+use pod_index_kubelet::https::{self, Connector};
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
+
+use super::ClientArgs;
+use crate::http::tls::pem::Pem;
+
+/// The TLS configuration for an agent at `address`. `None` if no authority is given, which means plain HTTP.
+pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<Option<Connector>, String> {
+    let Some(authority) = &files.certificate_authority else {
+        let given = files.client_certificate.is_some()
+            || files.client_key.is_some()
+            || files.tls_server_name.is_some();
+        let message = "--client-certificate, --client-key and --tls-server-name need --certificate-authority";
+        return if given { Err(message.to_owned()) } else { Ok(None) };
+    };
+    let authority = Pem::read("--certificate-authority", authority)?;
+    let builder = https::client_config()
+        .map_err(|error| authority.wrong(error))?
+        .with_root_certificates(authority.authorities()?);
+    let config = match (&files.client_certificate, &files.client_key) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(certificate), Some(key)) => {
+            let certificate = Pem::read("--client-certificate", certificate)?;
+            let key = Pem::read("--client-key", key)?;
+            let config = builder.with_client_auth_cert(certificate.chain()?, key.key()?);
+            config.map_err(|error| certificate.wrong(error))?
+        }
+        _ => return Err("--client-certificate and --client-key need each other".to_owned()),
+    };
+    let name = match &files.tls_server_name {
+        Some(name) => ServerName::try_from(name.clone())
+            .map_err(|error| format!("--tls-server-name {name:?}: {error}"))?,
+        None => address.into(),
+    };
+    Ok(Some(https::connector(config, Some(name))))
+}
+
+/// For plain HTTP: trusts no certificate.
+pub(crate) fn plain() -> Result<Connector, String> {
+    let builder = https::client_config().map_err(|error| error.to_string())?;
+    Ok(https::connector(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(), None))
+}

@@ -1,0 +1,158 @@
+//! Prints answers: as a table, as YAML, or as the agent's own lines of JSON.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::api::table;
+use crate::api::table::harmless;
+use crate::cli::Output;
+use crate::cli::format;
+use crate::config::failure::Failure;
+use crate::whois::answer::{Answer, Key, Labels, NOT_FOUND};
+
+const HEADINGS: [&str; 10] =
+    ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
+/// Maximum length of a query in the table. Longer ones lose their start: the end of a path is more specific.
+const QUERY: usize = 40;
+/// Maximum length of a query in an error message.
+const QUOTED: usize = 200;
+
+/// Prints batches of answers.
+pub(crate) struct Printer {
+    output: Output,
+    /// The widths of the columns so far. They only grow.
+    widths: [usize; HEADINGS.len()],
+    is_headed: bool,
+    pub(crate) all_found: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(output: Output) -> Self {
+        Self { output, widths: [0; HEADINGS.len()], is_headed: false, all_found: true }
+    }
+
+    /// Prints these lines. `false`: the output was closed.
+    pub(crate) fn print(&mut self, answers: &[u8]) -> Result<bool, Failure> {
+        let lines = || answers.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        self.all_found = self.all_found && !lines().any(|line| line.starts_with(NOT_FOUND));
+        if self.output == Output::Json {
+            return format::write(answers);
+        }
+        let parse = |line| {
+            serde_json::from_slice::<Answer<'_>>(line)
+                .map_err(|error| Failure::unable("cannot read what the agent answers", error))
+        };
+        let answers: Vec<_> = lines().map(parse).collect::<Result<_, _>>()?;
+        if self.output == Output::Yaml {
+            let mut text = String::new();
+            for answer in &answers {
+                let yaml = serde_saphyr::to_string(answer).map_err(|error| Failure::unable("YAML", error))?;
+                text.extend(["---\n", &yaml]);
+            }
+            return format::write(text.as_bytes());
+        }
+        let text = self.table(&answers);
+        let is_open = format::write(text.as_bytes())?;
+        let mut errors = String::new();
+        for answer in &answers {
+            if let Some(error) = answer.error.as_ref().or(answer.contradiction.as_ref()) {
+                let query: Cow<'_, str> = match answer.query.char_indices().nth(QUOTED) {
+                    Some((end, _)) => format!("{}…", &answer.query[..end]).into(),
+                    None => Cow::Borrowed(&*answer.query),
+                };
+                // Writing to a string does not fail.
+                let _ = writeln!(errors, "pod-index: {:?}: {}", harmless(&query), harmless(error));
+            }
+        }
+        eprint!("{errors}");
+        Ok(is_open)
+    }
+
+    /// A line for each pod that was found, after the headings if they are missing.
+    fn table(&mut self, answers: &[Answer<'_>]) -> String {
+        let rows: Vec<_> = answers.iter().filter(|answer| answer.found).map(row).collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let headings = if self.is_headed { None } else { Some(HEADINGS) };
+        self.is_headed = true;
+        let rows = rows.iter().map(|row| std::array::from_fn(|at| &*row[at]));
+        table::lines(&mut self.widths, headings.into_iter().chain(rows))
+    }
+}
+
+fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
+    let text = |text: &'a Option<Cow<'_, str>>| Cow::from(text.as_deref().unwrap_or_default());
+    let mut labels = String::new();
+    for (key, value) in answer.labels.iter().flat_map(Labels::iter) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        labels.extend([comma, key, "=", value]);
+    }
+    [
+        end_of(&answer.query),
+        found_by(answer),
+        text(&answer.namespace),
+        text(&answer.name),
+        text(&answer.container),
+        text(&answer.node),
+        answer
+            .owner
+            .as_ref()
+            .map(|owner| format!("{}/{}", owner.kind, owner.name))
+            .unwrap_or_default()
+            .into(),
+        text(&answer.pod_uid),
+        text(&answer.mirror_uid),
+        labels.into(),
+    ]
+}
+
+fn end_of(query: &str) -> Cow<'_, str> {
+    let surplus = query.chars().count().saturating_sub(QUERY);
+    match query.char_indices().nth(surplus + 1) {
+        Some((start, _)) if surplus > 0 => format!("…{}", &query[start..]).into(),
+        _ => query.into(),
+    }
+}
+
+/// The key that found the pod, after the query's kind if that is different; then when the pod was removed, if it was.
+fn found_by(answer: &Answer<'_>) -> Cow<'static, str> {
+    let by = answer.found_by.map(Key::words).unwrap_or_default();
+    let found_by = match (answer.kind, answer.found_by) {
+        (Some(kind), Some(key)) if kind.words() != by && key != Key::MirrorUid => {
+            format!("{}: {by}", kind.words()).into()
+        }
+        _ => by.into(),
+    };
+    match &answer.removed {
+        Some(time) => format!("{found_by}, removed {time}").into(),
+        None => found_by,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_query_is_shown() {
+        for (query, shown) in [
+            ("", String::new()),
+            (&*"é".repeat(QUERY), "é".repeat(QUERY)),
+            (&*("x".to_owned() + &"é".repeat(QUERY)), "…".to_owned() + &"é".repeat(QUERY - 1)),
+        ] {
+            assert_eq!(end_of(query), shown);
+        }
+    }
+
+    #[test]
+    fn columns_keep_their_place_from_one_batch_to_the_next() {
+        let mut printer = Printer::new(Output::Table);
+        let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
+        let answer: Answer<'_> = serde_json::from_str(line).unwrap();
+        let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));
+        assert_eq!(first.lines().count(), 2, "with the headings");
+        assert_eq!(first.lines().last(), second.lines().last());
+        assert_eq!(printer.table(&[]), "");
+    }
+}

@@ -1,0 +1,80 @@
+//! Which clients may query the agent, and whether the settings are consistent.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use super::values::{AccessSettings, TlsFiles};
+use crate::config::failure::Failure;
+
+/// How to authorize an identified client. The names are the kubelet's.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthorizationMode {
+    /// Every request is allowed.
+    #[value(name = "AlwaysAllow")]
+    AlwaysAllow,
+    /// The API server decides, as for a kubelet.
+    #[value(name = "Webhook")]
+    Webhook,
+}
+
+/// The access settings from the command line and the file.
+pub(super) fn settings(
+    names: BTreeSet<String>,
+    groups: BTreeSet<String>,
+    tokens: bool,
+    mode: Option<AuthorizationMode>,
+) -> AccessSettings {
+    let given = |mut items: BTreeSet<String>| {
+        // An empty name would match a certificate without a name.
+        items.retain(|item| !item.is_empty());
+        items
+    };
+    let rights = mode == Some(AuthorizationMode::Webhook);
+    AccessSettings { names: given(names), groups: given(groups), tokens, rights }
+}
+
+/// Whether clients can be identified, and the API server is available where needed.
+pub(super) fn makes_sense(
+    access: &AccessSettings,
+    tls: Option<&TlsFiles>,
+    has_api_server: bool,
+) -> Result<(), Failure> {
+    let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
+    let has_certificates = tls.is_some_and(|tls| tls.client_ca.is_some());
+    if access.tokens && tls.is_none() {
+        return refused(
+            "--authentication-token-webhook needs TLS: --tls-cert-file and --tls-private-key-file",
+        );
+    }
+    if access.is_limited() && !(has_certificates || access.tokens) {
+        return refused(
+            "--allowed-client-names, --allowed-client-groups and --authorization-mode=Webhook need authenticated clients: \
+             --client-ca-file or --authentication-token-webhook",
+        );
+    }
+    if (access.tokens || access.rights) && !has_api_server {
+        return refused(
+            "--authentication-token-webhook and --authorization-mode=Webhook need an API server: --kubeconfig or --api-server",
+        );
+    }
+    Ok(())
+}
+
+/// A description of the access rules. `None` if there are none beyond the handshake.
+pub(super) fn words(access: &AccessSettings) -> Option<String> {
+    let AccessSettings { names, groups, tokens, rights } = access;
+    let listed = |what: &str, items: &BTreeSet<String>| {
+        let items: Vec<_> = items.iter().map(String::as_str).collect();
+        (!items.is_empty()).then(|| format!("{what} {}", items.join(", ")))
+    };
+    let parts = [
+        listed("of the names", names),
+        listed("of the groups", groups),
+        rights.then(|| "allowed by the API server".to_owned()),
+        tokens.then(|| "tokens are accepted".to_owned()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

@@ -1,0 +1,296 @@
+//! The flags and environment variables of the agent, with the kubelet's flag names where they exist.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::access::AuthorizationMode;
+use super::duration::GoDuration;
+use super::log_filter::LogFilter;
+use super::values::{Mode, StaticPods};
+use pod_index_kubelet::references::Strategy;
+
+/// The sources of pods, and what to do with the pods.
+#[derive(Args, Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct RunArgs {
+    /// A YAML configuration file. Keys are the kubelet's (staticPodPath, staticPodURL, staticPodURLHeader,
+    /// fileCheckFrequency, httpCheckFrequency) or like the flags (hostnameOverride). Flags override environment
+    /// variables, which override the file.
+    #[arg(long, env = "POD_INDEX_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// A directory of static pod manifests, or one manifest.
+    #[arg(long, visible_alias = "static-pod-path", env = "POD_INDEX_POD_MANIFEST_PATH", value_name = "PATH")]
+    pub(crate) pod_manifest_path: Option<PathBuf>,
+
+    /// A URL that serves static pod manifests.
+    #[arg(long, visible_alias = "static-pod-url", env = "POD_INDEX_MANIFEST_URL", value_name = "URL")]
+    pub(crate) manifest_url: Option<String>,
+
+    /// Headers to send to that URL.
+    #[arg(long, env = "POD_INDEX_MANIFEST_URL_HEADER", hide_env_values = true, value_delimiter = ',')]
+    #[arg(value_name = "NAME:VALUE", value_parser = header)]
+    pub(crate) manifest_url_header: Vec<(String, String)>,
+
+    /// The authorities to trust for that URL, in PEM, instead of the system's.
+    #[arg(long, env = "POD_INDEX_MANIFEST_URL_CA", value_name = "FILE")]
+    pub(crate) manifest_url_ca: Option<PathBuf>,
+
+    /// Read pods from this node's kubelet, for example `https://127.0.0.1:10250`.
+    #[arg(long, env = "POD_INDEX_KUBELET", value_name = "URL")]
+    pub(crate) kubelet: Option<String>,
+
+    /// The bearer token to send to the kubelet. Without it, the token of the service account, if there is one.
+    #[arg(long, env = "POD_INDEX_KUBELET_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) kubelet_token_file: Option<PathBuf>,
+
+    /// The authorities to trust for the kubelet, in PEM, instead of the system's.
+    #[arg(long, env = "POD_INDEX_KUBELET_CA", value_name = "FILE")]
+    pub(crate) kubelet_ca: Option<PathBuf>,
+
+    /// Accept any certificate from the kubelet. A process that impersonates the kubelet then receives the token.
+    #[arg(long, env = "POD_INDEX_KUBELET_INSECURE_SKIP_TLS_VERIFY")]
+    pub(crate) kubelet_insecure_skip_tls_verify: bool,
+
+    /// How often to ask the kubelet [default: 20s].
+    #[arg(long, env = "POD_INDEX_KUBELET_CHECK_FREQUENCY", value_name = "DURATION")]
+    pub(crate) kubelet_check_frequency: Option<GoDuration>,
+
+    /// How often to read the manifests; file events trigger a read at once [default: 20s].
+    #[arg(long, env = "POD_INDEX_FILE_CHECK_FREQUENCY", value_name = "DURATION")]
+    pub(crate) file_check_frequency: Option<GoDuration>,
+
+    /// How often to request the URL [default: 20s].
+    #[arg(long, env = "POD_INDEX_HTTP_CHECK_FREQUENCY", value_name = "DURATION")]
+    pub(crate) http_check_frequency: Option<GoDuration>,
+
+    /// Follow the API server that this file names.
+    #[arg(long, env = "POD_INDEX_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Follow the API server of $KUBECONFIG, of ~/.kube/config or, in a pod, of its service account.
+    #[arg(long, env = "POD_INDEX_API_SERVER")]
+    pub(crate) api_server: bool,
+
+    /// Follow the API server's pods of all nodes, not only of this node.
+    #[arg(long, env = "POD_INDEX_ALL_NODES")]
+    pub(crate) all_nodes: bool,
+
+    /// Keep metadata.managedFields of the API server's pods. They can take most of a pod's memory, and the agent does
+    /// not use them.
+    #[arg(long, env = "POD_INDEX_KEEP_MANAGED_FIELDS")]
+    pub(crate) keep_managed_fields: bool,
+
+    /// Where the processes of the host are, to look up process IDs [default: /proc].
+    #[arg(long, env = "POD_INDEX_PROC", value_name = "PATH")]
+    pub(crate) proc: Option<PathBuf>,
+
+    /// How long a removed pod is found by whois, for events that arrive late; 0 turns this off [default: 60s].
+    #[arg(long, env = "POD_INDEX_KEEP_REMOVED", value_name = "DURATION")]
+    pub(crate) keep_removed: Option<GoDuration>,
+
+    /// Maximum number of removed pods to keep [default: 10000].
+    #[arg(long, env = "POD_INDEX_KEEP_REMOVED_MAX", value_name = "PODS")]
+    pub(crate) keep_removed_max: Option<usize>,
+
+    /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
+    /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
+    #[arg(long, env = "POD_INDEX_REDACT_ENV")]
+    pub(crate) redact_env: bool,
+
+    /// Follow only the API server's pods in this namespace.
+    #[arg(long, env = "POD_INDEX_NAMESPACE", value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+
+    /// Follow only the API server's pods that match this label selector, for example app=web,tier!=test.
+    #[arg(long, env = "POD_INDEX_POD_SELECTOR", value_name = "SELECTOR")]
+    pub(crate) pod_selector: Option<String>,
+
+    /// Follow only the API server's pods that match this field selector, for example status.phase=Running.
+    #[arg(long, env = "POD_INDEX_POD_FIELD_SELECTOR", value_name = "SELECTOR")]
+    pub(crate) pod_field_selector: Option<String>,
+
+    /// The node's name, instead of the host's.
+    #[arg(long, visible_alias = "node-name", env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
+    pub(crate) hostname_override: Option<String>,
+
+    /// Also export metrics under the kubelet's own names. Do not use it on a node with a kubelet.
+    #[arg(long, env = "POD_INDEX_KUBELET_METRICS")]
+    pub(crate) kubelet_metrics: bool,
+
+    /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
+    /// for a node without a kubelet. If a kubelet runs, the agent changes nothing and exits with code 4. If one starts
+    /// later, the agent stops managing mirror pods.
+    #[arg(long, env = "POD_INDEX_MANAGE_MIRROR_PODS", conflicts_with = "once")]
+    pub(crate) manage_mirror_pods: bool,
+
+    /// Manage mirror pods although something renews the node's lease. Only if that is not a kubelet.
+    #[arg(long, env = "POD_INDEX_FORCE_MANAGE_MIRROR_PODS")]
+    pub(crate) force_manage_mirror_pods: bool,
+
+    /// Store pods annotated node.kubernetes.io/bootstrap-checkpoint: "true" in this directory. They are available right
+    /// after a restart, before sources respond.
+    #[arg(
+        long,
+        visible_alias = "bootstrap-checkpoint-path",
+        env = "POD_INDEX_CHECKPOINT_DIR",
+        value_name = "PATH"
+    )]
+    pub(crate) checkpoint_dir: Option<PathBuf>,
+
+    /// Store all pods there.
+    #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
+    pub(crate) checkpoint_all_pods: bool,
+
+    /// How to follow the Secrets and config maps that the node's pods reference; only Watch is supported. /references
+    /// shows their number.
+    #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
+    #[arg(value_parser = strategy)]
+    pub(crate) config_map_and_secret_change_detection_strategy: Option<Strategy>,
+
+    /// Serve on an --address that is not loopback, without TLS. Anyone who can reach it, or who can read the traffic,
+    /// can then read every pod.
+    #[arg(long, env = "POD_INDEX_ALLOW_REMOTE_CLIENTS")]
+    pub(crate) allow_remote_clients: bool,
+
+    /// Also serve /livez and /readyz, and nothing else, in plain HTTP on this address: for probes without a client
+    /// certificate. Responses only show whether the agent is live and ready.
+    #[arg(long, env = "POD_INDEX_HEALTH_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub(crate) health_address: Option<SocketAddr>,
+
+    /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds and on SIGHUP;
+    /// invalid or mismatched files change nothing.
+    #[arg(long, env = "POD_INDEX_TLS_CERT_FILE", value_name = "FILE")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM.
+    #[arg(long, env = "POD_INDEX_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+
+    /// Serve only clients with a certificate from these authorities, in PEM, also at /livez and /metrics. Without it,
+    /// TLS encrypts, but anyone who can reach the agent can query it.
+    #[arg(long, env = "POD_INDEX_CLIENT_CA_FILE", value_name = "FILE")]
+    pub(crate) client_ca_file: Option<PathBuf>,
+
+    /// The object that the pod API shows for a static pod if it knows both: the node's own or the API server's mirror
+    /// [default: node].
+    #[arg(long, env = "POD_INDEX_STATIC_POD_OBJECT", value_enum, value_name = "OBJECT")]
+    pub(crate) static_pod_object: Option<StaticPods>,
+
+    /// Maximum number of open watches of pods. Further watches get 429 [default: 1024].
+    #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
+    pub(crate) max_watches: Option<usize>,
+
+    /// Maximum number of open watches of one client. A client is the name in its certificate or token; without one, its
+    /// IP address or its user on the socket [default: 256].
+    #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
+    pub(crate) max_watches_per_client: Option<usize>,
+
+    /// The permissions of the socket, in octal. Users with write permission can connect [default: 0660].
+    #[arg(long, env = "POD_INDEX_SOCKET_MODE", value_name = "MODE")]
+    pub(crate) socket_mode: Option<Mode>,
+
+    /// Of the authenticated clients, serve only those with one of these names: a certificate's common name or
+    /// alternative name, or a token's user. Separated by commas.
+    #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_NAMES", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allowed_client_names: Vec<String>,
+
+    /// Of the authenticated clients, serve only those in one of these groups: a certificate's organizations, or a
+    /// token's groups. Separated by commas. An allowed name or an allowed group is enough.
+    #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_GROUPS", value_name = "GROUP", value_delimiter = ',')]
+    pub(crate) allowed_client_groups: Vec<String>,
+
+    /// Also accept tokens of the API server (TokenReview) instead of a certificate.
+    #[arg(long, env = "POD_INDEX_AUTHENTICATION_TOKEN_WEBHOOK")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    pub(crate) authentication_token_webhook: bool,
+
+    /// What authenticated clients may request: AlwaysAllow, everything; Webhook, what the API server lets them do with
+    /// a kubelet (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy) [default:
+    /// AlwaysAllow].
+    #[arg(long, env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    pub(crate) authorization_mode: Option<AuthorizationMode>,
+
+    /// Let clients change the log level with PUT /log-level.
+    #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
+    pub(crate) debug_endpoints: bool,
+
+    /// Read all sources, print the pods and exit.
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// How long --once waits for the sources; 0 waits without a limit.
+    #[arg(long, env = "POD_INDEX_ONCE_TIMEOUT", value_name = "DURATION", default_value = "30s")]
+    pub(crate) once_timeout: GoDuration,
+
+    /// Check the configuration and exit. The certificates and the kubeconfig must be valid, the manifest path readable
+    /// and the checkpoint directory writable. Does not read the manifests, and contacts no server, but runs the
+    /// credential plugin of the kubeconfig, if there is one.
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) check: bool,
+
+    /// Like --check; also request one pod and a watch from the API server, the manifests from the URL and the pods from
+    /// the kubelet. Names each missing right.
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) check_online: bool,
+
+    /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
+    /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
+    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    pub(crate) log_level: Option<LogFilter>,
+
+    /// text for people, json for programs [default: text].
+    #[arg(long, env = "POD_INDEX_LOG_FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// Where the agent serves, and where client commands connect.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServerArgs {
+    /// The address of the agent [default: 127.0.0.1].
+    #[arg(long, global = true, env = "POD_INDEX_ADDRESS")]
+    pub(crate) address: Option<IpAddr>,
+
+    /// The port of the agent; 0 picks a free one [default: 10270].
+    #[arg(long, global = true, env = "POD_INDEX_PORT")]
+    pub(crate) port: Option<u16>,
+
+    /// Also serve on this Unix socket, without TLS. Client commands connect to it instead of the port.
+    #[arg(long, global = true, env = "POD_INDEX_SOCKET", value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Parses a strategy by the kubelet's name.
+fn strategy(text: &str) -> Result<Strategy, &'static str> {
+    match text {
+        "Watch" => Ok(Strategy::Watch),
+        "Cache" => Ok(Strategy::Cache),
+        "Get" => Ok(Strategy::Get),
+        _ => Err("must be Watch"),
+    }
+}
+
+/// Parses a header in the kubelet's format.
+fn header(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("must be a name, a colon and a value")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+    Yaml,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}

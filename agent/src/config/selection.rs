@@ -1,0 +1,223 @@
+//! Which of the API server's pods are followed, with `kubectl get` semantics. Validates the selectors.
+//!
+//! The server rejects an invalid selector as well, but only after the agent has started. The server alone knows which
+//! fields pods can be selected by.
+
+use crate::config::failure::Failure;
+use pod_index_kubelet::sources::api_server::ApiServer;
+use pod_index_kubelet::sources::manifest::names;
+
+/// The selection. Empty: all pods.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub(crate) struct Selection {
+    namespace: Option<String>,
+    labels: Option<String>,
+    fields: Option<String>,
+}
+
+/// The error in the given selectors, if any.
+type Check = fn(&str) -> Result<(), String>;
+
+impl Selection {
+    /// An empty value counts as absent.
+    pub(super) fn new(
+        namespace: Option<String>,
+        labels: Option<String>,
+        fields: Option<String>,
+    ) -> Result<Self, Failure> {
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let selection = Self { namespace: given(namespace), labels: given(labels), fields: given(fields) };
+        let checks: [Check; 3] = [namespace_name, label_selector, field_selector];
+        for ((flag, text), check) in selection.given().into_iter().zip(checks) {
+            if let Some(text) = text {
+                check(text).map_err(|why| Failure::Usage(format!("{flag} {text:?}: {why}")))?;
+            }
+        }
+        Ok(selection)
+    }
+
+    fn given(&self) -> [(&'static str, Option<&str>); 3] {
+        [
+            ("--namespace", self.namespace.as_deref()),
+            ("--pod-selector", self.labels.as_deref()),
+            ("--pod-field-selector", self.fields.as_deref()),
+        ]
+    }
+
+    /// The first flag that excludes pods.
+    pub(super) fn flag(&self) -> Option<&'static str> {
+        self.given().into_iter().find_map(|(flag, text)| text.map(|_| flag))
+    }
+
+    /// The namespace, if there is only one.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// A description, to follow "pods of this node".
+    pub(super) fn words(&self) -> String {
+        let words = ["in the namespace", "with labels", "with fields"];
+        let given = self.given().into_iter().zip(words);
+        given.filter_map(|((_, text), words)| Some(format!(", {words} {}", text?))).collect()
+    }
+
+    /// The selected pods of `server`.
+    pub(crate) fn of(&self, mut server: ApiServer) -> ApiServer {
+        if let Some(namespace) = &self.namespace {
+            server = server.namespace(namespace);
+        }
+        if let Some(labels) = &self.labels {
+            server = server.labels(labels);
+        }
+        if let Some(fields) = &self.fields {
+            server = server.fields(fields);
+        }
+        server
+    }
+}
+
+fn good(objection: Option<&'static str>) -> Result<(), String> {
+    objection.map_or(Ok(()), |why| Err(why.to_owned()))
+}
+
+fn namespace_name(name: &str) -> Result<(), String> {
+    good(names::dns_label(name))
+}
+
+/// `labels.Parse` of apimachinery.
+fn label_selector(selector: &str) -> Result<(), String> {
+    let mut depth = 0_usize;
+    let terms = selector.split(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    terms.map(str::trim).try_for_each(|term| requirement(term).map_err(|why| format!("in {term:?}: {why}")))
+}
+
+fn requirement(term: &str) -> Result<(), String> {
+    let key = |key: &str| good(names::qualified_name(key.trim()));
+    if let Some(absent) = term.strip_prefix('!') {
+        return key(absent);
+    }
+    if let Some((set, values)) = term.strip_suffix(')').and_then(|term| term.split_once('(')) {
+        let set = set.trim_end();
+        let name = set.strip_suffix(" notin").or_else(|| set.strip_suffix(" in"));
+        key(name.ok_or("a set must follow `in` or `notin`")?)?;
+        return values.split(',').try_for_each(|value| good(names::label_value(value.trim())));
+    }
+    let Some(at) = term.find(['!', '=', '<', '>']) else { return key(term) };
+    let (name, rest) = term.split_at(at);
+    key(name)?;
+    if let Some(bound) = rest.strip_prefix(['<', '>']) {
+        let is_number = bound.trim().parse::<i64>().is_ok();
+        return if is_number { Ok(()) } else { Err("must be compared with an integer".to_owned()) };
+    }
+    let value = ["!=", "==", "="].into_iter().find_map(|operator| rest.strip_prefix(operator));
+    good(names::label_value(value.ok_or("the operator must be one of =, ==, !=, in, notin, < and >")?.trim()))
+}
+
+/// `fields.ParseSelector` of apimachinery.
+fn field_selector(selector: &str) -> Result<(), String> {
+    unescaped(selector, ',').into_iter().filter(|term| !term.is_empty()).try_for_each(|term| {
+        let why = match *unescaped(term, '=') {
+            [field, value] if !["", "!"].contains(&field) => bad_escape(value),
+            // `==`
+            [field, "", value] if !field.is_empty() && !field.ends_with('!') => bad_escape(value),
+            _ => Some("must be a field, one of =, == and !=, and a value"),
+        };
+        good(why).map_err(|why| format!("in {term:?}: {why}"))
+    })
+}
+
+/// The parts of `text` between separators that are not escaped with a backslash.
+fn unescaped(text: &str, separator: char) -> Vec<&str> {
+    let mut is_escaped = false;
+    text.split(|c| {
+        let separates = c == separator && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        separates
+    })
+    .collect()
+}
+
+fn bad_escape(value: &str) -> Option<&'static str> {
+    let mut rest = value.chars();
+    while let Some(c) = rest.next() {
+        if c == '\\' && !matches!(rest.next(), Some('\\' | ',' | '=')) {
+            return Some("a backslash may only precede a backslash, a comma or an equals sign");
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(namespace: &str, labels: &str, fields: &str) -> Option<String> {
+        let given = |text: &str| Some(text.to_owned());
+        let selection = Selection::new(given(namespace), given(labels), given(fields));
+        selection.err().map(|failure| failure.message().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn valid_selectors_are_accepted() {
+        for labels in [
+            "",
+            "app",
+            "!app",
+            "app=web,tier!=test",
+            "example.org/app == web , tier in (a, b),x notin (c),y in (,d)",
+            "empty=",
+            "cores>3,cores<-1",
+        ] {
+            assert_eq!(said("", labels, ""), None, "{labels}");
+        }
+        for fields in [
+            "",
+            "status.phase=Running",
+            "spec.nodeName!=a,metadata.name==b",
+            r"metadata.name=a\,b\=c\\,",
+            "a=",
+        ] {
+            assert_eq!(said("", "", fields), None, "{fields}");
+        }
+        assert_eq!(said("kube-system", "", ""), None);
+    }
+
+    #[test]
+    fn invalid_selectors_are_refused_with_the_flags_name() {
+        for labels in [
+            ",",
+            "a,",
+            "a=b c",
+            "a b",
+            "=b",
+            "-a",
+            "a!b",
+            "a=!b",
+            "a in b",
+            "a in (b",
+            "a on (b)",
+            "a in (b c)",
+            "a>b",
+            "a=b=c",
+            "a)",
+        ] {
+            let said = said("", labels, "").unwrap_or_else(|| panic!("{labels:?} was taken"));
+            assert!(said.starts_with(&format!("--pod-selector {labels:?}: ")), "{said}");
+        }
+        for fields in ["status.phase", "=a", "!=a", "a=b=c", "a===b", "a!==b", r"a=b\c", "a=b\\", "==a"] {
+            let said = said("", "", fields).unwrap_or_else(|| panic!("{fields:?} was taken"));
+            assert!(said.starts_with(&format!("--pod-field-selector {fields:?}: ")), "{said}");
+        }
+        for namespace in ["Default", "a/b", "a,b", "a.b", "*"] {
+            let said = said(namespace, "", "").unwrap_or_else(|| panic!("{namespace:?} was taken"));
+            assert!(said.starts_with(&format!("--namespace {namespace:?}: ")), "{said}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The types of single settings.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+/// The configured access rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AccessSettings {
+    /// Allowed client names.
+    pub(crate) names: BTreeSet<String>,
+    /// Allowed client groups.
+    pub(crate) groups: BTreeSet<String>,
+    /// Whether clients may present API server tokens.
+    pub(crate) tokens: bool,
+    /// Whether the API server decides what a client may do.
+    pub(crate) rights: bool,
+}
+
+impl AccessSettings {
+    /// Whether a completed TLS handshake is not enough to be served.
+    pub(crate) fn is_limited(&self) -> bool {
+        *self != Self::default()
+    }
+
+    pub(crate) fn lists_clients(&self) -> bool {
+        !(self.names.is_empty() && self.groups.is_empty())
+    }
+}
+
+/// The permissions of the socket.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) struct Mode(pub(crate) u32);
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self(0o660)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.map(Self).ok_or("must be permissions in octal, such as 0660")
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+/// The paths of the certificate, its key and the clients' authorities, by the kubelet's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) cert: PathBuf,
+    pub(crate) private_key: PathBuf,
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Whether clients may omit a certificate, because they may present a token.
+    pub(crate) takes_tokens: bool,
+}
+
+/// Whether this agent manages the node's mirror pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Management {
+    /// No: the kubelet does.
+    Off,
+    /// Yes, unless a kubelet runs on the node.
+    Careful,
+    /// Yes, without checking for a kubelet.
+    Forced,
+}
+
+/// Which of a static pod's two objects to show if both are known.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StaticPods {
+    /// The node's object. Its UID is in cgroups and log paths.
+    #[default]
+    Node,
+    /// The API server's object: the mirror pod.
+    Mirror,
+}
+
+/// The settings of the pod API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PodApiSettings {
+    pub(crate) static_pods: StaticPods,
+    /// Maximum number of watches.
+    pub(crate) watches: usize,
+    /// Maximum number of watches per client.
+    pub(crate) watches_per_client: usize,
+}

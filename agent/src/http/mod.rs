@@ -1,0 +1,5 @@
+//! The HTTP server: connections, TLS, access, routes and the page. It must not know where pods come from.
+
+pub(crate) mod access;
+pub(crate) mod serve;
+pub(crate) mod tls;

@@ -1,0 +1,381 @@
+//! The HTTP server. Its limits keep a slow or hostile client from affecting others.
+//!
+//! | limit | against |
+//! |---|---|
+//! | connections; a new one closes the oldest | clients that open connections and hold them |
+//! | time for the TLS handshake | clients that connect and do not complete it |
+//! | time for a request's head, idle time between requests included | slow headers |
+//! | size and number of headers | long URLs, many headers |
+//! | time without progress, and a minimum rate | clients that read responses slowly or not at all |
+//! | time for open requests at shutdown | all of the above, at shutdown |
+//! | the `Host` name, on loopback | DNS rebinding by a page in a browser on this machine |
+//! | turns, see [`client`](crate::api::client) | requests that take long to answer |
+//!
+//! This module knows connections. [`routes`] defines the responses.
+
+mod debug;
+mod half_close;
+mod health;
+mod host;
+mod measure;
+mod page;
+mod routes;
+pub(crate) mod socket;
+mod stall;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::server::TlsStream;
+use tower::ServiceExt;
+
+use self::half_close::{Answering, HalfClose};
+pub(crate) use self::measure::Requests;
+use self::measure::measured;
+pub(crate) use self::socket::Socket;
+use self::stall::{Bounds, StallGuard};
+use super::access::{Access, Certified, Identity, guarded};
+use super::tls;
+use super::tls::Tls;
+use crate::api::client::{Clients, Named, Peer};
+use crate::config::log::Log;
+use crate::config::shutdown::DRAIN;
+use crate::metrics::Metrics;
+use crate::pipeline::mirrors::MirrorKeeper;
+use crate::pipeline::readiness::Readiness;
+use crate::pipeline::reference_managers::ReferenceManagers;
+use crate::pod_api::PodApi;
+use crate::whois::Whois;
+use pod_index::Reader;
+
+/// Maximum number of open connections.
+const CONNECTIONS: usize = 256;
+/// Timeout of the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of a request's head, from the end of the previous request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of the head; hyper's minimum is 8 KiB.
+const HEAD_BYTES: usize = 16 * 1024;
+/// Maximum number of headers.
+const HEADERS: usize = 64;
+/// The slowest accepted reader. The half minute covers the socket's buffer of several megabytes, which hides steady
+/// progress: it accepts more only when a third of it is empty.
+const SLOWNESS: Bounds =
+    Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
+/// Pause after a failed accept, for example if no file descriptor is free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The response to plain HTTP on a TLS port.
+const SPEAK_TLS: &str = concat!(
+    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n",
+    r#"{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"#,
+    r#""message":"this port speaks TLS: use https, or pod-index with --certificate-authority"}"#,
+);
+
+/// The state that handlers use.
+#[derive(Clone, Debug)]
+pub(crate) struct App {
+    pub(crate) reader: Reader<Pod>,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) mirrors: Arc<MirrorKeeper>,
+    /// `None` if they are not followed.
+    pub(crate) references: Option<ReferenceManagers>,
+    pub(crate) pods: PodApi,
+    pub(crate) whois: Whois,
+    /// What clients may change, if enabled.
+    pub(crate) debug: Option<Log>,
+    /// The number of open connections.
+    pub(crate) connections: Gauge,
+    /// The request metrics.
+    pub(crate) requests: Requests,
+    /// Access control. `None`: every client that completes the handshake.
+    pub(crate) access: Option<Arc<Access>>,
+}
+
+/// A client's connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Serves until `stop` becomes true, then finishes open requests. Speaks plain HTTP without `tls`, and on the socket.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    socket: Option<Socket>,
+    tls: Option<Arc<Tls>>,
+    app: App,
+    stop: watch::Receiver<bool>,
+) {
+    let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let connections = app.connections.clone();
+    let (pods, whois) = (app.pods.clone(), app.whois.clone());
+    let (access, requests) = (app.access.clone(), app.requests.clone());
+    let router = routes::router(app);
+    let counted = |router: Router| router.layer(from_fn_with_state(requests.clone(), measured));
+    // The socket's permissions control access, and browser pages cannot reach it.
+    let on_socket = counted(router.clone());
+    let on_port = match access {
+        Some(access) => counted(router.layer(from_fn_with_state(access, guarded))),
+        None => on_socket.clone(),
+    };
+    let on_port = if is_private { host::checked(on_port) } else { on_port };
+    let socket = socket.map(|socket| (socket, on_socket));
+    // Watches do not end by themselves, and look-ups may wait for minutes.
+    let stopping = || {
+        pods.close();
+        whois.close();
+    };
+    accept(listener, on_port, socket, tls, connections, stop, stopping).await;
+}
+
+/// Serves `/livez` and `/readyz` without access control, until `stop` becomes true.
+pub(crate) async fn serve_health(
+    listener: TcpListener,
+    readiness: Arc<Readiness>,
+    stop: watch::Receiver<bool>,
+) {
+    accept(listener, health::router(readiness), None, None, Gauge::default(), stop, || {}).await;
+}
+
+/// Accepts connections on the port, and on the socket if there is one, until `stop` becomes true. Then waits for open
+/// requests. `connections` counts the open connections.
+async fn accept(
+    listener: TcpListener,
+    on_port: Router,
+    socket: Option<(Socket, Router)>,
+    tls: Option<Arc<Tls>>,
+    connections: Gauge,
+    stop: watch::Receiver<bool>,
+    stopping: impl FnOnce(),
+) {
+    let mut tasks = JoinSet::new();
+    let (clients, mut oldest_first) = (Clients::new(), VecDeque::new());
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept_on_port(&listener) => {
+                accepted.map(|(stream, client)| (Stream::Tcp(stream), clients.at(client), &on_port))
+            }
+            accepted = accept_on(socket.as_ref()) => {
+                accepted.map(|(stream, client, router)| (Stream::Unix(stream), clients.peer(&client), router))
+            }
+            Some(_) = tasks.join_next() => continue,
+            () = stopped(stop.clone()) => break,
+        };
+        match accepted {
+            Ok((stream, peer, router)) => {
+                make_room(&mut oldest_first);
+                let tls = tls.clone().filter(|_| matches!(stream, Stream::Tcp(_)));
+                let has_handshake = Arc::new(AtomicBool::new(tls.is_none()));
+                let service =
+                    Service { router: router.clone(), peer: Arc::clone(&peer), certified: Certified(None) };
+                let served = serve_connection(stream, tls, Arc::clone(&has_handshake), service, stop.clone());
+                let counted = Counted::new(&connections);
+                let served = async move {
+                    served.await;
+                    drop(counted);
+                };
+                oldest_first.push_back(Connection { task: tasks.spawn(served), has_handshake, peer });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(socket);
+    drop(listener);
+    stopping();
+    let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
+    if drained.is_err() {
+        tracing::warn!(connections = tasks.len(), "closing connections that did not end");
+    }
+}
+
+/// The next connection on the port.
+async fn accept_on_port(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
+    let (stream, address) = listener.accept().await?;
+    // Otherwise an event of a watch may wait for the client's acknowledgement of the one before, which many clients
+    // delay by 40 ms. Fails if the client has gone, which the first read finds.
+    let _ = stream.set_nodelay(true);
+    Ok((stream, address.ip()))
+}
+
+/// The next connection on the socket, if there is one.
+async fn accept_on(socket: Option<&(Socket, Router)>) -> io::Result<(UnixStream, String, &Router)> {
+    match socket {
+        Some((socket, router)) => socket.accept().await.map(|(stream, client)| (stream, client, router)),
+        None => std::future::pending().await,
+    }
+}
+
+/// A connection, and whether its TLS handshake is complete.
+struct Connection {
+    task: AbortHandle,
+    has_handshake: Arc<AtomicBool>,
+    peer: Arc<Peer>,
+}
+
+/// Handles the requests of one connection.
+#[derive(Clone)]
+struct Service {
+    router: Router,
+    peer: Arc<Peer>,
+    certified: Certified,
+}
+
+/// Keeps a connection counted as open until dropped. Aborting its task drops it.
+struct Counted(Gauge);
+
+impl Counted {
+    fn new(connections: &Gauge) -> Self {
+        connections.inc();
+        Self(connections.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// If there are too many connections, closes the oldest, first among those that have not completed the handshake.
+/// Normal requests are short, so the oldest is likely idle or hostile. Watches do not count: they are long and have
+/// their own limits.
+fn make_room(oldest_first: &mut VecDeque<Connection>) {
+    oldest_first.retain(|connection| !connection.task.is_finished());
+    let is_short = |connection: &Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
+    if oldest_first.iter().filter(|connection| is_short(connection)).count() < CONNECTIONS {
+        return;
+    }
+    let stranger =
+        oldest_first.iter().position(|connection| !connection.has_handshake.load(Ordering::Relaxed));
+    if let Some(oldest) =
+        stranger.or_else(|| oldest_first.iter().position(is_short)).and_then(|at| oldest_first.remove(at))
+    {
+        oldest.task.abort();
+    }
+}
+
+/// Serves one connection to its end, with TLS if configured.
+async fn serve_connection(
+    stream: Stream,
+    tls: Option<Arc<Tls>>,
+    has_handshake: Arc<AtomicBool>,
+    mut service: Service,
+    stop: watch::Receiver<bool>,
+) {
+    let (stream, tls) = match (stream, tls) {
+        (Stream::Tcp(stream), Some(tls)) => (stream, tls),
+        (Stream::Tcp(stream), None) => {
+            return serve_requests(StallGuard::new(stream, SLOWNESS), service, stop).await;
+        }
+        (Stream::Unix(stream), _) => {
+            return serve_requests(StallGuard::new(stream, SLOWNESS), service, stop).await;
+        }
+    };
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls_handshake(&tls, stream));
+    let done = tokio::select! {
+        done = handshake => done,
+        // No request has been made yet.
+        () = stopped(stop.clone()) => return,
+    };
+    match done {
+        Ok(Ok(Some(stream))) => {
+            has_handshake.store(true, Ordering::Relaxed);
+            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
+            service.certified = Certified(identity.map(Arc::new));
+            serve_requests(stream, service, stop).await;
+        }
+        Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP to the TLS port"),
+        Ok(Err(error)) => tracing::debug!(%error, "a client failed the TLS handshake"),
+        Err(_) => tracing::debug!("a TLS handshake timed out"),
+    }
+}
+
+/// Performs the handshake. `None` if the client speaks plain HTTP.
+async fn tls_handshake(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<StallGuard<TcpStream>>>> {
+    let speaks_tls = tls::speaks_tls(&stream).await?;
+    let stream = StallGuard::new(stream, SLOWNESS);
+    if !speaks_tls {
+        return tls::turn_away(stream, SPEAK_TLS).await.map(|()| None);
+    }
+    tls.accept(stream).await.map(Some)
+}
+
+/// Serves the requests of a connection.
+async fn serve_requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    service: Service,
+    stop: watch::Receiver<bool>,
+) {
+    let Service { router, peer, certified } = service;
+    let answering = Answering::default();
+    let io = TokioIo::new(HalfClose::new(stream, answering.clone(), Arc::clone(&peer)));
+    let service = tower::service_fn(move |mut request: axum::extract::Request<_>| {
+        request.extensions_mut().insert(Arc::clone(&peer));
+        let name = certified.0.as_ref().and_then(|identity| identity.names().next());
+        if let Some(name) = name {
+            request.extensions_mut().insert(Named(name.into()));
+        }
+        request.extensions_mut().insert(certified.clone());
+        let open = answering.begin();
+        let router = if host::is_single(&request) { router.clone() } else { host::refusing() };
+        let response = router.oneshot(request);
+        async move { response.await.map(|response| response.map(|body| open.answered_by(body))) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_headers(HEADERS)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(io, TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Waits until the agent shuts down.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // Fails if the sender is gone: the agent has shut down already.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_to_a_client_is_sent_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, origin) = accept_on_port(&listener).await.unwrap();
+        assert!(accepted.nodelay().unwrap());
+        assert_eq!(origin, client.local_addr().unwrap().ip());
+    }
+}

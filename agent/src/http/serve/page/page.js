@@ -1,0 +1,249 @@
+// The page: shows the agent's responses. This file connects the others.
+
+import { Agent, get } from "./agent.js";
+import { show } from "./pod.js";
+import { Rows, element } from "./rows.js";
+
+/** In the order of the keys 1, 2, … */
+const VIEWS = ["pods", "mirrors", "changes", "sources"];
+/** Pause after a key before the agent is asked, in milliseconds. */
+const TYPING = 250;
+/** Maximum number of problems listed per source. */
+const PROBLEMS = 200;
+
+const by = (id) => document.getElementById(id);
+const link = (row) => element("a", { href: `#/pod/${encodeURIComponent(row.uid)}` }, element("bdi", {}, row.name));
+const isolated = (text) => element("bdi", {}, text || "–");
+const badge = ({ text, tone }) => element("span", { class: `badge ${tone}` }, text);
+const phase = (row) => row.phase;
+
+const pods = new Rows(by("pods"), {
+  label: "Pods", one: "pod", many: "pods", none: "The index holds no pods.",
+  columns: [
+    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    { name: "Name", class: "name", text: (row) => row.name, cell: link },
+    { name: "Kind", class: "kind", text: (row) => (row.kind === "pod" ? "" : row.kind) },
+    { name: "Mirror", class: "mirror", text: (row) => row.pair?.mirror.text ?? "", cell: (row) => row.pair && badge(row.pair.mirror) },
+    { name: "Source", class: "source", text: (row) => row.source, cell: (row) => isolated(row.source) },
+    { name: "Phase", class: "phase", text: phase, cell: (row) => isolated(phase(row)) },
+    { name: "Node", class: "node", text: (row) => row.node, cell: (row) => isolated(row.node) },
+    { name: "UID", class: "uid", text: (row) => row.uid, cell: (row) => isolated(row.uid) },
+  ],
+});
+
+const mirrors = new Rows(by("mirrors"), {
+  label: "Static pods and their mirrors", one: "pair", many: "pairs", none: "There are no static pods and no mirrors.",
+  columns: [
+    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    { name: "Name", class: "name", text: (row) => row.name, cell: (row) => (row.podUID ? link({ uid: row.podUID, name: row.name }) : isolated(row.name)) },
+    { name: "Mirror", class: "mirror", text: (row) => row.mirror.text, cell: (row) => badge(row.mirror) },
+    { name: "Next step", class: "wait", text: waiting },
+    { name: "UID of the static pod", class: "uid", text: (row) => row.podUID ?? "" },
+    { name: "UID of the mirror", class: "uid", text: (row) => row.mirrorUID ?? "" },
+  ],
+});
+
+const changes = new Rows(by("changes"), {
+  label: "Changes", one: "change", many: "changes", none: "Nothing has changed since this page was opened.", descending: true,
+  columns: [
+    { name: "Time", class: "time", text: (row) => clock(row.time, true), cell: (row) => clock(row.time) },
+    { name: "Event", class: "event", text: (row) => row.event, cell: (row) => badge({ text: row.event, tone: TONES[row.event] }) },
+    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    { name: "Name", class: "name", text: (row) => row.name, cell: (row) => link({ uid: agent.nodeUid(row.uid), name: row.name }) },
+    { name: "What", class: "what", text: (row) => row.what, cell: (row) => isolated(row.what) },
+  ],
+});
+
+const TONES = { added: "good", removed: "bad", changed: "" };
+
+/** The local time of day. `exact`: with the date and milliseconds, in an order that can be sorted. */
+function clock(time, exact = false) {
+  const day = time.toLocaleTimeString("en-GB");
+  return exact ? `${time.toLocaleDateString("sv")} ${day}.${String(time.getMilliseconds()).padStart(3, "0")}` : day;
+}
+
+const WAITS = {
+  sources: "waits for the sources",
+  kubeletCheck: "waits: is there a kubelet?",
+  turn: "waits for other requests",
+  answer: "waits for the answer",
+  backOff: "waits after a failure",
+  contention: "waits: another client undoes it",
+  index: "done; the index does not show it yet",
+  endOfPod: "waits for the pod's end",
+};
+
+function waiting(row) {
+  const failure = row.lastError ? `${row.lastError.kind}: ${row.lastError.message}` : "";
+  return [row.waitsFor && (WAITS[row.waitsFor] ?? row.waitsFor), failure].filter(Boolean).join("; ");
+}
+
+const agent = new Agent(update);
+let version = -1;
+let view = "pods";
+
+/** Shows the last response and whether the agent still answers. */
+function update() {
+  state();
+  if (agent.answered) {
+    figures();
+    sources();
+  }
+  if (agent.version !== version) {
+    version = agent.version;
+    pods.set(agent.pods);
+    mirrors.set(agent.mirrors);
+    changes.set(agent.changes);
+  }
+  route();
+}
+
+function state() {
+  const time = agent.answered?.toLocaleTimeString("en-GB");
+  const away = agent.problem !== null;
+  const missing = agent.sources.filter((source) => !source.seen).map((source) => source.source);
+  const [is, text] = away
+    ? ["away", time ? `No answer since ${time}; showing data from then` : "The agent does not answer"]
+    : agent.ready ? ["ready", "Live, ready"] : ["unready", `Live, not ready: waits for ${missing.join(", ")}`];
+  const line = by("state");
+  line.dataset.state = is;
+  line.title = agent.problem ?? "";
+  // Screen readers announce every change, even to the same text.
+  if (line.textContent !== text) line.textContent = text;
+  document.body.classList.toggle("away", away);
+  document.title = `${away ? "No answer – " : ""}${agent.node || "pod-index"}${agent.node ? " – pod-index" : ""}`;
+  by("node").textContent = agent.node;
+}
+
+function figures() {
+  const number = (count) => count.toLocaleString("en");
+  const rate = (value) => (value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 }));
+  const pairs = agent.mirrors.filter((line) => line.podUID);
+  const mirrored = pairs.filter((line) => line.mirror.tone === "good").length;
+  by("figure-pods").textContent = number(agent.pods.length);
+  by("figure-static").textContent = number(agent.pods.filter((pod) => pod.kind === "static").length);
+  by("figure-mirrored").textContent = `${number(mirrored)} of ${number(pairs.length)}`;
+  by("figure-generation").textContent = number(agent.generation);
+  by("figure-publications").textContent = rate(agent.publications);
+  by("figure-changed").textContent = rate(agent.changed);
+  by("figure-watchers").textContent = Number.isNaN(agent.watchers) ? "–" : number(agent.watchers);
+  const silences = agent.sources.map((source) => source.secondsSinceHeard ?? Infinity);
+  by("figure-silence").textContent = silences.length > 0 ? age(Math.max(...silences)) : "–";
+}
+
+/** A number of seconds in words. */
+function age(seconds) {
+  if (!Number.isFinite(seconds)) return "never heard";
+  return seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+}
+
+let told = "";
+
+/** Whether the problem may hide a pod and needs attention. */
+function isGrave(problem) {
+  return !["skipped", "warning", "unhinted"].includes(problem.kind);
+}
+
+function sources() {
+  const grave = agent.sources.flatMap((source) => source.problems).filter(isGrave);
+  const badge = by("problems");
+  badge.hidden = grave.length === 0;
+  badge.textContent = grave.length === 1 ? "1 problem" : `${grave.length.toLocaleString("en")} problems`;
+  const telling = JSON.stringify([agent.sources, agent.mirrorProblem], (name, value) => (name === "secondsSinceHeard" ? undefined : value));
+  if (telling !== told) cards();
+  told = telling;
+  // The ages change each second. Replacing the cards that often would undo selections.
+  const words = document.querySelectorAll("#sources .age");
+  agent.sources.forEach((source, i) => {
+    words[i].textContent = source.secondsSinceHeard === undefined ? "never" : `${age(source.secondsSinceHeard)} ago`;
+  });
+}
+
+function cards() {
+  const all = agent.sources.map((source) => {
+    const facts = [
+      ["Pods", source.pods], ["Reads", source.checks], ["Failed reads", source.failedChecks], ["Changes", source.updates],
+      ...(source.relists ? [["Relists", source.relists]] : []),
+      ["Last read", source.lastCheck ? clock(new Date(source.lastCheck)) : "none yet"], ["Last heard", "", "age"],
+    ];
+    const list = element("dl", {}, ...facts.map(([name, value, role]) => (
+      element("div", {}, element("dt", {}, name), element("dd", { class: role }, typeof value === "number" ? value.toLocaleString("en") : value))
+    )));
+    return element("article", {},
+      element("h2", {}, source.source, " ", element("span", { class: source.seen ? "badge good" : "badge bad" }, source.seen ? "read" : "not read yet")),
+      element("p", { class: "origin" }, element("bdi", {}, source.origin)), list, problems(source.problems));
+  });
+  if (agent.mirrorProblem) all.unshift(element("p", { class: "note bad" }, `Mirror pods: ${agent.mirrorProblem}`));
+  by("sources").replaceChildren(...all);
+}
+
+function problems(all) {
+  if (all.length === 0) return element("p", { class: "quiet" }, "Nothing is wrong.");
+  const items = all.slice(0, PROBLEMS).map((problem) => {
+    const place = [problem.origin, problem.line].filter(Boolean).join(":");
+    return element("li", { class: isGrave(problem) ? "" : "quiet" },
+      element("code", {}, place), " ", element("strong", {}, problem.field ?? problem.kind), " ", problem.message.replace(/\s+/g, " "));
+  });
+  if (all.length > PROBLEMS) items.push(element("li", {}, `and ${(all.length - PROBLEMS).toLocaleString("en")} more: `, element("a", { href: "sources" }, "sources")));
+  return element("ul", { class: "problems" }, ...items);
+}
+
+/** Shows the view and the pod in the URL's fragment. */
+function route() {
+  const [, name = "pods", key = null] = location.hash.split("/");
+  if (VIEWS.includes(name)) view = name;
+  for (const id of VIEWS) by(id).hidden = id !== view;
+  for (const tab of document.querySelectorAll("nav a")) {
+    if (tab.hash === `#/${view}`) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
+  by("search").inert = view === "sources";
+  let uid = null;
+  if (name === "pod" && key !== null) {
+    try {
+      uid = decodeURIComponent(key);
+    } catch {
+      // An invalid fragment.
+    }
+  }
+  void show(uid, agent.mirrors.find((line) => line.podUID === uid), agent.version, view);
+}
+
+by("filter").addEventListener("input", () => {
+  filter(by("filter").value);
+  clearTimeout(typing);
+  typing = setTimeout(lookUp, TYPING);
+});
+
+let typing;
+
+/** Filters by words, and by the answer of `/whois` if there is one. */
+function filter(text, { podUID, mirrorUID } = {}) {
+  pods.filter(text, (row) => row.uid === podUID);
+  mirrors.filter(text, (row) => (podUID ? row.podUID === podUID : mirrorUID && row.mirrorUID === mirrorUID));
+  changes.filter(text, (row) => podUID && agent.nodeUid(row.uid) === podUID);
+}
+
+/** Asks the agent which pod the filter's text identifies: the tables hold no container IDs, addresses or processes. */
+async function lookUp() {
+  const text = by("filter").value;
+  if (!text.trim()) return;
+  try {
+    const answer = await get(`whois?q=${encodeURIComponent(text)}`).then((response) => response.json());
+    if (answer.found && text === by("filter").value) filter(text, answer);
+  } catch {
+    // Without an answer, filter by the words.
+  }
+}
+
+addEventListener("hashchange", route);
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("input") || by("pod").open) return;
+  const named = VIEWS[Number(event.key) - 1];
+  if (named) location.hash = `#/${named}`;
+  if (event.key !== "/") return;
+  event.preventDefault();
+  by("filter").focus();
+});
+route();
+void agent.follow();

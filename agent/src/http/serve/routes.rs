@@ -1,0 +1,155 @@
+//! Paths and their handlers. Errors are `v1` `Status` objects, like the API server's.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{App, debug, page};
+use crate::api::client::Client;
+use crate::api::headers::{Element, elements};
+use crate::api::refusal::{not_found, refused};
+use crate::api::types::{MirrorPods, PodName, SourceLine, Sources, Translation};
+use crate::metrics::CONTENT_TYPE;
+use crate::pod_api;
+use crate::whois;
+
+pub(super) fn router(app: App) -> Router {
+    let debug = app.debug.clone().map(debug::router).unwrap_or_default();
+    let pods_of_the_api = pod_api::router(app.pods.clone());
+    let whois = whois::router(app.whois.clone());
+    Router::new()
+        .route("/pods/{key}", get(pod_by_key))
+        .route("/pods/{namespace}/{name}", get(pod_by_name))
+        .route("/mirrors", get(mirrors))
+        .route("/mirrors/pods", get(mirror_pods))
+        .route("/translate/{uid}", get(translate))
+        .route("/references", get(references))
+        .route("/sources", get(sources))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok"))
+        .route("/livez", get(async || "ok"))
+        .route("/readyz", get(readyz))
+        .fallback(nothing_here)
+        .with_state(app)
+        .merge(pods_of_the_api)
+        .merge(whois)
+        .merge(debug)
+        .merge(page::router())
+}
+
+/// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
+async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
+    Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
+}
+
+/// The mirror pods themselves.
+async fn mirror_pods(
+    State(app): State<App>,
+    client: Client,
+    headers: HeaderMap,
+) -> Result<Response, pod_api::Refusal> {
+    pod_api::pods_as_they_are(&client, &headers, app.reader.load().mirror_pods())
+}
+
+/// A pod by its UID or full name, or by anything else that identifies it.
+async fn pod_by_key(
+    State(app): State<App>,
+    client: Client,
+    Path(key): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(pod) = app.whois.pod(&client.share, &key).await {
+        return one(&headers, &pod);
+    }
+    let snapshot = app.reader.load();
+    let hint = match snapshot.mirror_pod_by_uid(&*key) {
+        Some(_) => {
+            format!("; it is the UID of a mirror pod and translates to {}", snapshot.translate_pod_uid(&*key))
+        }
+        None => String::new(),
+    };
+    not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
+}
+
+async fn pod_by_name(
+    State(app): State<App>,
+    Path((namespace, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    match app.reader.get((&*namespace, &*name)) {
+        Some(pod) => one(&headers, &pod),
+        None => not_found(format!("no pod {name:?} in namespace {namespace:?}")),
+    }
+}
+
+/// One pod: as YAML if the client asks for that before JSON.
+fn one(headers: &HeaderMap, pod: &Pod) -> Response {
+    let form = |range: Element<'_>| match &*range.value.to_ascii_lowercase() {
+        "application/yaml" => Some(true),
+        "application/json" | "application/*" | "*/*" => Some(false),
+        _ => None,
+    };
+    let vary = [(header::VARY, "accept")];
+    let (form, text) = if elements(headers, header::ACCEPT).find_map(form) == Some(true) {
+        ("application/yaml", serde_saphyr::to_string(pod).map_err(|error| error.to_string()))
+    } else {
+        // Not axum's `Json`: it writes into another type of buffer than the lists do, which adds 100 KB of machine code.
+        ("application/json", serde_json::to_string(pod).map_err(|error| error.to_string()))
+    };
+    match text {
+        Ok(text) => (vary, [(header::CONTENT_TYPE, form)], text).into_response(),
+        // Serializing a pod does not fail.
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", error),
+    }
+}
+
+/// The translation of a UID. A UID that is not a mirror's translates to itself.
+async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Translation> {
+    let snapshot = app.reader.load();
+    let pod_uid = snapshot.translate_pod_uid(&*uid);
+    let pod = snapshot.pod_by_uid(&pod_uid).map(|pod| PodName::of(&**pod));
+    let is_mirror_pod = snapshot.mirror_pod_by_uid(&*uid).is_some();
+    Json(Translation { pod_uid: pod_uid.to_string(), uid, is_mirror_pod, pod })
+}
+
+/// Numbers of referenced Secrets and `ConfigMaps` and of their watches.
+async fn references(State(app): State<App>) -> Response {
+    match &app.references {
+        Some(references) => Json(references.counts()).into_response(),
+        None => not_found(
+            "Secrets and ConfigMaps are not followed (--config-map-and-secret-change-detection-strategy)"
+                .to_owned(),
+        ),
+    }
+}
+
+async fn sources(State(app): State<App>) -> Json<Sources> {
+    let sources = app.readiness.sources().into_iter().map(SourceLine::from).collect();
+    Json(Sources { node: app.mirrors.node().to_string(), ready: app.readiness.is_ready(), sources })
+}
+
+/// Ready once every configured source was read. Until then, the body names the missing ones and why.
+async fn readyz(State(app): State<App>) -> Response {
+    let missing = app.readiness.missing();
+    if missing.is_empty() {
+        return "ok".into_response();
+    }
+    let missing = format!("not seen yet: {}\n", missing.join("\nnot seen yet: "));
+    (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
+}
+
+async fn metrics(State(app): State<App>) -> Response {
+    match app.metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        // Writing to a string does not fail.
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn nothing_here(uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(128).collect();
+    not_found(format!("nothing is served at {path:?}"))
+}

@@ -1,0 +1,277 @@
+//! The server's side: the certificate, reloads of its files, and the handshake.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::pem::Pem;
+use crate::config::values::TlsFiles;
+use pod_index_kubelet::https::provider;
+
+/// Interval between checks of the files.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The first byte of every TLS connection. No HTTP request starts with it.
+const HANDSHAKE: u8 = 0x16;
+
+/// A loaded set of files.
+#[derive(Clone)]
+struct Loaded {
+    /// The files' contents, to detect changes.
+    contents: Vec<Vec<u8>>,
+    config: Arc<ServerConfig>,
+    /// The certificate's expiry in seconds since 1970, if it can be read.
+    not_after: Option<u64>,
+}
+
+impl TlsFiles {
+    /// Loads the files as they are now.
+    fn load(&self) -> Result<Loaded, String> {
+        let cert = Pem::read("tlsCertFile", &self.cert)?;
+        let key = Pem::read("tlsPrivateKeyFile", &self.private_key)?;
+        let client_ca = self.client_ca.as_ref().map(|path| Pem::read("clientCAFile", path)).transpose()?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| cert.wrong(error))?;
+        let builder = match &client_ca {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let authorities = Arc::new(pem.authorities()?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider());
+                let verifier = if self.takes_tokens { verifier.allow_unauthenticated() } else { verifier };
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| pem.wrong(error))?)
+            }
+        };
+        let chain = cert.chain()?;
+        let not_after = chain.first().and_then(end_of);
+        // Fails if the key does not match the certificate.
+        let mut config = builder
+            .with_single_cert(chain, key.key()?)
+            .map_err(|error| cert.wrong(format_args!("with {}: {error}", self.private_key.display())))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if client_ca.is_some() {
+            // A resumed session does not present the client's certificate again, and the certificate may have expired.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        let contents = [Some(cert), Some(key), client_ca].into_iter().flatten().map(Pem::into_bytes);
+        Ok(Loaded { contents: contents.collect(), config: Arc::new(config), not_after })
+    }
+}
+
+/// A certificate's expiry in seconds since 1970.
+fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    u64::try_from(certificate.validity().not_after.timestamp()).ok()
+}
+
+/// TLS on the agent's port, with the last valid set of files.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    /// Held from reading the files until using them. Otherwise, of two concurrent loads, the older could win.
+    reading: Mutex<()>,
+    /// A separate lock: connections must not wait for a file system.
+    state: Mutex<State>,
+}
+
+struct State {
+    current: Loaded,
+    /// The error in the current files, if any.
+    trouble: Option<String>,
+}
+
+impl Tls {
+    /// Loads these files, which must be valid.
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
+        let current = files.load()?;
+        Ok(Self { files, reading: Mutex::new(()), state: Mutex::new(State { current, trouble: None }) })
+    }
+
+    /// Whether the files on disk are the ones in use.
+    pub(crate) fn is_current(&self) -> bool {
+        self.lock().trouble.is_none()
+    }
+
+    /// The expiry of the certificate in use, in seconds since 1970, if it can be read.
+    pub(crate) fn not_after(&self) -> Option<u64> {
+        self.lock().current.not_after
+    }
+
+    /// Loads the files now. Waits if the file system hangs.
+    pub(crate) async fn renew(self: &Arc<Self>) {
+        let tls = Arc::clone(self);
+        // A panic is logged elsewhere and changes nothing.
+        let _ = tokio::task::spawn_blocking(move || tls.read()).await;
+    }
+
+    /// Reloads the files whenever they have changed.
+    pub(crate) async fn keep_current(self: Arc<Self>) -> Infallible {
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            self.renew().await;
+        }
+    }
+
+    fn read(&self) {
+        let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take(self.files.load());
+    }
+
+    /// Logs a change once.
+    fn take(&self, loaded: Result<Loaded, String>) {
+        let mut state = self.lock();
+        match loaded {
+            Ok(loaded) => {
+                state.trouble = None;
+                if loaded.contents != state.current.contents {
+                    state.current = loaded;
+                    tracing::info!(path = %self.files.cert.display(), "new connections use the new TLS certificate");
+                }
+            }
+            Err(trouble) if state.trouble.as_ref() != Some(&trouble) => {
+                tracing::error!("the TLS certificate is unchanged: {trouble}");
+                state.trouble = Some(trouble);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Performs the handshake.
+    pub(crate) async fn accept<S>(&self, client: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = Arc::clone(&self.lock().current.config);
+        TlsAcceptor::from(config).accept(client).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Prints the paths only: the contents are secret.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+/// Whether the client's first byte starts a TLS handshake. Waits for the byte without consuming it.
+pub(crate) async fn speaks_tls(client: &TcpStream) -> io::Result<bool> {
+    let mut first = [HANDSHAKE];
+    client.peek(&mut first).await?;
+    Ok(first == [HANDSHAKE])
+}
+
+/// Answers a plain HTTP client in plain HTTP.
+pub(crate) async fn turn_away(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &str,
+) -> io::Result<()> {
+    // Read the request first: closing with unread data would discard the response.
+    let mut asked = vec![0; 16 * 1024];
+    let _ = client.read(&mut asked).await?;
+    client.write_all(answer.as_bytes()).await?;
+    client.shutdown().await?;
+    while client.read(&mut asked).await? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A certificate valid in these years, and its key.
+    fn certificate(from: i32, to: i32) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        (params.self_signed(&key).unwrap(), key)
+    }
+
+    /// The first reader has read the old certificate and waits for its key. The second finds the new files.
+    #[cfg(unix)]
+    #[test]
+    fn a_read_started_before_a_renewal_does_not_restore_the_old_certificate() {
+        use std::fs;
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        use std::process::Command;
+        use std::thread;
+        use std::time::Instant;
+
+        let directory = std::env::temp_dir().join(format!("pod-index-tls-renewal-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let [cert, key, slow] = ["tls.crt", "tls.key", "slow.key"].map(|name| directory.join(name));
+        let (old, new) = (certificate(2020, 2100), certificate(2020, 2200));
+        fs::write(&cert, old.0.pem()).unwrap();
+        fs::write(&key, old.1.serialize_pem()).unwrap();
+        let files =
+            TlsFiles { cert: cert.clone(), private_key: key.clone(), client_ca: None, takes_tokens: false };
+        let tls = Tls::load(files).unwrap();
+        assert_eq!(tls.not_after(), end_of(old.0.der()));
+
+        // A FIFO as key file: a reader waits until the test writes the key.
+        assert!(Command::new("mkfifo").arg(&slow).status().unwrap().success());
+        fs::rename(&slow, &key).unwrap();
+        fs::hard_link(&key, &slow).unwrap();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| tls.read());
+            let deadline = Instant::now() + Duration::from_secs(60);
+            // Fails until a reader opens the FIFO.
+            let mut pipe = loop {
+                match fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&slow) {
+                    Ok(pipe) => break pipe,
+                    Err(error) => assert!(Instant::now() < deadline && !first.is_finished(), "{error}"),
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            for (path, text) in [(&cert, new.0.pem()), (&key, new.1.serialize_pem())] {
+                fs::write(slow.with_extension("new"), text).unwrap();
+                fs::rename(slow.with_extension("new"), path).unwrap();
+            }
+            let second = scope.spawn(|| tls.read());
+            // Enough time for the second reader to finish first if it does not wait.
+            let deadline = Instant::now() + Duration::from_millis(500);
+            while Instant::now() < deadline && !second.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            pipe.write_all(old.1.serialize_pem().as_bytes()).unwrap();
+        });
+        assert_eq!(tls.not_after(), end_of(new.0.der()));
+        assert!(tls.is_current());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn the_expiry_of_any_certificate_is_reported() {
+        // Certificates encode years from 2050 on differently.
+        for (from, to, end) in [
+            (1980, 2000, 946_684_800),
+            (2020, 2030, 1_893_456_000),
+            (2020, 2049, 2_493_072_000),
+            (2020, 2051, 2_556_144_000),
+            (2090, 2100, 4_102_444_800),
+            (1975, 9999, 253_370_764_800),
+        ] {
+            assert_eq!(end_of(certificate(from, to).0.der()), Some(end), "{to}");
+        }
+        assert_eq!(end_of(&CertificateDer::from(b"no certificate".as_slice())), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Compares the memory of the agent's cgroup with its limit. At the limit, the kernel kills the agent.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::interval;
+
+/// Where cgroup v2 is mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Interval of the checks.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Percentages of the limit. The agent warns at `NEAR`, and does not warn again until memory was below `FAR`.
+const NEAR: u64 = 90;
+const FAR: u64 = 80;
+
+/// The cgroup that is nearest to its limit: the process's own, or one above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Excludes the page cache that the kernel drops first, like the kubelet's working set.
+    pub(crate) used: u64,
+    pub(crate) limit: u64,
+}
+
+impl Memory {
+    /// `None` without a limit, and without cgroup v2.
+    pub(crate) fn read() -> Option<Self> {
+        let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        Self::below(Path::new(CGROUPS), &cgroups)
+    }
+
+    /// `cgroups`: as in `/proc/PID/cgroup`.
+    fn below(root: &Path, cgroups: &str) -> Option<Self> {
+        let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
+        // A path above the root of the cgroup namespace begins with "/..".
+        let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+        let own: PathBuf = root.join(Path::new(own).components().filter(is_name).collect::<PathBuf>());
+        let groups = own.ancestors().take_while(|path| path.starts_with(root));
+        groups.filter_map(Self::of).max_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+
+    /// The cgroup in this directory. `None` without a limit.
+    fn of(directory: &Path) -> Option<Self> {
+        let number = |name: &str| -> Option<u64> {
+            fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok()
+        };
+        let limit = number("memory.max").filter(|limit| *limit > 0)?;
+        let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
+        let inactive = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
+        Some(Self { used: number("memory.current")?.saturating_sub(inactive.unwrap_or(0)), limit })
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a share")]
+    fn share(self) -> f64 {
+        self.used as f64 / self.limit as f64
+    }
+
+    fn is_above(self, percent: u64) -> bool {
+        u128::from(self.used) * 100 >= u128::from(self.limit) * u128::from(percent)
+    }
+}
+
+/// Logs one line when memory comes near the limit, and one when it is no longer near.
+pub(crate) async fn warn() {
+    let mut ticks = interval(PERIOD);
+    let mut is_near = false;
+    loop {
+        ticks.tick().await;
+        let Some(memory) = Memory::read() else { continue };
+        if let Some(now) = crossed(memory, is_near) {
+            is_near = now;
+            let Memory { used, limit } = memory;
+            if is_near {
+                tracing::warn!(
+                    used,
+                    limit,
+                    "memory is near the cgroup's limit; at the limit, the kernel kills the agent"
+                );
+            } else {
+                tracing::info!(used, limit, "memory is no longer near the cgroup's limit");
+            }
+        }
+    }
+}
+
+/// Whether memory is near the limit, if that has changed. It does not change between `FAR` and `NEAR`.
+fn crossed(memory: Memory, is_near: bool) -> Option<bool> {
+    let near = memory.is_above(if is_near { FAR } else { NEAR });
+    (near != is_near).then_some(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree of cgroups: each with its limit, its use and the inactive part of it.
+    fn tree(name: &str, groups: &[(&str, &str, u64, u64)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("pod-index-memory-{name}-{}", std::process::id()));
+        for (path, limit, used, inactive) in groups {
+            let group = root.join(path);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("memory.max"), format!("{limit}\n")).unwrap();
+            fs::write(group.join("memory.current"), format!("{used}\n")).unwrap();
+            fs::write(group.join("memory.stat"), format!("anon 5\ninactive_file {inactive}\nslab 7\n"))
+                .unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_cgroup_nearest_to_its_limit_counts_without_inactive_files() {
+        let root = tree(
+            "nearest",
+            &[
+                ("", "max", 9_000, 0),
+                ("a", "1000", 950, 50),
+                ("a/b", "max", 900, 0),
+                ("a/b/c", "2000", 800, 0),
+                ("d", "300", 299, 200),
+            ],
+        );
+        let read = |cgroups: &str| Memory::below(&root, cgroups).map(|memory| (memory.used, memory.limit));
+        assert_eq!(read("0::/a/b/c\n"), Some((900, 1000)), "the parent's limit is nearer");
+        assert_eq!(read("12:cpu:/x\n0::/d\n"), Some((99, 300)));
+        assert_eq!(read("0::/../../d\n"), Some((99, 300)), "above the namespace's root");
+        assert_eq!(read("0::/\n"), None, "no limit");
+        assert_eq!(read("4:memory:/a\n"), None, "no cgroup v2");
+        assert_eq!(read("0::/gone/a\n"), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn memory_is_near_the_limit_from_ninety_percent_until_below_eighty() {
+        let crossed = |used, is_near| crossed(Memory { used, limit: 1000 }, is_near);
+        assert_eq!([crossed(899, false), crossed(900, false)], [None, Some(true)]);
+        assert_eq!([crossed(800, true), crossed(799, true)], [None, Some(false)]);
+        assert_eq!(crossed(u64::MAX, false), Some(true));
+    }
+}

@@ -1,0 +1,108 @@
+//! Counts requests to the API server and their outcomes.
+
+use hyper::{Method, Request, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tower::service_fn;
+
+const OK: &str = "ok";
+const REFUSED: &str = "refused";
+const SERVER_ERROR: &str = "server_error";
+const NO_ANSWER: &str = "no_answer";
+
+/// The request counters. Clones share the counts.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiRequests(Family<[(&'static str, &'static str); 2], Counter>);
+
+impl ApiRequests {
+    /// All counts are zero.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let counts = Family::<[_; 2], _>::default();
+        // Every agent makes these requests. A rate needs an initial value.
+        for verb in ["list", "watch"] {
+            for outcome in [OK, REFUSED, SERVER_ERROR, NO_ANSWER] {
+                drop(counts.get_or_create(&[("verb", verb), ("outcome", outcome)]));
+            }
+        }
+        registry.register("api_requests", "Requests to the API server, by verb and outcome", counts.clone());
+        Self(counts)
+    }
+
+    /// The same client, with its requests counted.
+    pub(crate) fn counted(&self, client: Client) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let Self(counts) = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (client, counts, verb) = (client.clone(), counts.clone(), verb(&request));
+            async move {
+                let response = client.send(request).await;
+                let outcome = response.as_ref().map_or(NO_ANSWER, |response| outcome(response.status()));
+                counts.get_or_create(&[("verb", verb), ("outcome", outcome)]).inc();
+                response
+            }
+        });
+        Client::new(service, namespace)
+    }
+}
+
+fn outcome(status: StatusCode) -> &'static str {
+    if status.is_server_error() {
+        SERVER_ERROR
+    } else if status.is_client_error() {
+        REFUSED
+    } else {
+        OK
+    }
+}
+
+/// The API verb, as in RBAC.
+fn verb<B>(request: &Request<B>) -> &'static str {
+    let uri = request.uri();
+    let is_watch = || uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+    match *request.method() {
+        Method::GET if is_watch() => "watch",
+        Method::GET if is_named(uri.path()) => "get",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::DELETE => "delete",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        _ => "other",
+    }
+}
+
+/// Whether the path ends in the name of one object.
+fn is_named(path: &str) -> bool {
+    let mut segments = path.trim_matches('/').split('/');
+    // Skip the group, which the core group lacks, and the version.
+    let skipped = if segments.next() == Some("api") { 1 } else { 2 };
+    let within: Vec<_> = segments.skip(skipped).collect();
+    matches!(*within, ["namespaces", _, _, _] | [_, _])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_counted_by_its_rbac_verb() {
+        for (method, uri, expected) in [
+            (Method::GET, "/api/v1/pods", "list"),
+            (Method::GET, "/api/v1/pods?limit=500", "list"),
+            (Method::GET, "/api/v1/namespaces/default/pods", "list"),
+            (Method::GET, "/api/v1/namespaces/default/pods?fieldSelector=x&watch=true", "watch"),
+            (Method::GET, "/api/v1/namespaces/default/pods/web", "get"),
+            (Method::GET, "/api/v1/nodes/node-1", "get"),
+            (Method::GET, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n", "get"),
+            (Method::GET, "/apis/coordination.k8s.io/v1/leases", "list"),
+            (Method::POST, "/api/v1/namespaces/default/pods", "create"),
+            (Method::DELETE, "/api/v1/namespaces/default/pods/web", "delete"),
+        ] {
+            let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+            assert_eq!(verb(&request), expected, "{uri}");
+        }
+    }
+}

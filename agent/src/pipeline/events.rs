@@ -1,0 +1,109 @@
+//! Counts each pod that was added, changed or removed in the index, and logs a line for it at `debug`.
+//!
+//! The index's writer does not wait for this. If it publishes faster, several changes of a pod count as one.
+
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tokio::task::coop::consume_budget;
+use tracing::debug;
+
+use crate::api::table;
+use pod_index::{Change, Changes};
+use pod_index_kubelet::sources::{Difference, SourcePod};
+
+const EVENTS: [&str; 5] = ["added", "updated", "terminating", "status", "removed"];
+
+/// Counters of pod changes. Clones share the counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(Family<[(&'static str, &'static str); 1], Counter>);
+
+impl Events {
+    /// All counts are zero.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let counts = Family::<[_; 1], _>::default();
+        // A rate needs an initial value.
+        for event in EVENTS {
+            drop(counts.get_or_create(&[("event", event)]));
+        }
+        registry.register("pod_events", "Changes of pods in the index, by event", counts.clone());
+        Self(counts)
+    }
+
+    /// Counts and logs changes until the writer is gone and its last publication was seen.
+    pub(crate) async fn follow(self, mut changes: Changes<Pod>) {
+        while let Some(step) = changes.next().await {
+            let generation = step.after().generation();
+            for change in step.changes() {
+                // The first step has every pod, and this thread has other tasks.
+                consume_budget().await;
+                let event = event(&change);
+                self.0.get_or_create(&[("event", event)]).inc();
+                let [namespace, name, uid, source, ..] = table::row(change.pod());
+                debug!(event, namespace, name, uid, source, generation, "pod {event}");
+            }
+        }
+    }
+}
+
+/// The kubelet's kinds of pod updates: ADD, UPDATE, DELETE, RECONCILE, REMOVE.
+fn event(change: &Change<'_, Pod>) -> &'static str {
+    let (Some(old), Some(new)) = (change.before(), change.after()) else {
+        return if change.after().is_some() { "added" } else { "removed" };
+    };
+    match old.difference(new) {
+        Difference::Status => "status",
+        _ if new.is_terminating() => "terminating",
+        _ => "updated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+    use pod_index::Operation::{Add, Remove, Update};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(uid: &str, metadata: &Value, phase: &str) -> Arc<Pod> {
+        let mut pod = json!({ "metadata": metadata, "status": { "phase": phase } });
+        pod["metadata"]["uid"] = uid.into();
+        pod["metadata"]["name"] = uid.into();
+        pod["metadata"]["namespace"] = "shop".into();
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn each_change_counts_once_by_its_kind_including_the_last_one() {
+        let (mut writer, reader) = pod_index::new();
+        let mut registry = Registry::default();
+        let events = Events::register(&mut registry);
+        let counts = || EVENTS.map(|event| events.0.get_or_create(&[("event", event)]).get());
+        let mut following = Box::pin(events.clone().follow(reader.changes()));
+        let mut is_over = || following.as_mut().now_or_never().is_some();
+        let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        for (operations, expected) in [
+            (
+                vec![Add(pod("a", &json!({}), "Pending")), Add(pod("b", &json!({}), "Pending"))],
+                [2, 0, 0, 0, 0],
+            ),
+            (vec![Update(pod("a", &json!({}), "Running"))], [2, 0, 0, 1, 0]),
+            (vec![Update(pod("b", &deleted, "Pending"))], [2, 0, 1, 1, 0]),
+            (vec![Update(pod("a", &json!({ "labels": { "x": "y" } }), "Running"))], [2, 1, 1, 1, 0]),
+            (vec![Remove("a".into()), Remove("b".into())], [2, 1, 1, 1, 2]),
+        ] {
+            let _ = writer.apply(operations);
+            assert!(!is_over());
+            assert_eq!(counts(), expected);
+        }
+        // Published just before the end.
+        let _ = writer.apply([Add(pod("c", &json!({}), "Running"))]);
+        drop(writer);
+        assert!(is_over(), "it ends with the writer");
+        assert_eq!(counts(), [3, 1, 1, 1, 2]);
+    }
+}

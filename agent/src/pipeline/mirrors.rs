@@ -1,0 +1,244 @@
+//! Manages the node's mirror pods, if configured, and reports their state in any case.
+//!
+//! This module decides when to start and when to stop. `pod_index_kubelet::mirror` decides what a mirror is and creates it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time;
+
+use super::readiness::Readiness;
+use crate::api::types::{MirrorLine, MirrorPods, Waiting};
+use crate::config::failure::Failure;
+use crate::config::values::Management;
+use pod_index::{Reader, Snapshot};
+use pod_index_kubelet::backoff::Backoff;
+use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
+use pod_index_kubelet::sources::NodeName;
+
+/// Interval between kubelet checks while mirror pods are managed.
+const LOOK_AGAIN: Duration = Duration::from_secs(20);
+/// Shortest and longest pause after a failed kubelet check.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Pause after the manager of mirror pods panicked.
+const AFTER_A_PANIC: Duration = Duration::from_secs(10);
+
+/// The mirror pods of this node and the state of their management.
+#[derive(Debug)]
+pub(crate) struct MirrorKeeper {
+    node: NodeName,
+    management: Management,
+    stage: Mutex<Stage>,
+    /// Failed reads of the node's lease.
+    unread_leases: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Stage {
+    /// The state of the mirrors, once they are managed. Before that, the agent has to rule out a kubelet on the node.
+    keeping: Option<watch::Receiver<MirrorsStatus>>,
+    /// The error of the kubelet check, or what the check waits for, or the kubelet because of which the agent has stopped.
+    problem: Option<String>,
+    /// A kubelet came while mirror pods were managed. It manages them from then on.
+    has_stood_down: bool,
+}
+
+impl MirrorKeeper {
+    pub(crate) fn new(node: NodeName, management: Management) -> Self {
+        let stage = Mutex::new(Stage { keeping: None, problem: None, has_stood_down: false });
+        Self { node, management, stage, unread_leases: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    pub(crate) fn is_asked_to_keep(&self) -> bool {
+        self.management != Management::Off
+    }
+
+    /// The result of the last comparison. Empty before the first.
+    pub(crate) fn status(&self) -> MirrorsStatus {
+        self.lock().keeping.as_ref().map(|status| status.borrow().clone()).unwrap_or_default()
+    }
+
+    /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
+    pub(crate) fn unread_leases(&self) -> u64 {
+        self.unread_leases.load(Ordering::Relaxed)
+    }
+
+    /// Whether mirror pods are managed: no kubelet runs on the node, and every source was read.
+    pub(crate) fn keeps(&self) -> bool {
+        self.status().passes > 0 && !self.lock().has_stood_down
+    }
+
+    /// Manages the mirror pods, if configured. Returns only if a kubelet runs on the node at the start.
+    ///
+    /// If a kubelet comes later, it takes over: the agent stops managing them and asks for the static pods that are derived
+    /// from them. It does not begin again, because a kubelet that is restarted or upgraded comes back.
+    pub(crate) async fn keep(
+        &self,
+        client: Option<Client>,
+        reader: &Reader<Pod>,
+        readiness: &Readiness,
+        derive_own: &Sender<()>,
+    ) -> Failure {
+        let (Some(client), true) = (client, self.is_asked_to_keep()) else {
+            return std::future::pending().await;
+        };
+        let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
+        let careful = self.management == Management::Careful;
+        if careful && let Err(lease) = self.wait_until_there_is_no_kubelet(&mut watch).await {
+            return Failure::Kubelet(format!(
+                "--manage-mirror-pods: {}; two managers would replace each other's mirror pods \
+                 (--force-manage-mirror-pods, if that is not a kubelet)",
+                self.describe(&lease),
+            ));
+        }
+        tracing::info!(node = self.node.as_str(), "managing the mirror pods of this node");
+        let lease = tokio::select! {
+            never = self.keep_for_ever(&client, reader, readiness) => return never,
+            lease = self.wait_for_a_kubelet(&mut watch), if careful => lease,
+        };
+        self.lock().has_stood_down = true;
+        self.warn(format!(
+            "{}; it manages them from now on, and this agent shows the static pods that it mirrors. To manage them again \
+             once the kubelet is gone, restart the agent",
+            self.describe(&lease),
+        ));
+        // Fails if the writer thread has ended, and then the agent ends.
+        let _ = derive_own.send(());
+        std::future::pending().await
+    }
+
+    /// Fails if a kubelet runs on the node, naming its lease.
+    async fn wait_until_there_is_no_kubelet(&self, watch: &mut KubeletWatch) -> Result<(), Box<Lease>> {
+        let mut backoff = Backoff::new(WAITS.0, WAITS.1);
+        loop {
+            let (pause, problem) = match watch.look().await {
+                Ok(Kubelet::Absent) => {
+                    self.lock().problem = None;
+                    return Ok(());
+                }
+                Ok(Kubelet::Live(lease)) => return Err(lease),
+                Ok(Kubelet::Unclear(pause)) => (
+                    pause,
+                    "the node has a lease; waiting to see whether it is renewed before it expires".to_owned(),
+                ),
+                Err(error) => (backoff.wait(Instant::now()), self.unread(&error)),
+            };
+            self.warn(format!(
+                "mirror pods are not managed yet, because a kubelet may run on this node: {problem}"
+            ));
+            time::sleep(pause).await;
+        }
+    }
+
+    /// Checks periodically until the node's lease is renewed. Errors are retried.
+    async fn wait_for_a_kubelet(&self, watch: &mut KubeletWatch) -> Box<Lease> {
+        loop {
+            time::sleep(LOOK_AGAIN).await;
+            match watch.look().await {
+                Ok(Kubelet::Live(lease)) => return lease,
+                Ok(Kubelet::Absent | Kubelet::Unclear(_)) => self.lock().problem = None,
+                Err(error) => {
+                    let problem = self.unread(&error);
+                    self.warn(format!(
+                        "mirror pods are managed, but a kubelet on this node would go unnoticed: {problem}"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn unread(&self, error: &kube::Error) -> String {
+        self.unread_leases.fetch_add(1, Ordering::Relaxed);
+        format!("its lease in kube-node-lease cannot be read: {}", pod_index_kubelet::text::api_causes(error))
+    }
+
+    /// Logs a problem once and shows it while it lasts.
+    fn warn(&self, problem: String) {
+        let mut stage = self.lock();
+        if stage.problem.as_ref() != Some(&problem) {
+            tracing::warn!("{problem}");
+            stage.problem = Some(problem);
+        }
+    }
+
+    /// Runs in its own task, so that a panic affects nothing else and the task can restart.
+    async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, readiness: &Readiness) -> Failure {
+        let node = self.node.as_str();
+        loop {
+            let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
+            self.lock().keeping = Some(mirrors.status());
+            // Aborts its task when dropped.
+            let mut task = JoinSet::new();
+            task.spawn(mirrors.run(reader.clone(), readiness.seen()));
+            if let Some(Err(error)) = task.join_next().await {
+                tracing::error!("managing mirror pods panicked; it restarts in {AFTER_A_PANIC:?}: {error}");
+            }
+            time::sleep(AFTER_A_PANIC).await;
+        }
+    }
+
+    /// The kubelet that renews the lease.
+    fn describe(&self, lease: &Lease) -> String {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let renewed = spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        format!(
+            "a kubelet runs on the node {:?}: {holder:?} has renewed its lease in kube-node-lease while this agent watched, \
+             at {renewed} by its clock",
+            self.node.as_str(),
+        )
+    }
+
+    /// All static pods and all orphaned mirrors in `snapshot`, with their state.
+    pub(crate) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> MirrorPods {
+        let (managed, keeps, problem) = {
+            let stage = self.lock();
+            let managed = self.is_asked_to_keep() && !stage.has_stood_down;
+            (managed, stage.keeping.is_some(), stage.problem.clone())
+        };
+        let status = self.status();
+        // The condition that blocks every action.
+        let all_wait = match (ready, keeps) {
+            _ if status.passes > 0 => None,
+            (false, _) => Some(Waiting::Sources),
+            (true, false) => Some(Waiting::KubeletCheck),
+            (true, true) => None,
+        };
+        let known: HashMap<&str, _> = status.pods.iter().map(|pod| (pod.full_name.as_str(), pod)).collect();
+        let lines = plan(snapshot, self.node.as_str()).into_iter().map(|planned| {
+            if !managed {
+                return MirrorLine::pair(&planned);
+            }
+            // A result for another state is outdated.
+            let known = known.get(planned.full_name.as_str()).filter(|known| known.state == planned.state);
+            MirrorLine::managed(&planned, known.copied(), all_wait)
+        });
+        let (pods, orphans) = lines.partition(MirrorLine::has_pod);
+        MirrorPods {
+            managed,
+            problem,
+            passes: status.passes,
+            created: status.created,
+            deleted: status.deleted,
+            failed: status.failed,
+            pods,
+            orphans,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,16 @@
+//! The way of a pod from its sources to the index, and what follows the index: mirror pods, checkpoints, counts.
+
+pub(crate) mod api_clients;
+pub(crate) mod api_requests;
+pub(crate) mod checkpoints;
+pub(crate) mod events;
+pub(crate) mod mirror_metrics;
+pub(crate) mod mirrors;
+pub(crate) mod own_node;
+pub(crate) mod readiness;
+pub(crate) mod reference_managers;
+pub(crate) mod reference_metrics;
+pub(crate) mod removed;
+pub(crate) mod source_metrics;
+pub(crate) mod sources;
+pub(crate) mod writer;

@@ -1,0 +1,127 @@
+//! Reads this node's Node object, to check who owns the node's mirror pods.
+//!
+//! It is read only while the writer thread needs it: an agent on a node without mirror pods makes no such request. An agent
+//! without the right to read the object makes none either; it only asks the API server for its rights.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, TrySendError};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use pod_index_kubelet::backoff::Backoff;
+use pod_index_kubelet::sources::static_pods::OwnNode;
+use pod_index_kubelet::text::api_causes;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::api_clients::Clients;
+
+/// The shortest time between two reads. Anyone who may create pods can cause a read.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Timeout of a read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause while the writer thread has not taken the last result yet.
+const BUSY: Duration = Duration::from_millis(100);
+
+/// Reads the Node object whenever the writer thread needs it, with the last of `clients`. Sends it, or `None` if it
+/// cannot be read. Ends with the writer thread.
+pub(crate) async fn follow(
+    mut clients: watch::Receiver<Option<Clients>>,
+    node: String,
+    (mut needed, read): (watch::Receiver<bool>, Sender<Option<OwnNode>>),
+) {
+    let new_backoff = || Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
+    let (mut backoff, mut reported) = (new_backoff(), false);
+    while needed.wait_for(|needed| *needed).await.is_ok() {
+        let clients_now = clients.wait_for(Option::is_some).await.map(|clients| clients.clone());
+        let Ok(Some(Clients { others: client, .. })) = clients_now else { return };
+        let found = timeout(PATIENCE, look_up(&client, &node)).await;
+        let found = found.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+        let pause = if found.is_ok() { PAUSE } else { backoff.wait(Instant::now()) };
+        if let Err(why) = &found
+            && !std::mem::replace(&mut reported, true)
+        {
+            tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
+        }
+        if deliver(&read, found.ok()).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = sleep(pause) => {}
+            // A new client may have other rights: do not wait.
+            Ok(()) = clients.changed() => (backoff, reported) = (new_backoff(), false),
+        }
+    }
+}
+
+/// Sends `message` once the channel has room. Without a receiver, returns the message.
+async fn deliver<T>(sender: &Sender<T>, mut message: T) -> Result<(), T> {
+    loop {
+        match sender.try_send(message) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(unsent)) => message = unsent,
+            Err(TrySendError::Disconnected(unsent)) => return Err(unsent),
+        }
+        sleep(BUSY).await;
+    }
+}
+
+async fn look_up(client: &Client, name: &str) -> Result<OwnNode, String> {
+    if !may_get(client, name).await? {
+        return Err(format!("the agent's account may not get the node {name:?}"));
+    }
+    let asked = Instant::now();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = nodes.get_metadata_opt(name).await.map_err(|error| api_causes(&error))?;
+    let meta = node.ok_or_else(|| format!("there is no node {name:?}"))?.metadata;
+    let uid =
+        meta.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| format!("the node {name:?} has no UID"))?;
+    Ok(OwnNode { uid, created: meta.creation_timestamp.map(|time| time.0), asked })
+}
+
+/// Every account may ask this. A refused read would count as a refusal in the server's and in the agent's metrics.
+async fn may_get(client: &Client, name: &str) -> Result<bool, String> {
+    let attributes = ResourceAttributes {
+        verb: Some("get".to_owned()),
+        resource: Some("nodes".to_owned()),
+        name: Some(name.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(attributes),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &review).await.map_err(|error| api_causes(&error))?;
+    Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_waits_until_the_thread_has_taken_the_one_before() {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        deliver(&sender, "one").await.unwrap();
+        let taken = async {
+            sleep(10 * BUSY).await;
+            [receiver.try_recv().ok(), {
+                sleep(10 * BUSY).await;
+                receiver.try_recv().ok()
+            }]
+        };
+        let (sent, taken) = tokio::join!(deliver(&sender, "two"), taken);
+        assert_eq!((sent, taken), (Ok(()), [Some("one"), Some("two")]));
+        drop(receiver);
+        assert_eq!(deliver(&sender, "three").await, Err("three"));
+    }
+}

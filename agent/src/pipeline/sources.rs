@@ -1,0 +1,283 @@
+//! Runs each configured source as a task and forwards its updates.
+//!
+//! A source must not take the agent down: one that panics is logged and restarted.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, TrySendError};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::readiness;
+use super::readiness::Readiness;
+use super::writer::Report;
+use crate::config::failure::Failure;
+use crate::config::{ApiSettings, FileSettings, Settings};
+use pod_index_kubelet::sources::api_server::ApiServer;
+use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::http::HttpSource;
+use pod_index_kubelet::sources::kubelet::KubeletSource;
+use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
+
+/// Pause before a source restarts after a panic.
+const AFTER_A_PANIC: Duration = Duration::from_secs(10);
+
+/// The sources named in `settings`.
+pub(crate) fn configured(settings: &Settings) -> Vec<Source> {
+    let file = settings.file.as_ref().map(|_| Source::File);
+    let http = settings.http.as_ref().map(|_| Source::Http);
+    let kubelet = settings.kubelet.as_ref().map(|_| Source::Kubelet);
+    let api = settings.api.as_ref().map(|_| Source::Api);
+    [file, http, kubelet, api].into_iter().flatten().collect()
+}
+
+/// The running sources.
+#[derive(Debug)]
+pub(crate) struct SourceTasks {
+    readiness: Arc<Readiness>,
+    reports: Sender<Report>,
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    source: Source,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// A source that is ready to run.
+struct Prepared {
+    source: Source,
+    stop: watch::Sender<bool>,
+    work: BoxFuture<'static, ()>,
+}
+
+impl SourceTasks {
+    /// No sources yet. Their updates will go to `reports`.
+    pub(crate) fn new(readiness: &Arc<Readiness>, reports: Sender<Report>) -> Self {
+        Self { readiness: Arc::clone(readiness), reports, running: Vec::new() }
+    }
+
+    /// Runs exactly the sources named in `settings`. A source that already runs is restarted; its pods stay until it
+    /// reports again. The pods of a source that is no longer named are removed.
+    ///
+    /// On an error, nothing changes.
+    pub(crate) async fn follow(
+        &mut self,
+        settings: &Settings,
+        client: Option<Client>,
+    ) -> Result<(), Failure> {
+        let prepared = self.prepare(settings, client)?;
+        // Stop each source first: the old one's last update must not follow the new one's first.
+        for Running { source, stop, task } in self.running.drain(..) {
+            stop.send_replace(true);
+            let _ = task.await;
+            if prepared.iter().all(|prepared| prepared.source != source) {
+                // The source is not configured any more: its pods go.
+                let update = Some(SourceUpdate::Set(Vec::new()));
+                let report = Report { source, update, sound: true, read: None };
+                let _ = say(&self.reports, report);
+                self.readiness.leave(source);
+            }
+        }
+        self.running = prepared.into_iter().map(Prepared::run).collect();
+        Ok(())
+    }
+
+    fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
+        let mut prepared = Vec::new();
+        // Applied to each pod before it is stored.
+        let transform: fn(&mut Pod) = if settings.redact_env { redact_env } else { |_| {} };
+        if let Some(FileSettings { path, period }) = settings.file.clone() {
+            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
+            prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
+                let nudge = readiness.nudge(Source::File);
+                let source = FileSource::with_nudge(&path, node.clone(), period, transform, nudge);
+                let status = source.status();
+                readiness.join(Source::File, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        if let Some(config) = settings.http.clone().map(|config| config.transform(transform)) {
+            let config = config.nudge(self.readiness.nudge(Source::Http));
+            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
+            prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = HttpSource::new(config.clone(), node.clone())?;
+                let status = source.status();
+                readiness.join(Source::Http, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        if let Some(config) = settings.kubelet.clone().map(|config| config.transform(transform)) {
+            let config = config.nudge(self.readiness.nudge(Source::Kubelet));
+            let readiness = Arc::clone(&self.readiness);
+            prepared.push(keep_running(Source::Kubelet, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = KubeletSource::new(config.clone())?;
+                let status = source.status();
+                readiness.join(Source::Kubelet, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        if let (Some(api), Some(client)) = (settings.api.clone(), client) {
+            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
+            let redacts = settings.redact_env;
+            prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
+                let source = pods_of(&api, client.clone(), &node).redact_env(redacts).pods();
+                let status = source.status();
+                readiness.join(Source::Api, status.clone());
+                Ok((source, status))
+            })?);
+        }
+        Ok(prepared)
+    }
+}
+
+/// The selected pods of the API server.
+pub(crate) fn pods_of(api: &ApiSettings, client: Client, node: &NodeName) -> ApiServer {
+    let server = api.selection.of(ApiServer::new(client)).managed_fields(api.managed_fields);
+    if api.all_nodes { server } else { server.node(node) }
+}
+
+impl Prepared {
+    fn run(self) -> Running {
+        Running { source: self.source, stop: self.stop, task: tokio::spawn(self.work) }
+    }
+}
+
+/// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is stopped.
+/// Opens the first now, and another one `pause` after a panic.
+fn keep_running<S>(
+    source: Source,
+    reports: Sender<Report>,
+    pause: Duration,
+    open: impl Fn() -> Result<(S, watch::Receiver<SourceStatus>), Problem> + Send + 'static,
+) -> Result<Prepared, Failure>
+where
+    S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
+{
+    let (mut stream, mut status) = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
+    let (stop, stopped) = watch::channel(false);
+    let work = async move {
+        while tokio::spawn(pass_on(source, stream, status, reports.clone(), stopped.clone()))
+            .await
+            .is_err_and(|error| error.is_panic())
+        {
+            tracing::error!(source = source.as_str(), "the source panicked and restarts soon");
+            (stream, status) = loop {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = until_stopped(stopped.clone()) => return,
+                }
+                match open() {
+                    Ok(opened) => break opened,
+                    Err(problem) => tracing::error!(source = source.as_str(), "cannot be started: {problem}"),
+                }
+            };
+        }
+    };
+    Ok(Prepared { source, stop, work: work.boxed() })
+}
+
+/// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
+/// last update, or to a check without changes.
+async fn pass_on(
+    source: Source,
+    mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
+    mut status: watch::Receiver<SourceStatus>,
+    reports: Sender<Report>,
+    stopped: watch::Receiver<bool>,
+) {
+    let mut stopped = pin!(until_stopped(stopped));
+    let (mut was_sound, mut last_read) = (false, None);
+    loop {
+        let update = tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            update = updates.next() => match update {
+                Some(update) => Some(update),
+                None => return,
+            },
+            Ok(()) = status.changed() => None,
+        };
+        let (sound, read) = {
+            let status = status.borrow_and_update();
+            (is_sound(&status), status.last_read)
+        };
+        if update.is_none() && (was_sound || !sound) && read == last_read {
+            continue;
+        }
+        (was_sound, last_read) = (sound, read);
+        if say(&reports, Report { source, update, sound, read }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Blocks while the channel is full. This also blocks the source, which then reports fewer and newer changes.
+/// `block_in_place` moves the worker's other tasks to another thread; trying first avoids that for most reports.
+fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
+    match reports.try_send(report) {
+        Ok(()) => Ok(()),
+        Err(TrySendError::Full(report)) => tokio::task::block_in_place(|| reports.send(report)).map_err(drop),
+        Err(TrySendError::Disconnected(_)) => Err(()),
+    }
+}
+
+/// Whether the source has reported all its pods and no problem hides one. An API server's list is complete even if its
+/// watch broke later.
+fn is_sound(status: &SourceStatus) -> bool {
+    let is_whole = || !status.problems.iter().any(readiness::is_grave);
+    status.seen && (status.source == Source::Api || is_whole())
+}
+
+/// Waits until the source should stop, or the sender is gone.
+async fn until_stopped(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crossbeam_channel::bounded;
+    use futures_util::stream;
+
+    use super::*;
+
+    /// Blocking needs another worker thread. This runtime has none, so it would panic.
+    #[tokio::test]
+    async fn a_report_that_fits_into_the_channel_uses_no_other_thread() {
+        let (reports, received) = bounded(1);
+        let report = || Report { source: Source::File, update: None, sound: true, read: None };
+        assert_eq!(say(&reports, report()), Ok(()));
+        assert_eq!(received.len(), 1);
+        drop(received);
+        assert_eq!(say(&reports, report()), Err(()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_source_that_panics_is_restarted() {
+        let (reports, received) = bounded(1);
+        let opened = AtomicUsize::new(0);
+        let open = move || {
+            let first = opened.fetch_add(1, Ordering::Relaxed) == 0;
+            let update = async move {
+                assert!(!first, "a panic that the test wants");
+                SourceUpdate::Set(Vec::new())
+            };
+            let status = FileSource::new("/nonexistent", NodeName::new("n")).status();
+            Ok((stream::once(update).boxed(), status))
+        };
+        let running = keep_running(Source::File, reports, Duration::ZERO, open).map(Prepared::run);
+        assert!(running.is_ok());
+        let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
+        assert_eq!(report.await.unwrap().unwrap().source, Source::File);
+    }
+}

@@ -1,0 +1,264 @@
+//! The writer thread: drains the queue, merges the reports, publishes once, frees snapshots that readers have released.
+//!
+//! This module knows the channel, the merge and the writer. It must not know what sources read or who queries.
+
+use std::iter;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select};
+use k8s_openapi::api::core::v1::Pod;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use super::checkpoints::Unclaimed;
+use super::readiness::Readiness;
+use super::removed;
+use crate::metrics::Writing;
+use pod_index::{Operation, Writer};
+use pod_index_kubelet::checkpoint::{self, Restored};
+use pod_index_kubelet::sources::static_pods::{Derive, OwnNode};
+use pod_index_kubelet::sources::{Merge, Merged, Source, SourceUpdate};
+
+/// Maximum number of queued reports. A source that is faster than the writer waits. Its next report then covers all
+/// changes in the meantime.
+const WAITING: usize = 64;
+
+/// Idle time before the writer retries to free snapshots that a reader held.
+const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
+
+/// A report of a source.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) source: Source,
+    /// `None` if the pods have not changed.
+    pub(crate) update: Option<SourceUpdate<Pod>>,
+    /// Whether the last check found no problem, so that a pod it did not name does not exist.
+    pub(crate) sound: bool,
+    /// When the source's last good read began.
+    pub(crate) read: Option<Instant>,
+}
+
+/// A handle to the writer thread. [`stop`](Self::stop) ends the thread.
+#[derive(Debug)]
+pub(crate) struct WriterThread {
+    stop: Sender<()>,
+    derive_own: Sender<()>,
+    own_node: Sender<Option<OwnNode>>,
+    needs_own_node: watch::Receiver<bool>,
+}
+
+impl WriterThread {
+    /// The handle, a sender of reports, and the thread's work. The restored pods are in the index when this returns.
+    pub(crate) fn new(
+        writer: Writer<Pod>,
+        restored: Option<Restored>,
+        sources: &[Source],
+        derive: Derive,
+        readiness: Arc<Readiness>,
+        metrics: &mut Registry,
+    ) -> (Self, Sender<Report>, impl FnOnce() + Send + use<>) {
+        let merge = Merge::new(sources.iter().copied()).derive_static_pods(derive);
+        let (reports, received) = bounded(WAITING);
+        let counts = Writing::register(metrics, reports.clone());
+        let (stop, stopped) = bounded(1);
+        let (derive_own, own_derived) = bounded(1);
+        let (own_node, own_node_read) = bounded(1);
+        let (needs_own_node, node_needed) = watch::channel(false);
+        let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
+        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node };
+        work.restore();
+        let work = move || work.until(&stopped, own_derived, own_node_read, &received);
+        (Self { stop, derive_own, own_node, needs_own_node: node_needed }, reports, work)
+    }
+
+    /// A sender that makes the thread derive the static pods of this node from their mirror pods, from the first message
+    /// on. For an agent that managed these mirror pods and no longer does.
+    pub(crate) fn derive_own(&self) -> Sender<()> {
+        self.derive_own.clone()
+    }
+
+    /// Whether this node's Node object has to be read, and a sender for the result: `None` if it cannot be read.
+    pub(crate) fn own_node(&self) -> (watch::Receiver<bool>, Sender<Option<OwnNode>>) {
+        (self.needs_own_node.clone(), self.own_node.clone())
+    }
+
+    /// Ends the thread after its current batch.
+    pub(crate) fn stop(&self) {
+        // Fails if the thread has ended or is asked already.
+        let _ = self.stop.try_send(());
+    }
+}
+
+/// The thread's state.
+struct Work {
+    writer: Writer<Pod>,
+    merge: Merge<Pod>,
+    readiness: Arc<Readiness>,
+    counts: Writing,
+    /// The restored pods, until their sources have reported.
+    restored: Option<Unclaimed>,
+    /// Whether this node's Node object has to be read.
+    needs_own_node: watch::Sender<bool>,
+}
+
+impl Work {
+    fn until(
+        mut self,
+        stop: &Receiver<()>,
+        mut derive_own: Receiver<()>,
+        mut own_node: Receiver<Option<OwnNode>>,
+        reports: &Receiver<Report>,
+    ) {
+        loop {
+            let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
+            let expiry = self.merge.next_deadline().map_or_else(never, at);
+            let forgetting = self.writer.next_deadline().map_or_else(never, at);
+            select! {
+                recv(reports) -> report => match report {
+                    Ok(report) => {
+                        let reports = iter::once(report).chain(reports.try_iter()).take(WAITING);
+                        self.publish(Merged::default(), reports);
+                    }
+                    Err(_) => return,
+                },
+                recv(stop) -> _ => return,
+                recv(derive_own) -> message => {
+                    // One message is enough. A channel without senders would always be ready.
+                    derive_own = never();
+                    if message.is_ok() {
+                        let derived = self.merge.manage_own_mirror_pods(false);
+                        self.publish(derived, iter::empty());
+                    }
+                }
+                recv(own_node) -> node => match node {
+                    Ok(node) => {
+                        let checked = self.merge.own_node(node);
+                        self.publish(checked, iter::empty());
+                    }
+                    Err(_) => own_node = never(),
+                },
+                recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
+                recv(forgetting) -> _ => self.forget(Instant::now()),
+                recv(idle) -> _ => { self.writer.reclaim(); }
+            }
+            self.counts.retired(self.writer.retired_snapshots());
+        }
+    }
+
+    /// Publishes the changes, the reports and expired entries together.
+    fn publish(&mut self, changes: Merged<Pod>, reports: impl Iterator<Item = Report>) {
+        let started = Instant::now();
+        // The time of the removals that follow.
+        self.forget(started);
+        let mut batch = Vec::new();
+        let mut sources = Vec::new();
+        let mut sound = Vec::new();
+        let expired = self.merge.expire(started);
+        let mut claims_changed = false;
+        for mut merged in [changes, expired] {
+            merged.pods_mut().for_each(unmark);
+            claims_changed |= merged.claims_changed;
+            batch.extend(merged.into_operations());
+        }
+        for Report { source, update, sound: is_sound, read } in reports {
+            if is_sound && !sound.contains(&source) {
+                sound.push(source);
+            }
+            let whole = matches!(update, Some(SourceUpdate::Set(_)));
+            let mut changes = Vec::new();
+            if let Some(update) = update {
+                let mut merged = self.merge.update(source, update);
+                merged.due.iter().for_each(|source| self.readiness.nudge(*source).nudge());
+                for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems))
+                {
+                    let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
+                    tracing::warn!(source, path, field, "{}", problem.message());
+                }
+                changes.push(merged);
+            }
+            changes.extend(read.map(|began| self.merge.read(source, began, is_sound)));
+            for mut merged in changes {
+                merged.pods_mut().for_each(unmark);
+                claims_changed |= merged.claims_changed;
+                batch.extend(merged.into_operations());
+            }
+            if whole {
+                sources.push(source);
+            }
+        }
+        if claims_changed {
+            for problem in self.readiness.refused_claims(self.merge.refused_claims().cloned().collect()) {
+                let (source, field) = (Source::Api.as_str(), problem.field());
+                tracing::warn!(source, field, "{}", problem.message());
+            }
+        }
+        self.needs_own_node.send_if_modified(|needed| {
+            let before = std::mem::replace(needed, self.merge.needs_own_node());
+            before != *needed
+        });
+        let operations = batch.len();
+        let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
+        let applied = self.writer.apply(batch);
+        self.counts.applied(operations, applied.refused.len(), applied.published, started.elapsed());
+        for refused in &applied.refused {
+            let (pod, field) = (refused.error.full_name(), refused.error.field());
+            tracing::warn!(pod, field, "{}", refused.error);
+        }
+        if applied.published {
+            let pods = self.writer.current().pods().len();
+            tracing::debug!(generation = applied.generation, operations, pods, "published");
+        }
+        // Remove these pods before announcing the source: a client must not find pods that the source did not name.
+        self.let_go(&sound, concerned);
+        self.readiness.indexed(sources);
+        if self.merge.all_sources_seen() {
+            self.readiness.all_indexed();
+        }
+    }
+
+    /// Sets the time of the removals that follow, and forgets the removed pods that are too old.
+    fn forget(&mut self, now: Instant) {
+        let forgotten = self.writer.expire(now);
+        self.counts.published(forgotten > 0);
+    }
+
+    /// Publishes the restored pods before any source has reported.
+    fn restore(&mut self) {
+        let Some(restored) = &mut self.restored else { return };
+        let applied = self.writer.apply(restored.operations());
+        self.counts.published(applied.published);
+        for refused in &applied.refused {
+            tracing::warn!("a restored pod is skipped: {}", refused.error);
+        }
+        restored.count(self.writer.current());
+    }
+
+    /// Removes restored pods that a source did not name. `concerned`: whether the last batch may have reduced the
+    /// restored pods.
+    fn let_go(&mut self, sound: &[Source], concerned: bool) {
+        let Some(restored) = &mut self.restored else { return };
+        let gone = restored.without(sound, self.writer.current());
+        for uid in &gone {
+            tracing::debug!(%uid, "a restored pod is removed: its source does not name it");
+        }
+        if !gone.is_empty() {
+            tracing::info!(pods = gone.len(), "restored pods are removed: their sources do not name them");
+        }
+        let concerned = concerned || !gone.is_empty();
+        let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
+        self.counts.published(applied.published);
+        if concerned {
+            restored.count(self.writer.current());
+        }
+        if restored.is_over() {
+            self.restored = None;
+        }
+    }
+}
+
+/// Removes the marks that only the agent sets, on restored and on removed pods.
+fn unmark(pod: &mut Arc<Pod>) {
+    checkpoint::unmark(pod);
+    removed::unmark(pod);
+}

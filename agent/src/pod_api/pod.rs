@@ -1,0 +1,92 @@
+//! Pods as a resource of the API.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use pod_index::PodMeta;
+use serde_json::Value;
+
+use super::printed;
+use super::resource::Resource;
+use super::write::write;
+use crate::api::table;
+use crate::api::types::TABLE_COLUMNS;
+
+impl Resource for Pod {
+    const KIND: &'static str = "Pod";
+    const FIELDS: &'static [&'static str] = &[
+        "metadata.name",
+        "metadata.namespace",
+        "spec.nodeName",
+        "spec.host",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    ];
+    const COLUMNS: &'static [(&'static str, &'static str, u8)] = &printed::COLUMNS;
+    const OWN_COLUMNS: &'static [&'static str] = &TABLE_COLUMNS;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn field(&self, at: usize) -> &str {
+        let spec = self.spec.as_ref();
+        let status = self.status.as_ref();
+        let value = match Self::FIELDS[at] {
+            "metadata.name" => Some(self.name()),
+            "metadata.namespace" => Some(self.namespace()),
+            "spec.nodeName" | "spec.host" => spec.and_then(|spec| spec.node_name.as_deref()),
+            "spec.restartPolicy" => spec.and_then(|spec| spec.restart_policy.as_deref()),
+            "spec.schedulerName" => spec.and_then(|spec| spec.scheduler_name.as_deref()),
+            "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.as_deref()),
+            "spec.hostNetwork" => {
+                let is_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
+                Some(if is_host { "true" } else { "false" })
+            }
+            "status.phase" => status.and_then(|status| status.phase.as_deref()),
+            // Like the API server: the first of several.
+            "status.podIP" => status.and_then(|status| {
+                let first = status.pod_ips.as_ref().and_then(|ips| ips.first());
+                first.map_or(status.pod_ip.as_deref(), |ip| Some(&ip.ip))
+            }),
+            "status.nominatedNodeName" => status.and_then(|status| status.nominated_node_name.as_deref()),
+            // `status.podIPs`: the API server knows the field, and no pod has a value of it.
+            _ => None,
+        };
+        value.unwrap_or_default()
+    }
+
+    fn write_rest(&self, out: &mut Vec<u8>) {
+        if let Some(spec) = &self.spec {
+            out.extend_from_slice(br#","spec":"#);
+            write(out, spec);
+        }
+        if let Some(status) = &self.status {
+            out.extend_from_slice(br#","status":"#);
+            write(out, status);
+        }
+    }
+
+    fn cells(&self, now: Timestamp) -> Vec<String> {
+        printed::cells(self, now).into()
+    }
+
+    fn conditions(&self) -> Vec<Value> {
+        printed::conditions(self)
+    }
+
+    fn own_cells(&self) -> Vec<&str> {
+        let node = self.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+        table::row(self).into_iter().chain([node]).collect()
+    }
+}

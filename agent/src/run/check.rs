@@ -1,0 +1,179 @@
+//! `--check`: whether the agent would start with these settings, and which manifests, checkpoints or servers it would
+//! lack.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use kube::Client;
+use pod_index_kubelet::sources::api_server::check_kubeconfig;
+use pod_index_kubelet::sources::http::HttpSource;
+use pod_index_kubelet::sources::kubelet::KubeletSource;
+use pod_index_kubelet::sources::{Problem, SourceStatus};
+use tokio::sync::watch;
+
+use crate::cli::format;
+use crate::config::failure::Failure;
+use crate::config::{ApiSettings, FileSettings, Settings};
+use crate::http::tls::Tls;
+use crate::pipeline::{api_clients, sources};
+
+/// Timeout of a request to the API server.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Prints the settings and the result. With `online`, also queries the API server, the URL and the kubelet.
+///
+/// An error that would stop the agent is reported in the same words. Missing manifests or an unwritable checkpoint
+/// directory would not stop the agent; they are reported as well.
+pub(crate) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
+    format::print(&settings.summary())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let client = runtime.block_on(credentials(settings))?;
+    files(settings)?;
+    if online {
+        runtime.block_on(answers(settings, client))?;
+    }
+    format::print("\nThe configuration is valid.\n")?;
+    let api = "whether the API server answers, accepts the credentials and grants the rights";
+    let api = settings.api.as_ref().map(|_| api);
+    let url = settings.http.as_ref().map(|_| "whether the URL answers");
+    let kubelet = settings.kubelet.as_ref().map(|_| "whether the kubelet answers");
+    let untried: Vec<_> = [api, url, kubelet].into_iter().flatten().collect();
+    if online || untried.is_empty() {
+        return Ok(());
+    }
+    format::print(&format!("Not checked: {} (use --check-online).\n", untried.join("; ")))
+}
+
+/// The agent's certificate and key, if it serves over TLS.
+pub(crate) fn certificate(settings: &Settings) -> Result<Option<Tls>, Failure> {
+    settings.tls.clone().map(Tls::load).transpose().map_err(Failure::Usage)
+}
+
+/// Whether the certificates are valid, the manifests can be read, and checkpoints can be kept.
+pub(crate) fn files(settings: &Settings) -> Result<(), Failure> {
+    certificate(settings)?;
+    if let Some(FileSettings { path, .. }) = &settings.file {
+        manifests(path)?;
+    }
+    settings.checkpoints.as_ref().map_or(Ok(()), |(path, _)| keeps(path))
+}
+
+/// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
+pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
+    let client = api_clients::client(settings).await?;
+    if let Some(api) = &settings.api {
+        let checked = check_kubeconfig(api.kubeconfig.as_deref()).await;
+        checked.map_err(|problem| without_pods(&problem, "the API server"))?;
+    }
+    Ok(client)
+}
+
+/// Whether the API server, the URL and the kubelet return what the agent needs.
+async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Failure> {
+    if let (Some(api), Some(client)) = (&settings.api, client) {
+        api_server(settings, api, client).await?;
+    }
+    let sound = |status: SourceStatus, source| match status.problems.first() {
+        // It has the other pods.
+        Some(problem) if status.seen => Err(Failure::No(Some(problem.to_string()))),
+        Some(problem) => Err(without_pods(problem, source)),
+        None => Ok(()),
+    };
+    if let Some(status) = url(settings).await? {
+        sound(status, "the URL")?;
+    }
+    if let Some(status) = kubelet(settings).await? {
+        sound(status, "the kubelet")?;
+    }
+    Ok(())
+}
+
+/// Whether the API server lists and watches pods for the agent.
+pub(crate) async fn api_server(
+    settings: &Settings,
+    api: &ApiSettings,
+    client: Client,
+) -> Result<(), Failure> {
+    let pods = sources::pods_of(api, client, &settings.node).patience(PATIENCE);
+    pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
+}
+
+/// The result of one request to the URL, if one is configured.
+pub(crate) async fn url(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
+    let Some(config) = &settings.http else { return Ok(None) };
+    let source = HttpSource::new(config.clone(), settings.node.clone());
+    let source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
+    let status = source.status();
+    Ok(Some(first_look(source, status).await))
+}
+
+/// The result of one request to the kubelet, if one is configured.
+pub(crate) async fn kubelet(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
+    let Some(config) = &settings.kubelet else { return Ok(None) };
+    let source = KubeletSource::new(config.clone());
+    let source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
+    let status = source.status();
+    Ok(Some(first_look(source, status).await))
+}
+
+/// Polls a source until its first read has ended.
+pub(crate) async fn first_look(
+    mut source: impl Stream + Unpin,
+    mut status: watch::Receiver<SourceStatus>,
+) -> SourceStatus {
+    tokio::select! {
+        _ = source.next() => {}
+        _ = status.wait_for(|status| status.checks > 0) => {}
+    }
+    status.borrow().clone()
+}
+
+fn without_pods(problem: &Problem, source: &str) -> Failure {
+    Failure::No(Some(format!("{problem}; the agent would run without pods of {source}")))
+}
+
+/// Whether the manifests can be read.
+pub(crate) fn manifests(path: &Path) -> Result<(), Failure> {
+    readable(path).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "does not exist".to_owned(),
+            _ => format!("cannot be read: {error}"),
+        };
+        let path = path.display();
+        Failure::No(Some(format!("staticPodPath: {path}: {why}; the agent would run without its pods")))
+    })
+}
+
+fn readable(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() { fs::read_dir(path).map(drop) } else { File::open(path).map(drop) }
+}
+
+/// Whether checkpoints can be kept in this directory, which need not exist yet. Leaves the directory unchanged and does
+/// not disturb an agent that uses it.
+pub(crate) fn keeps(path: &Path) -> Result<(), Failure> {
+    let name = format!(".pod-index-check-{}", process::id());
+    if path.is_dir() {
+        fs::read_dir(path).map_err(|error| unusable(path, "cannot be used", error))?;
+        let trial = path.join(name);
+        return File::create_new(&trial).and_then(|_| fs::remove_file(&trial)).map_err(|error| {
+            let path = path.display();
+            Failure::No(Some(format!(
+                "checkpointDir: {path}: cannot be written to: {error}; the agent would run without checkpoints"
+            )))
+        });
+    }
+    // The last parent of a relative path is empty: the working directory.
+    let there = path.ancestors().find(|path| path.exists() || path.as_os_str().is_empty());
+    let trial = there.unwrap_or(path).join(name);
+    let made = fs::create_dir(&trial).and_then(|()| fs::remove_dir(&trial));
+    made.map_err(|error| unusable(path, "cannot be made", error))
+}
+
+fn unusable(path: &Path, what: &str, error: io::Error) -> Failure {
+    Failure::unable(format!("checkpointDir: {}: {what}", path.display()), error)
+}

@@ -1,0 +1,417 @@
+//! The agent's life: start, be ready, serve, drain, end.
+
+pub(crate) mod check;
+mod descriptors;
+mod reload;
+pub(crate) mod signals;
+mod systemd;
+mod tasks;
+
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::api::table;
+use crate::cli::format;
+use crate::config::args::Output;
+use crate::config::failure::Failure;
+use crate::config::{Given, Settings};
+use crate::http;
+use crate::http::access::Access;
+use crate::http::serve::{App, Requests, Socket};
+use crate::http::tls::Tls;
+use crate::http::tls::metrics::Certificate;
+use crate::pipeline::mirror_metrics::Mirrors as MirrorMetrics;
+use crate::pipeline::reference_metrics::References;
+use crate::pipeline::source_metrics::Sources as SourceMetrics;
+use crate::pod_api::metrics::Watches;
+use crate::whois::metrics::ByClients;
+use prometheus_client::collector::Collector;
+
+use crate::config::log::Log;
+use crate::config::shutdown::Leaving;
+use crate::metrics::Metrics;
+use crate::pipeline::api_clients::ApiClients;
+use crate::pipeline::api_requests::ApiRequests;
+use crate::pipeline::events::Events;
+use crate::pipeline::mirrors::MirrorKeeper;
+use crate::pipeline::readiness::{Readiness, is_grave};
+use crate::pipeline::reference_managers::ReferenceManagers;
+use crate::pipeline::sources::SourceTasks;
+use crate::pipeline::writer::WriterThread;
+use crate::pipeline::{checkpoints, own_node, sources};
+use crate::pod_api::PodApi;
+use crate::run::reload::Reload;
+use crate::run::signals::Signals;
+use crate::run::tasks::{End, Tasks};
+use crate::whois::{Lookups, Processes, Whois};
+use pod_index::{Options, PodMeta, Reader, Snapshot};
+use pod_index_kubelet::checkpoint::Checkpointing;
+
+/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
+/// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
+/// thread waits.
+const BLOCKING: usize = 16;
+
+/// Runs the agent to its end. `given` is resolved again on a reload.
+pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
+    let log = Log::start(settings.log_filter.clone(), settings.log_format);
+    descriptors::raise_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING)
+        .enable_all()
+        .build()
+        .map_err(|error| tasks::cannot_start("the runtime", error))?;
+    let done = runtime.block_on(live(Arc::new(given), Arc::new(settings), log.clone()));
+    // Do not wait for a source: it may hang in a read on an unresponsive file system.
+    runtime.shutdown_background();
+    log.finish();
+    done
+}
+
+/// From the first moment on, the agent hears signals. Nothing here blocks the thread.
+async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
+    let mut tasks = Tasks::default();
+    let mut signals = Signals::start(&mut tasks, log.clone(), !settings.once)?;
+    let started = tokio::select! {
+        started = start(&settings, &log, &mut tasks) => started?,
+        signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
+    };
+    let Started {
+        app,
+        tls,
+        listeners,
+        writer_thread,
+        writer_end,
+        checkpoints,
+        events,
+        source_tasks,
+        clients,
+    } = started;
+    let latest = clients.latest(|clients| &clients.others);
+    let derive_own = writer_thread.derive_own();
+    let leaving = Leaving::default();
+    let (stop, stopped) = watch::channel(false);
+    let server = match listeners {
+        Some(listeners) => Some(serve(&settings, listeners, tls.clone(), &app, &mut tasks, stopped)?),
+        None => None,
+    };
+    let reload = Reload {
+        given,
+        settings: Arc::clone(&settings),
+        tls,
+        log,
+        source_tasks,
+        clients,
+        hangups: signals.hangups(),
+    };
+    let done = tokio::select! {
+        failure = tasks.ended() => return Err(failure),
+        failure = app.mirrors.keep(latest, &app.reader, &app.readiness, &derive_own) => Err(failure),
+        done = when_ready(&settings, &app, server.as_ref()) => done,
+        never = reload.whenever_asked() => never,
+        signal = signals.end() => {
+            leaving.begin();
+            if settings.once {
+                unfinished(&settings, signal, "all sources were read")
+            } else {
+                tracing::info!(signal, "shutting down after the open requests");
+                Ok(())
+            }
+        }
+    };
+    leaving.begin();
+    if let Some(server) = server.filter(|_| done.is_ok()) {
+        systemd::stopping();
+        stop.send_replace(true);
+        server.end.wait().await;
+    }
+    writer_thread.stop();
+    let _ = timeout(leaving.left(), writer_end.wait()).await;
+    // Let every change be logged, but not longer than the shutdown may take.
+    let _ = timeout(leaving.left(), events.wait()).await;
+    if let Some(checkpoints) = checkpoints {
+        checkpoints::finish(checkpoints, leaving.left());
+    }
+    done
+}
+
+/// The result of a signal that came first.
+fn unfinished(settings: &Settings, signal: &str, what: &str) -> Result<(), Failure> {
+    if settings.once {
+        return Err(Failure::No(Some(format!("received {signal} before {what}"))));
+    }
+    tracing::info!(signal, "shutting down before {what}");
+    Ok(())
+}
+
+/// The parts of the agent.
+struct Started {
+    app: App,
+    tls: Option<Arc<Tls>>,
+    /// `None` with `--once`.
+    listeners: Option<Listeners>,
+    writer_thread: WriterThread,
+    writer_end: End,
+    checkpoints: Option<Checkpointing>,
+    /// The end of the log of changes.
+    events: End,
+    source_tasks: SourceTasks,
+    clients: ApiClients,
+}
+
+/// Starts all parts. Waits for no server.
+async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result<Started, Failure> {
+    let listeners = if settings.once { None } else { Some(Listeners::bind(settings).await?) };
+    let (max_age, max_pods) = settings.keep_removed;
+    let options = Options::new().container_ids(true).ips(true).keep_removed(max_age, max_pods);
+    let (writer, reader) = pod_index::with_options(options);
+    let readiness = Arc::new(Readiness::new());
+    let mut metrics = Metrics::new(&reader);
+    let tls = check::certificate(settings)?.map(Arc::new);
+    let mut collect = |collector: Box<dyn Collector>| metrics.ours().register_collector(collector);
+    collect(Box::new(SourceMetrics(Arc::clone(&readiness))));
+    if let Some(tls) = &tls {
+        collect(Box::new(Certificate(Arc::clone(tls))));
+    }
+    if settings.kubelet_metrics {
+        metrics.as_the_kubelet(&reader);
+    }
+    let of_the_last_run = Arc::clone(settings);
+    // A disk may hang.
+    let opened = tokio::task::spawn_blocking(move || checkpoints::open(&of_the_last_run)).await;
+    let opened = opened.map_err(|error| Failure::unable("cannot open the checkpoints", error))?;
+    let (checkpoints, restored) = opened?.unzip();
+    let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
+    let sources = sources::configured(settings);
+    let (writer_thread, reports, write) = WriterThread::new(
+        writer,
+        restored,
+        &sources,
+        settings.derive(),
+        Arc::clone(&readiness),
+        metrics.ours(),
+    );
+    let writer_end = tasks.thread("index", write)?;
+    if has_restored {
+        readiness.restored();
+    }
+    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
+    let events = tasks.spawn("the log of changes", Events::register(metrics.ours()).follow(reader.changes()));
+    let clients = ApiClients::start(settings, ApiRequests::register(metrics.ours())).await?;
+    let node = settings.node.to_string();
+    tasks.spawn("the reader of the Node", own_node::follow(clients.follow(), node, writer_thread.own_node()));
+    let latest = clients.latest(|clients| &clients.others);
+    let reviews = clients.latest(|clients| &clients.reviews);
+    let references = ReferenceManagers::start(settings, latest.as_ref(), &reader);
+    let mut source_tasks = SourceTasks::new(&readiness, reports);
+    source_tasks.follow(settings, clients.current()).await?;
+    if let Some(checkpoints) = &checkpoints {
+        metrics.checkpoints(checkpoints);
+    }
+    if let Some(references) = &references {
+        metrics.ours().register_collector(Box::new(References(references.clone())));
+    }
+    let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
+    if mirrors.is_asked_to_keep() {
+        let collector = MirrorMetrics(Arc::clone(&mirrors), reader.clone());
+        metrics.ours().register_collector(Box::new(collector));
+    }
+    let connections = metrics.connections();
+    let (pods, follow) = PodApi::new(&reader, &readiness, &settings.pod_api);
+    tasks.thread("pod-api", follow)?;
+    metrics.ours().register_collector(Box::new(Watches(pods.clone())));
+    let lookups = Lookups::default();
+    metrics.ours().register_collector(Box::new(ByClients(lookups.clone())));
+    let processes = Processes::new(&settings.proc).map_err(|error| Failure::unable("--proc", error))?;
+    let whois = Whois::new(&reader, &readiness, processes, lookups);
+    let requests = Requests::register(metrics.ours());
+    let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
+    metrics.log(log);
+    let metrics = Arc::new(metrics);
+    let app = App {
+        reader,
+        readiness,
+        mirrors,
+        references,
+        metrics,
+        pods,
+        whois,
+        debug: settings.debug_endpoints.then(|| log.clone()),
+        connections,
+        requests,
+        access,
+    };
+    Ok(Started { app, tls, listeners, writer_thread, writer_end, checkpoints, events, source_tasks, clients })
+}
+
+/// The running server.
+struct Server {
+    url: String,
+    end: End,
+}
+
+/// Serves until `stopped` becomes true.
+fn serve(
+    settings: &Settings,
+    listeners: Listeners,
+    tls: Option<Arc<Tls>>,
+    app: &App,
+    tasks: &mut Tasks,
+    stopped: watch::Receiver<bool>,
+) -> Result<Server, Failure> {
+    let Listeners { main, health, socket } = listeners;
+    let address = main.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{address}");
+    tracing::info!(node = settings.node.as_str(), "serving on {url}");
+    warn_of_strangers(settings, address);
+    systemd::serving();
+    if let Some(listener) = health {
+        let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+        tracing::info!("serving /livez and /readyz on http://{address}");
+        serve_health(listener, Arc::clone(&app.readiness), tasks, stopped.clone())?;
+    }
+    let end = tasks.spawn("the server", http::serve::serve(main, socket, tls.clone(), app.clone(), stopped));
+    if let Some(tls) = tls {
+        tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
+    }
+    tasks.spawn("the reader of the memory limit", crate::metrics::memory::warn());
+    Ok(Server { url, end })
+}
+
+/// Serves probes in a thread of its own, so that no request elsewhere delays an answer.
+fn serve_health(
+    listener: std::net::TcpListener,
+    readiness: Arc<Readiness>,
+    tasks: &mut Tasks,
+    stopped: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let name = "health";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| tasks::cannot_start(name, error))?;
+    let listener = {
+        let _inside = runtime.enter();
+        TcpListener::from_std(listener).map_err(|error| tasks::cannot_start(name, error))?
+    };
+    tasks.thread(name, move || runtime.block_on(http::serve::serve_health(listener, readiness, stopped)))?;
+    Ok(())
+}
+
+/// Prints the pods once all sources are read. With `--once`, that is all.
+async fn when_ready(settings: &Settings, app: &App, server: Option<&Server>) -> Result<(), Failure> {
+    let Some(Server { url, .. }) = server else {
+        let patience = settings.once_timeout.unwrap_or(Duration::MAX);
+        if timeout(patience, app.readiness.ready()).await.is_err() {
+            return Err(late(settings, &app.readiness));
+        }
+        show(settings.output, &app.reader)?;
+        return verdict(&app.readiness);
+    };
+    app.readiness.ready().await;
+    let pods = app.reader.load().pods().len();
+    tracing::info!(pods, "ready: the pods of every source are in the index");
+    systemd::status(&format!("ready, started with {pods} pods"));
+    // For interactive use only. Elsewhere standard output may share a stream with the log.
+    if io::stdout().is_terminal() {
+        show(settings.output, &app.reader)?;
+        if settings.output == Output::Table {
+            format::print(&format!("\nServing {url}/pods until Ctrl-C.\n"))?;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Logs a warning if anyone who can reach the agent can query it.
+fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
+    let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    let clients_are_known = has_certificates || settings.access.tokens;
+    if !(address.ip().is_loopback() || clients_are_known) {
+        tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
+    }
+}
+
+/// The error of `--once` after its timeout.
+fn late(settings: &Settings, readiness: &Readiness) -> Failure {
+    let timeout = settings.once_timeout.unwrap_or_default();
+    let missing = readiness.missing().join("; ");
+    Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
+}
+
+/// The listening sockets.
+struct Listeners {
+    main: TcpListener,
+    /// Serves only `/livez` and `/readyz`, if a separate address is configured.
+    health: Option<std::net::TcpListener>,
+    socket: Option<Socket>,
+}
+
+impl Listeners {
+    async fn bind(settings: &Settings) -> Result<Self, Failure> {
+        let main = bind(settings.address, "--address, --port").await?;
+        let health = match settings.health_address {
+            Some(address) => {
+                let listener = bind(address, "--health-address").await?.into_std();
+                Some(listener.map_err(|error| Failure::unable("--health-address", error))?)
+            }
+            None => None,
+        };
+        let socket = settings.socket.as_ref().map(|(path, mode)| {
+            let unable =
+                |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
+            Socket::bind(path, *mode).map_err(unable)
+        });
+        Ok(Self { main, health, socket: socket.transpose()? })
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
+}
+
+/// Prints the pods in the index.
+fn show(output: Output, reader: &Reader<Pod>) -> Result<(), Failure> {
+    let snapshot = reader.snapshot();
+    if output == Output::Table {
+        return format::print(&summary(&snapshot));
+    }
+    let mut items: Vec<Pod> = snapshot.pods().map(|pod| Pod::clone(pod)).collect();
+    items
+        .sort_unstable_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
+    format::answer(output, &List { items, ..List::default() }, |_| String::new())
+}
+
+/// The table and a summary line.
+fn summary(snapshot: &Snapshot<Pod>) -> String {
+    let (pods, mirrors) = (snapshot.pods(), snapshot.mirror_pods());
+    let all = pods.clone().chain(mirrors.clone()).map(|pod| &**pod);
+    let mirrored = snapshot.static_pods_with_mirrors().filter(|(_, mirror)| mirror.is_some()).count();
+    format!(
+        "{}\n{} pods, {} of them static, {mirrored} of those with a mirror pod; generation {}\n",
+        table::pods(all),
+        pods.len(),
+        snapshot.static_pods().len(),
+        snapshot.generation(),
+    )
+}
+
+/// The result of `--once`: whether every manifest was usable.
+fn verdict(readiness: &Readiness) -> Result<(), Failure> {
+    let sources = readiness.sources();
+    let unusable =
+        sources.iter().flat_map(|status| &status.problems).filter(|problem| is_grave(problem)).count();
+    match unusable {
+        0 => Ok(()),
+        1 => Err(Failure::No(Some("1 problem; see above".to_owned()))),
+        many => Err(Failure::No(Some(format!("{many} problems; see above")))),
+    }
+}

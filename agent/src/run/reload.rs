@@ -1,0 +1,102 @@
+//! SIGHUP: reloads the configuration and updates the sources.
+//!
+//! A reload is atomic: if the new configuration is wrong, the old one stays. A pod in both configurations stays visible
+//! throughout. Signals during a reload cause one more.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::check;
+use super::signals::Hangups;
+use super::systemd;
+use super::tasks::cannot_start;
+use crate::config::failure::Failure;
+use crate::config::log::Log;
+use crate::config::{Given, Settings};
+use crate::http::tls::Tls;
+use crate::pipeline::api_clients::ApiClients;
+use crate::pipeline::sources::SourceTasks;
+
+/// The shortest time between two reloads. Each one restarts the sources, which need time to read.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Time limit for reading the configuration and the files that it names. A file system may hang.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of reads that hang at the same time.
+const READS: usize = 4;
+
+/// What a reload needs.
+pub(crate) struct Reload {
+    pub(crate) given: Arc<Given>,
+    /// The settings at the start, including those that cannot change.
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) log: Log,
+    pub(crate) source_tasks: SourceTasks,
+    /// Creates the client of each reload. All requests except those of the sources use the current one.
+    pub(crate) clients: ApiClients,
+    pub(crate) hangups: Hangups,
+}
+
+impl Reload {
+    /// Reloads on each signal and logs the result.
+    pub(crate) async fn whenever_asked(mut self) -> ! {
+        let reads = Arc::new(Semaphore::new(READS));
+        loop {
+            self.hangups.next().await;
+            systemd::reloading();
+            match self.follow(&reads).await {
+                Ok(()) => tracing::info!("reloaded the configuration and the sources"),
+                Err(failure) => {
+                    let why = failure.message().unwrap_or_default();
+                    tracing::error!("the configuration is unchanged: {why}");
+                }
+            }
+            systemd::reloaded();
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn follow(&mut self, reads: &Arc<Semaphore>) -> Result<(), Failure> {
+        let settings = read(&self.given, reads).await?;
+        if let Some(name) = self.settings.fixed_difference(&settings) {
+            return Err(Failure::Usage(format!("{name} cannot change while the agent runs")));
+        }
+        check::credentials(&settings).await?;
+        let clients = self.clients.create(&settings).await?;
+        self.source_tasks.follow(&settings, clients.as_ref().map(|clients| clients.pods.clone())).await?;
+        self.clients.replace(clients);
+        if let Some(tls) = &self.tls {
+            // Do not use what was read above: the certificate may be newer by now.
+            tls.renew().await;
+        }
+        self.log.show(settings.log_filter.clone());
+        Ok(())
+    }
+}
+
+/// The settings, with the current configuration file. Refuses what `--check` refuses.
+///
+/// A thread of its own reads, because a read that hangs would occupy one that the sources need.
+async fn read(given: &Arc<Given>, reads: &Arc<Semaphore>) -> Result<Settings, Failure> {
+    let hangs = |what: &str| Failure::Unable(format!("{what}: a file system may hang"));
+    let permit = Arc::clone(reads).try_acquire_owned();
+    let permit = permit.map_err(|_| hangs("earlier reloads still read the configuration"))?;
+    let (done, settings) = oneshot::channel();
+    let given = Arc::clone(given);
+    let work = move || {
+        let settings = given.resolve().and_then(|settings| check::files(&settings).map(|()| settings));
+        drop(permit);
+        let _ = done.send(settings);
+    };
+    let started = thread::Builder::new().name("reload".to_owned()).spawn(work);
+    started.map_err(|error| cannot_start("a thread", error))?;
+    match timeout(PATIENCE, settings).await {
+        Ok(Ok(settings)) => settings,
+        Ok(Err(_)) => Err(Failure::Unable("reading it panicked; see the log".to_owned())),
+        Err(_) => Err(hangs(&format!("it cannot be read within {PATIENCE:?}"))),
+    }
+}

@@ -1,0 +1,90 @@
+//! SIGTERM and Ctrl-C: the first shuts down gracefully, the second at once. SIGHUP: reloads the configuration.
+//!
+//! A thread of its own receives them, so that nothing else can delay it.
+
+use std::future::pending;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use super::tasks::{Tasks, cannot_start};
+use crate::config::failure::Failure;
+use crate::config::log::Log;
+
+/// The received signals.
+pub(crate) struct Signals {
+    end: watch::Receiver<Option<&'static str>>,
+    hangups: watch::Receiver<()>,
+}
+
+impl Signals {
+    /// From now on, SIGTERM and SIGINT do not end the process by themselves; with `reloads`, nor does SIGHUP.
+    pub(crate) fn start(tasks: &mut Tasks, log: Log, reloads: bool) -> Result<Self, Failure> {
+        let name = "signals";
+        let runtime = runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(|error| cannot_start(name, error))?;
+        let register = |kind| {
+            let _inside = runtime.enter();
+            signal(kind).map_err(|error| Failure::unable("cannot listen for signals", error))
+        };
+        let mut terminate = register(SignalKind::terminate())?;
+        let mut interrupt = register(SignalKind::interrupt())?;
+        let mut hangup = reloads.then(|| register(SignalKind::hangup())).transpose()?;
+        let (first, end) = watch::channel(None);
+        let (reload, hangups) = watch::channel(());
+        let receive = async move {
+            loop {
+                let (name, kind) = tokio::select! {
+                    _ = terminate.recv() => ("SIGTERM", SignalKind::terminate()),
+                    _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt()),
+                    () = next(hangup.as_mut()) => {
+                        reload.send_replace(());
+                        continue;
+                    }
+                };
+                if first.send_replace(Some(name)).is_some() {
+                    tracing::warn!(signal = name, "second signal, exiting at once");
+                    log.finish();
+                    // The exit code of an unhandled signal.
+                    std::process::exit(128 + kind.as_raw_value());
+                }
+            }
+        };
+        tasks.thread(name, move || runtime.block_on(receive))?;
+        Ok(Self { end, hangups })
+    }
+
+    /// Waits for the first signal that ends the agent. Returns its name.
+    pub(crate) async fn end(&mut self) -> &'static str {
+        // Fails if the thread has panicked, which ends the agent.
+        match self.end.wait_for(Option::is_some).await.map(|name| *name) {
+            Ok(Some(name)) => name,
+            _ => pending().await,
+        }
+    }
+
+    /// The reload signals.
+    pub(crate) fn hangups(&self) -> Hangups {
+        Hangups(self.hangups.clone())
+    }
+}
+
+async fn next(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => pending().await,
+    }
+}
+
+/// The reload signals.
+pub(crate) struct Hangups(watch::Receiver<()>);
+
+impl Hangups {
+    /// Waits for the signal. Signals that arrive before the next wait count as one.
+    pub(crate) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}

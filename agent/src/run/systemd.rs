@@ -1,0 +1,58 @@
+//! Notifies systemd for `Type=notify`: `sd_notify(3)` without its library.
+//!
+//! Does nothing if no one listens. Errors are ignored.
+
+use std::env;
+use std::os::unix::net::UnixDatagram;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The agent serves, so units ordered after it may start. It may not know all pods yet, since that can depend on an API
+/// server; `/readyz` reports it.
+pub(crate) fn serving() {
+    notify("READY=1\nSTATUS=waiting for the pods of every source");
+}
+
+/// A one-line status for `systemctl status`.
+pub(crate) fn status(status: &str) {
+    notify(&format!("STATUS={status}"));
+}
+
+/// The configuration is about to be reloaded; [`serving`] or [`status`] follows.
+pub(crate) fn reloading() {
+    // `Type=notify-reload` needs the time, by systemd's clock.
+    let now = clock_gettime(ClockId::Monotonic);
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
+}
+
+/// The reload is done.
+pub(crate) fn reloaded() {
+    notify("READY=1");
+}
+
+/// The agent is shutting down.
+pub(crate) fn stopping() {
+    notify("STOPPING=1");
+}
+
+fn notify(message: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
+    let sent = UnixDatagram::unbound().and_then(|socket| match abstract_name(&path) {
+        #[cfg(target_os = "linux")]
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+            socket.send_to_addr(message.as_bytes(), &address)
+        }
+        _ => socket.send_to(message.as_bytes(), &path),
+    });
+    if let Err(error) = sent {
+        tracing::debug!(%error, "cannot notify systemd");
+    }
+}
+
+/// The rest of an abstract socket's name, which begins with `@`.
+fn abstract_name(path: &std::ffi::OsStr) -> Option<&[u8]> {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_bytes().strip_prefix(b"@")
+}

@@ -1,0 +1,211 @@
+//! Clients that take all they can get: the others are served meanwhile.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use nix::sys::stat::Mode;
+use serde_json::Value;
+use tokio::net::TcpSocket;
+
+use crate::support::{Agent, Answer, Directory, PATIENCE, shipped, stderr, stdout};
+
+fn encoded(selector: &str) -> String {
+    form_urlencoded::byte_serialize(selector.as_bytes()).collect()
+}
+
+fn raw(agent: &Agent, request: &str) -> u16 {
+    let mut stream = TcpStream::connect(agent.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    Answer::read(stream).code
+}
+
+/// A connection from this address of the machine.
+async fn connect_from(address: &str, agent: &Agent) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+    let stream = socket.connect(agent.address).await.unwrap().into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn a_selector_may_repeat_terms_but_not_have_thousands() {
+    let agent = Agent::on(&shipped());
+    let many = |term: &dyn Fn(usize) -> String| (0..1500).map(term).collect::<Vec<_>>().join(",");
+    for (parameter, selector, code) in [
+        ("labelSelector", many(&|_| "!z".to_owned()), 200),
+        ("labelSelector", many(&|n| format!("!z{n}")), 400),
+        ("labelSelector", format!("app notin ({})", many(&|n| format!("v{n}"))), 400),
+        ("fieldSelector", many(&|_| "metadata.name!=a".to_owned()), 431),
+        ("fieldSelector", (0..300).map(|n| format!("status.phase!={n}")).collect::<Vec<_>>().join(","), 400),
+    ] {
+        let answer = agent.get(&format!("/api/v1/pods?{parameter}={}", encoded(&selector)));
+        assert_eq!(answer.code, code, "{parameter}={selector:.40}: {}", answer.body);
+        assert!(code != 400 || answer.body.contains("at most"), "{}", answer.body);
+    }
+}
+
+#[test]
+fn a_request_has_one_host() {
+    let agent = Agent::on(&shipped());
+    let end = "Connection: close\r\n\r\n";
+    for (request, code) in [
+        ("GET /livez HTTP/1.1\r\nHost: localhost\r\n", 200),
+        ("GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+        ("GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: public.example\r\n", 400),
+        ("GET http://localhost/livez HTTP/1.1\r\nHost: localhost\r\n", 200),
+        ("GET http://public.example/livez HTTP/1.1\r\nHost: localhost\r\n", 421),
+        ("GET http://localhost/livez HTTP/1.1\r\nHost: public.example\r\n", 421),
+    ] {
+        assert_eq!(raw(&agent, &format!("{request}{end}")), code, "{request}");
+    }
+}
+
+/// Reads of processes block for ever: nothing else does.
+#[test]
+fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
+    let (directory, proc) = (Directory::new(), Directory::new());
+    let socket = directory.0.join("agent.sock");
+    for pid in 100..140 {
+        let process = proc.0.join(pid.to_string());
+        fs::create_dir(&process).unwrap();
+        nix::unistd::mkfifo(&process.join("stat"), Mode::S_IRWXU).unwrap();
+    }
+    let agent = Agent::start(&[
+        "--pod-manifest-path",
+        shipped().to_str().unwrap(),
+        "--hostname-override",
+        "node-1",
+        "--proc",
+        proc.0.to_str().unwrap(),
+        "--socket",
+        socket.to_str().unwrap(),
+    ]);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let pids: String = (100..140).fold(String::new(), |mut all, pid| {
+        let _ = writeln!(all, "{pid}");
+        all
+    });
+    let mut open = Vec::new();
+    for _ in 0..40 {
+        let mut stream = TcpStream::connect(agent.address).unwrap();
+        let head = format!("POST /whois HTTP/1.1\r\nHost: l\r\nContent-Length: {}\r\n\r\n", pids.len());
+        stream.write_all(format!("{head}{pids}").as_bytes()).unwrap();
+        open.push(stream);
+        let mut stream = TcpStream::connect(agent.address).unwrap();
+        stream.write_all(b"GET /whois?q=101&q=102 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+        open.push(stream);
+    }
+    for path in ["/livez", "/pods", "/api/v1/pods", "/whois?q=kube-system/etcd-node-1"] {
+        assert_eq!(agent.get(path).code, 200, "{path}");
+    }
+    // Another client's queries with a body are answered, too.
+    let stream = UnixStream::connect(&socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let answer = Answer::to(stream, "POST /whois", "", "kube-system/etcd-node-1\n");
+    assert!(answer.body.starts_with("{\"found\":true"), "{}", answer.body);
+    drop(open);
+}
+
+#[test]
+fn one_client_with_endless_bodies_does_not_refuse_another() {
+    let directory = Directory::new();
+    let socket = directory.0.join("agent.sock");
+    let manifests = shipped();
+    let args = ["--pod-manifest-path", manifests.to_str().unwrap(), "--hostname-override", "node-1"];
+    let agent = Agent::start(&[&args[..], &["--socket", socket.to_str().unwrap()]].concat());
+    agent.until("/readyz", |answer| answer.code == 200);
+    let endless: Vec<_> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(agent.address).unwrap();
+            stream.write_all(b"POST /whois HTTP/1.1\r\nHost: l\r\nContent-Length: 1000000\r\n\r\nx").unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(agent.get("/livez").code, 200);
+    let stream = UnixStream::connect(&socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let answer = Answer::to(stream, "POST /whois", "", "kube-system/etcd-node-1\n");
+    assert_eq!((answer.code, answer.body.starts_with("{\"found\":true")), (200, true), "{}", answer.body);
+    drop(endless);
+}
+
+#[tokio::test]
+async fn all_addresses_of_the_loopback_are_one_client() {
+    let manifests = shipped();
+    let args = ["--pod-manifest-path", manifests.to_str().unwrap(), "--hostname-override", "node-1"];
+    let agent = Agent::start(&[&args[..], &["--max-watches-per-client", "2"]].concat());
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mut open = Vec::new();
+    for (from, code) in [("127.0.0.1", "200"), ("127.0.0.2", "200"), ("127.0.0.3", "429")] {
+        let mut stream = connect_from(from, &agent).await;
+        stream.write_all(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        reader.read_line(&mut head).unwrap();
+        assert_eq!(head.split(' ').nth(1), Some(code), "{from}");
+        open.push(reader);
+    }
+}
+
+#[test]
+fn whois_says_as_what_it_took_a_query() {
+    let agent = Agent::on(&shipped());
+    for (query, words) in [
+        ("etcd-node-1", "did you mean kube-system/etcd-node-1?"),
+        ("web-3", "not recognised"),
+        ("10.1.0.300", "not recognised"),
+        ("0123456789ab", "64"),
+        ("10.1.0.30", "no pod has this IP address"),
+        ("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "no pod has this UID"),
+        ("/var/log/pods/kube-system_etcd-node-1_b400a6d5b1b1c5f4c3b2a1908f7e6d5c/etcd/0.log", "of this log"),
+    ] {
+        let output = agent.ask(&["whois", query]);
+        assert_eq!(output.status.code(), Some(1), "{query}: {}", stdout(&output));
+        assert!(stderr(&output).contains(words), "{query}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_log_path_that_contradicts_its_pod_says_so() {
+    let agent = Agent::on(&shipped());
+    let pod: Value = agent.get("/pods/kube-system/etcd-node-1").json();
+    let uid = pod["metadata"]["uid"].as_str().unwrap();
+    for (path, differs) in [
+        (format!("/var/log/pods/kube-system_etcd-node-1_{uid}/etcd/0.log"), false),
+        (format!("/var/log/pods/shop_other_{uid}/etcd/0.log"), true),
+        (format!("/tmp/mine/var/log/pods/kube-system_etcd-node-1_{uid}/etcd/0.log"), true),
+    ] {
+        let answer: Value = agent.get(&format!("/whois?q={}", encoded(&path))).json();
+        assert_eq!(answer["found"], true, "{path}: {answer}");
+        assert_eq!(answer["contradiction"].is_string(), differs, "{path}: {answer}");
+    }
+}
+
+#[test]
+fn a_query_that_names_nothing_fails() {
+    let agent = Agent::on(&shipped());
+    let output = agent.ask(&["translate", "nonsense"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let output = agent.ask(&["watch", "-l", "a==b==c"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn the_version_of_a_list_of_pods_is_one_to_watch_from() {
+    let agent = Agent::on(&shipped());
+    for path in ["/pods", "/api/v1/pods"] {
+        let list: Value = agent.get(path).json();
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let watch = format!("/pods?watch=true&timeoutSeconds=-1&resourceVersion={version}");
+        let answer = agent.get(&watch);
+        assert_eq!((answer.code, &*answer.body), (200, ""), "{path}: {version}");
+    }
+    let [pods, of_the_api]: [Value; 2] = ["/pods", "/api/v1/pods"].map(|path| agent.get(path).json());
+    assert_eq!(pods, of_the_api);
+}

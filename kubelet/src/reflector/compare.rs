@@ -1,0 +1,128 @@
+//! Compares the versions held here with the server's, after a watch was cut off.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use pod_index::PodUid;
+use tokio::time;
+
+use super::Times;
+use super::failure::Failure;
+use super::known::{Partial, Versions, decoded};
+use super::request::{At, Requests};
+use crate::backoff::jitter;
+
+/// The server's objects.
+#[derive(Default)]
+pub(super) struct Listed {
+    pub(super) version: u64,
+    pub(super) objects: Versions,
+}
+
+/// A running comparison and the events received meanwhile.
+pub(super) struct Comparison {
+    listed: BoxFuture<'static, Listed>,
+    /// The version from which the watch continued.
+    pub(super) resumed_from: u64,
+    /// Objects with events since the watch continued. They need no comparison.
+    pub(super) changed: HashSet<PodUid>,
+}
+
+/// Waits for the comparison's end; forever if there is none.
+pub(super) async fn finished(comparison: &mut Option<Comparison>) -> Listed {
+    match comparison {
+        Some(comparison) => (&mut comparison.listed).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Comparison {
+    /// Compares with the server's cache after a while, random because all agents of a cluster notice a server's restart at
+    /// the same time.
+    pub(super) fn begin(requests: &Requests, times: &Times, resumed_from: u64) -> Self {
+        let (requests, times) = (Requests { is_metadata: true, ..requests.clone() }, *times);
+        let listed = async move {
+            loop {
+                time::sleep(times.compare_after.mul_f64(jitter())).await;
+                match list(&requests, &times).await {
+                    Ok(listed) => {
+                        // The list may show changes that the watch has not sent yet.
+                        time::sleep(times.compare_after / 4).await;
+                        return listed;
+                    }
+                    Err(failure) => tracing::debug!("cannot be compared yet: {}", failure.message),
+                }
+            }
+        };
+        Self { listed: listed.boxed(), resumed_from, changed: HashSet::new() }
+    }
+}
+
+async fn list(requests: &Requests, times: &Times) -> Result<Listed, Failure> {
+    let mut listed = Listed::default();
+    let version = requests.list(At::Cached, times.patience, |object| {
+        let (uid, version) = decoded::<Partial>(object)?.metadata.identity();
+        listed.objects.insert(uid, version);
+        Ok(())
+    });
+    let version = version.await?;
+    Ok(Listed { version: version.parse().unwrap_or_default(), ..listed })
+}
+
+/// How the server's objects differ from those held here.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Difference {
+    /// Listed by the server but not held here.
+    missing: usize,
+    /// Held here but not listed by the server.
+    unknown: usize,
+    /// Held here in another version.
+    other: usize,
+}
+
+impl Difference {
+    pub(super) fn between(held: &Versions, listed: &Versions, changed: &HashSet<PodUid>) -> Self {
+        let is_unchanged = |uid: &&PodUid| !changed.contains(*uid);
+        let of = |versions: &Versions, differs: &dyn Fn(&PodUid) -> bool| {
+            versions.keys().filter(is_unchanged).filter(|uid| differs(uid)).count()
+        };
+        Self {
+            missing: of(listed, &|uid| !held.contains_key(uid)),
+            unknown: of(held, &|uid| !listed.contains_key(uid)),
+            other: of(held, &|uid| listed.get(uid).is_some_and(|version| held.get(uid) != Some(version))),
+        }
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self { missing: 0, unknown: 0, other: 0 }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, unknown, other } = self;
+        write!(f, "{missing} more, {unknown} fewer, {other} of another version")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects<const N: usize>(objects: [(&str, u64); N]) -> Versions {
+        objects.into_iter().map(|(uid, version)| (PodUid::from(uid), Some(version))).collect()
+    }
+
+    #[test]
+    fn all_objects_without_later_events_are_compared() {
+        let held = objects([("same", 1), ("ghost", 2), ("newer", 5), ("told", 9)]);
+        let listed = objects([("same", 1), ("newer", 4), ("missed", 3), ("told", 8), ("told-and-gone", 8)]);
+        let changed = ["told", "told-and-gone"].map(PodUid::from).into();
+        let difference = Difference::between(&held, &listed, &changed);
+        assert_eq!(difference, Difference { missing: 1, unknown: 1, other: 1 });
+        assert!(!difference.is_none());
+        assert!(Difference::between(&held, &held, &HashSet::new()).is_none());
+    }
+}

@@ -1,0 +1,112 @@
+//! What was received of each object: a UID and a number, never the object.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use kube::Resource;
+use pod_index::PodUid;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::failure::{Failure, FailureKind};
+use crate::text;
+
+/// A resource version. `None` if it is not a number, which no API server sends.
+pub(super) type Version = Option<u64>;
+
+/// The versions of all objects.
+pub(super) type Versions = HashMap<PodUid, Version>;
+
+/// An object whose latest version cannot be decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Undecodable {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// `.` if it is unknown.
+    pub(crate) field: String,
+    /// Quotes nothing of the object.
+    pub(crate) message: String,
+    /// An earlier version was emitted, and stays.
+    pub(super) is_held: bool,
+}
+
+/// The objects whose latest version cannot be decoded.
+pub(super) type Undecoded = BTreeMap<PodUid, Undecodable>;
+
+/// Whether a version of this object was emitted. `true` for an object that can be decoded.
+pub(super) fn is_held(undecoded: &Undecoded, uid: &PodUid) -> bool {
+    undecoded.get(uid).is_none_or(|object| object.is_held)
+}
+
+/// An object of a list or an event.
+pub(super) struct Received<K> {
+    pub(super) uid: PodUid,
+    pub(super) version: Version,
+    pub(super) content: Result<K, Undecodable>,
+}
+
+/// The metadata that any object has.
+#[derive(Deserialize)]
+pub(super) struct Partial {
+    pub(super) metadata: Metadata,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Metadata {
+    namespace: String,
+    name: String,
+    uid: String,
+    pub(super) resource_version: String,
+}
+
+impl Metadata {
+    pub(super) fn identity(&self) -> (PodUid, Version) {
+        (PodUid::from(&*self.uid), self.resource_version.parse().ok())
+    }
+}
+
+/// One line of a watch.
+#[derive(Deserialize)]
+pub(super) struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// Decodes something that holds no object. The decoder's message is left out: it may quote a value.
+pub(super) fn decoded<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(json).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let message = format!("the API server's answer cannot be decoded (line {line}, column {column})");
+        Failure::new(FailureKind::Doubt, message)
+    })
+}
+
+/// Decodes an object. One without a name, a UID and a version is a failure.
+pub(super) fn received<K>(json: &[u8]) -> Result<Received<K>, Failure>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    match text::decode::<K>(json) {
+        Ok(object) => {
+            let metadata = object.meta();
+            let uid = PodUid::from(metadata.uid.as_deref().unwrap_or_default());
+            let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+            Ok(Received { uid, version, content: Ok(object) })
+        }
+        Err((path, message)) => {
+            let Partial { metadata } = decoded(json)?;
+            let (uid, version) = metadata.identity();
+            let Metadata { namespace, name, .. } = metadata;
+            if uid.is_empty() || name.is_empty() {
+                return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
+            }
+            let field = text::shorten(&path.to_string());
+            let content = Err(Undecodable { namespace, name, field, message, is_held: false });
+            Ok(Received { uid, version, content })
+        }
+    }
+}

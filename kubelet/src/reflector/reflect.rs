@@ -1,0 +1,385 @@
+//! The steps: list, watch, wait.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use kube::Resource;
+use kube::core::Status;
+use pod_index::PodUid;
+use serde::de::DeserializeOwned;
+use tokio::time;
+
+use super::compare::{Comparison, Difference, Listed, finished};
+use super::failure::{Failure, FailureKind};
+use super::known::{Event, Partial, Received, Undecoded, Versions, decoded, is_held, received};
+use super::request::{At, Lines, Requests};
+use super::waits::Waits;
+use super::{Observer, Times, Update};
+use crate::backoff::random;
+
+/// Limit of events per update, so that a flood of events does not delay its first ones.
+const BATCH: usize = 4096;
+/// A watch that ended sooner than this counts as failed. client-go's "very short watch".
+const SHORT: Duration = Duration::from_secs(1);
+/// A watch that ends this much before its requested lifetime was cut off.
+const EARLY: Duration = Duration::from_secs(5);
+
+/// Follows objects. Nothing happens except in [`next`](Self::next).
+pub(crate) struct Reflector<K, T, O> {
+    requests: Requests,
+    times: Times,
+    observer: O,
+    /// What is kept of an object; `None` if the object was not asked for.
+    keep: Box<dyn FnMut(K) -> Option<T> + Send>,
+    /// Every object, in the version last received.
+    known: Versions,
+    undecoded: Undecoded,
+    /// The first set was emitted.
+    is_set: bool,
+    /// The version to continue from.
+    position: String,
+    /// The latest version received.
+    latest: u64,
+    /// A list that is not older than the position was refused, or the server has another history.
+    needs_latest: bool,
+    /// The last watch was cut off. The server may have been restored since.
+    is_cut: bool,
+    comparison: Option<Comparison>,
+    ready: VecDeque<Update<T>>,
+    pause: Option<Duration>,
+    waits: Waits,
+    step: Step,
+}
+
+enum Step {
+    List,
+    Watch,
+    Follow(Watch),
+}
+
+struct Watch {
+    lines: Lines,
+    began: Instant,
+    asked: Duration,
+}
+
+impl<K, T, O> Reflector<K, T, O>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+    O: Observer,
+{
+    pub(crate) fn new(
+        requests: Requests,
+        times: Times,
+        observer: O,
+        keep: impl FnMut(K) -> Option<T> + Send + 'static,
+    ) -> Self {
+        Self {
+            requests,
+            times,
+            observer,
+            keep: Box::new(keep),
+            known: HashMap::new(),
+            undecoded: Undecoded::new(),
+            is_set: false,
+            position: String::new(),
+            latest: 0,
+            needs_latest: false,
+            is_cut: false,
+            comparison: None,
+            ready: VecDeque::new(),
+            pause: None,
+            waits: Waits::new(times.backoff),
+            step: Step::List,
+        }
+    }
+
+    /// Number of objects of which a version was emitted.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len() - self.undecoded.values().filter(|object| !object.is_held).count()
+    }
+
+    /// Whether the server has none of the objects.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// The next update. Does not end. If the future is dropped, create another reflector.
+    pub(crate) async fn next(&mut self) -> Update<T> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return update;
+            }
+            // Wait only now: changes before the failure are emitted at once.
+            if let Some(pause) = self.pause.take() {
+                time::sleep(pause).await;
+            }
+            self.step = match mem::replace(&mut self.step, Step::List) {
+                Step::List => match self.list().await {
+                    Ok(()) => Step::Watch,
+                    Err(failure) => self.failed(&failure, Step::List),
+                },
+                Step::Watch => match self.watch().await {
+                    Ok(watch) => Step::Follow(watch),
+                    Err(failure) => {
+                        self.is_cut = true;
+                        self.failed(&failure, Step::Watch)
+                    }
+                },
+                Step::Follow(mut watch) => match self.follow(&mut watch).await {
+                    Ok(true) => Step::Follow(watch),
+                    Ok(false) => {
+                        let lasted = watch.began.elapsed();
+                        if lasted < SHORT {
+                            self.pause = Some(self.waits.wait(false, Instant::now()));
+                        }
+                        self.is_cut = lasted + EARLY < watch.asked;
+                        Step::Watch
+                    }
+                    Err(failure) => {
+                        self.is_cut = true;
+                        self.failed(&failure, Step::Watch)
+                    }
+                },
+            };
+        }
+    }
+
+    /// Reports the failure, and sets the pause. Returns the next step: `again`, unless all must be listed.
+    fn failed(&mut self, failure: &Failure, again: Step) -> Step {
+        let is_list = matches!(again, Step::List);
+        match failure.kind {
+            FailureKind::Broken | FailureKind::NotFound | FailureKind::Doubt => {}
+            FailureKind::Expired => self.needs_latest |= is_list,
+            FailureKind::TooLarge => self.needs_latest = true,
+            FailureKind::Restored => {
+                // Equal versions may now belong to different objects.
+                self.is_set = false;
+                self.known.clear();
+                self.undecoded.clear();
+                (self.latest, self.needs_latest) = (0, true);
+            }
+        }
+        self.observer.failed(failure);
+        let is_expired = failure.kind == FailureKind::Expired;
+        self.pause = Some(self.waits.wait(is_expired, Instant::now()).max(failure.retry_after));
+        match failure.kind {
+            FailureKind::Broken | FailureKind::NotFound => again,
+            _ => Step::List,
+        }
+    }
+
+    async fn list(&mut self) -> Result<(), Failure> {
+        self.comparison = None;
+        if self.is_set {
+            self.observer.relisting();
+        }
+        let Self { requests, known, keep, undecoded, is_set, .. } = self;
+        let at = match &*self.position {
+            _ if self.needs_latest => At::Latest,
+            "" => At::Cached,
+            version => At::NotOlderThan(version),
+        };
+        let (mut versions, mut now_undecoded) = (Versions::new(), Undecoded::new());
+        let (mut changed, mut is_rewound) = (Vec::new(), false);
+        let position = requests.list(at, self.times.patience, |object| {
+            let Received { uid, version, content } = received::<K>(object)?;
+            let before = known.get(&uid).copied().flatten();
+            is_rewound |= before.is_some() && version < before;
+            match content {
+                Ok(_) if *is_set && before.is_some() && before == version => {}
+                Ok(object) => match keep(object) {
+                    Some(kept) => changed.push(kept),
+                    None => return Ok(()),
+                },
+                Err(mut problem) => {
+                    problem.is_held = *is_set && known.contains_key(&uid) && is_held(undecoded, &uid);
+                    now_undecoded.insert(uid.clone(), problem);
+                }
+            }
+            versions.insert(uid, version);
+            Ok(())
+        });
+        let position = position.await?;
+        self.observer.heard();
+        let version = position.parse().unwrap_or_default();
+        if self.is_set && (is_rewound || version < self.latest) {
+            let message = "resource versions went back: the server's state was restored";
+            return Err(Failure::new(FailureKind::Restored, message));
+        }
+        (self.position, self.latest) = (position, version);
+        (self.needs_latest, self.is_cut) = (false, false);
+        let before = mem::replace(&mut self.known, versions);
+        let undecoded = mem::replace(&mut self.undecoded, now_undecoded);
+        if !undecoded.is_empty() || !self.undecoded.is_empty() {
+            self.observer.undecodable(self.undecoded.values());
+        }
+        if !mem::replace(&mut self.is_set, true) {
+            self.ready.push_back(Update::Set(changed));
+            return Ok(());
+        }
+        // New objects first: the next object of a name is known before the old one is removed.
+        if !changed.is_empty() {
+            self.ready.push_back(Update::Upsert(changed));
+        }
+        let mut gone: Vec<_> = before.into_keys().filter(|uid| !self.known.contains_key(uid)).collect();
+        if !gone.is_empty() {
+            gone.retain(|uid| is_held(&undecoded, uid));
+            self.ready.push_back(Update::Remove(gone));
+        }
+        Ok(())
+    }
+
+    async fn watch(&mut self) -> Result<Watch, Failure> {
+        let usual = || Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
+        let asked = self.times.watch.unwrap_or_else(usual);
+        let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
+        let Times { patience, silence, .. } = self.times;
+        let lines = self.requests.watch(&self.position, seconds, patience, silence).await?;
+        self.observer.watching();
+        if mem::take(&mut self.is_cut) {
+            let resumed_from = self.position.parse().unwrap_or_default();
+            self.comparison = Some(Comparison::begin(&self.requests, &self.times, resumed_from));
+        }
+        Ok(Watch { lines, began: Instant::now(), asked: Duration::from_secs(seconds.into()) })
+    }
+
+    /// Takes the next events, or the end of the comparison. `false` at the end of the watch.
+    async fn follow(&mut self, watch: &mut Watch) -> Result<bool, Failure> {
+        let mut line = tokio::select! {
+            line = watch.lines.next() => line?,
+            listed = finished(&mut self.comparison) => return self.compared(&listed).map(|()| true),
+        };
+        self.observer.heard();
+        for taken in 1.. {
+            let Some(event) = line else { return Ok(false) };
+            self.take(&event)?;
+            if taken == BATCH {
+                break;
+            }
+            line = match watch.lines.ready().await {
+                Some(next) => next?,
+                None => break,
+            };
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let event: Event<'_> = decoded(line)?;
+        let object = event.object.get().as_bytes();
+        match &*event.kind {
+            "ADDED" | "MODIFIED" => self.apply(received(object)?),
+            "DELETED" => self.delete(&decoded(object)?),
+            "BOOKMARK" => {
+                let Partial { metadata } = decoded(object)?;
+                self.latest = self.latest.max(metadata.resource_version.parse().unwrap_or_default());
+                self.position = metadata.resource_version;
+                Ok(())
+            }
+            "ERROR" => {
+                let status: Status = decoded(object)?;
+                Err(Failure::refused(status.code, &status, &HeaderMap::new()))
+            }
+            _ => Err(Failure::new(FailureKind::Doubt, "an event of the watch is of an unknown type")),
+        }
+    }
+
+    fn apply(&mut self, Received { uid, version, content }: Received<K>) -> Result<(), Failure> {
+        let kept = match content {
+            Ok(object) => {
+                let Some(kept) = (self.keep)(object) else { return Ok(()) };
+                Ok(kept)
+            }
+            Err(problem) => Err(problem),
+        };
+        self.record_event(&uid);
+        if version.is_some() && self.known.get(&uid) == Some(&version) {
+            return Ok(());
+        }
+        if version.is_some_and(|version| version < self.latest) {
+            return Err(disorder());
+        }
+        self.advance(version);
+        let is_known = self.known.insert(uid.clone(), version).is_some();
+        match kept {
+            Ok(kept) => {
+                self.decoded(&uid);
+                match self.ready.back_mut() {
+                    Some(Update::Upsert(objects)) => objects.push(kept),
+                    _ => self.ready.push_back(Update::Upsert(vec![kept])),
+                }
+            }
+            Err(mut problem) => {
+                problem.is_held = is_known && is_held(&self.undecoded, &uid);
+                self.undecoded.insert(uid, problem);
+                self.observer.undecodable(self.undecoded.values());
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, Partial { metadata }: &Partial) -> Result<(), Failure> {
+        let (uid, version) = metadata.identity();
+        self.record_event(&uid);
+        self.advance(version);
+        let Some(before) = self.known.get(&uid).copied() else { return Ok(()) };
+        if version.is_some() && version < before {
+            return Err(disorder());
+        }
+        self.known.remove(&uid);
+        let gone = self.decoded(&uid).then_some(uid);
+        match self.ready.back_mut() {
+            Some(Update::Remove(uids)) => uids.extend(gone),
+            _ => self.ready.push_back(Update::Remove(gone.into_iter().collect())),
+        }
+        Ok(())
+    }
+
+    /// The next watch continues here.
+    fn advance(&mut self, version: Option<u64>) {
+        if let Some(version) = version.filter(|version| *version >= self.latest) {
+            self.latest = version;
+            self.position = version.to_string();
+        }
+    }
+
+    /// Records that the object can be decoded, or is gone. Returns whether a version of it was emitted.
+    fn decoded(&mut self, uid: &PodUid) -> bool {
+        let is_held = is_held(&self.undecoded, uid);
+        if self.undecoded.remove(uid).is_some() {
+            self.observer.undecodable(self.undecoded.values());
+        }
+        is_held
+    }
+
+    /// Records that the server has sent an event about this object.
+    fn record_event(&mut self, uid: &PodUid) {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.changed.insert(uid.clone());
+        }
+    }
+
+    /// Judges the server's list after a watch continued from where another was cut off.
+    fn compared(&mut self, listed: &Listed) -> Result<(), Failure> {
+        let Some(Comparison { changed, resumed_from, .. }) = self.comparison.take() else { return Ok(()) };
+        // The watch would be silent until the server's version has passed that of the watch.
+        let is_behind = listed.version < resumed_from;
+        let difference = Difference::between(&self.known, &listed.objects, &changed);
+        if difference.is_none() && !is_behind {
+            return Ok(());
+        }
+        let version = listed.version;
+        let message = format!(
+            "the server's state is not the one that was followed (its version is {version}, the watch's {resumed_from}; \
+             {difference}): it was restored from a backup, or its cache is old"
+        );
+        Err(Failure::new(FailureKind::Restored, message))
+    }
+}
+
+fn disorder() -> Failure {
+    Failure::new(FailureKind::Doubt, "the watch is not in the order of its resource versions")
+}

@@ -1,0 +1,219 @@
+//! The requests, and the bytes of their answers.
+//!
+//! kube's client only sends the requests. Its decoder would log the whole body of an unreadable answer, which may be a
+//! Secret.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Bytes;
+use kube::Client;
+use kube::api::{ListParams, WatchParams};
+use kube::client::Body;
+use kube::core::request::Error;
+use kube::core::{Request, Status};
+use tokio::time::{self, Instant};
+
+use super::failure::{Failure, FailureKind};
+use super::items::{Items, LARGEST};
+use crate::text::api_causes;
+
+/// Size limit of an error response in bytes.
+const LARGEST_REFUSAL: usize = 64 << 10;
+
+/// What to follow, and how to reach it.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    pub(crate) client: Client,
+    /// The path of the list.
+    pub(crate) path: String,
+    pub(crate) fields: Option<String>,
+    pub(crate) labels: Option<String>,
+    /// The server sends nothing but metadata.
+    pub(crate) is_metadata: bool,
+}
+
+/// How new a list must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At<'a> {
+    /// Any version: from the server's watch cache.
+    Cached,
+    /// Not older than this version: from the cache, when it is that new.
+    NotOlderThan(&'a str),
+    /// The latest: the server may have to read etcd.
+    Latest,
+}
+
+impl Requests {
+    /// Passes each object of a list on. Returns the version of the list.
+    pub(super) async fn list(
+        &self,
+        at: At<'_>,
+        patience: Duration,
+        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<String, Failure> {
+        // Without a limit: with one, a server may read etcd.
+        let params = ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            ..ListParams::default()
+        };
+        let params = match at {
+            At::Cached => params.at("0"),
+            At::NotOlderThan(version) => params.at(version),
+            At::Latest => params,
+        };
+        let request = Request::new(&self.path);
+        let request = if self.is_metadata { request.list_metadata(&params) } else { request.list(&params) };
+        let mut body = sent(&self.client, request, patience).await?;
+        let mut items = Items::default();
+        let no_part = || Failure::new(FailureKind::Broken, silence("the list", patience));
+        while let Some(part) = time::timeout(patience, chunk(&mut body)).await.map_err(|_| no_part())?? {
+            items.take(&part, &mut each)?;
+        }
+        items.version()
+    }
+
+    /// Watches from `version` on.
+    pub(super) async fn watch(
+        &self,
+        version: &str,
+        seconds: u32,
+        patience: Duration,
+        silence: Duration,
+    ) -> Result<Lines, Failure> {
+        let params = WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(seconds),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let request = Request::new(&self.path);
+        let request = if self.is_metadata {
+            request.watch_metadata(&params, version)
+        } else {
+            request.watch(&params, version)
+        };
+        let body = sent(&self.client, request, patience).await?;
+        Ok(Lines { body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence })
+    }
+}
+
+impl Requests {
+    /// Lists and starts to watch once. On failure, also what was tried.
+    pub(crate) async fn check(&self, patience: Duration) -> Result<(), (&'static str, Failure)> {
+        let version =
+            self.list(At::Cached, patience, |_| Ok(())).await.map_err(|failure| ("list", failure))?;
+        let watch = self.watch(&version, 1, patience, patience).await;
+        watch.map(drop).map_err(|failure| ("watch", failure))
+    }
+}
+
+/// The body of a successful answer.
+async fn sent(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, Error>,
+    patience: Duration,
+) -> Result<Body, Failure> {
+    let request = request.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+    let answer = async {
+        let response = client.send(request.map(Body::from)).await;
+        let response = response.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+        let (head, body) = response.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let body = Limited::new(body, LARGEST_REFUSAL).collect().await;
+        let status = body.ok().and_then(|body| serde_json::from_slice::<Status>(&body.to_bytes()).ok());
+        Err(Failure::refused(head.status.as_u16(), &status.unwrap_or_default(), &head.headers))
+    };
+    let no_answer = || Failure::new(FailureKind::Broken, silence("the API server", patience));
+    time::timeout(patience, answer).await.map_err(|_| no_answer())?
+}
+
+/// A whole answer, which must arrive within the time limit.
+pub(crate) async fn whole(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, Error>,
+    patience: Duration,
+) -> Result<Bytes, Failure> {
+    let answer = async {
+        let body = Limited::new(sent(client, request, patience).await?, LARGEST).collect().await;
+        let cut = |error: &(dyn std::error::Error + 'static)| {
+            Failure::new(FailureKind::Broken, format!("the answer was cut off: {}", api_causes(error)))
+        };
+        Ok(body.map_err(|error| cut(&*error))?.to_bytes())
+    };
+    let no_answer = || Failure::new(FailureKind::Broken, silence("the API server", patience));
+    time::timeout(patience, answer).await.map_err(|_| no_answer())?
+}
+
+fn silence(what: &str, patience: Duration) -> String {
+    format!("no answer from {what} within {} s", patience.as_secs_f32())
+}
+
+async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+    loop {
+        let Some(frame) = body.frame().await else { return Ok(None) };
+        let frame = frame.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+}
+
+/// The lines of a watch.
+pub(super) struct Lines {
+    body: Body,
+    buffer: Vec<u8>,
+    /// This many bytes of the buffer are known to contain no end of a line.
+    searched: usize,
+    silence: Duration,
+    /// The watch counts as dead if nothing arrives until then.
+    until: Instant,
+}
+
+impl Lines {
+    /// The next line; `None` at the end of the watch. An incomplete line at the end is dropped. If the future is dropped,
+    /// nothing is lost.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        loop {
+            if let Some(line) = self.complete() {
+                return Ok(Some(line));
+            }
+            let Ok(part) = time::timeout_at(self.until, chunk(&mut self.body)).await else {
+                let message = format!("the watch was silent for {} s", self.silence.as_secs_f32());
+                return Err(Failure::new(FailureKind::Doubt, message));
+            };
+            let Some(part) = part? else { return Ok(None) };
+            self.until = Instant::now() + self.silence;
+            self.buffer.extend_from_slice(&part);
+            if self.buffer.len() > LARGEST {
+                return Err(Failure::new(FailureKind::Doubt, "an event of the watch is too large"));
+            }
+        }
+    }
+
+    /// A line that has arrived, or an end that has.
+    pub(super) async fn ready(&mut self) -> Option<Result<Option<Vec<u8>>, Failure>> {
+        if let Some(next) = self.next().now_or_never() {
+            return Some(next);
+        }
+        // The connection delivers one part at a time; yield to let it deliver another.
+        tokio::task::yield_now().await;
+        self.next().now_or_never()
+    }
+
+    fn complete(&mut self) -> Option<Vec<u8>> {
+        let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+        let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let rest = self.buffer.split_off(self.searched + end + 1);
+        self.searched = 0;
+        Some(std::mem::replace(&mut self.buffer, rest))
+    }
+}

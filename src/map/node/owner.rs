@@ -1,0 +1,48 @@
+//! What the owner of the versions does with a table, and what `node` asks of it.
+
+use super::super::table::{Table, TableMut};
+use super::super::{Hashing, Key, Value};
+use super::{Array, DeadList, Memory};
+
+impl<K, V> Table<K, V> {
+    /// A draft of the next version.
+    ///
+    /// # Safety
+    /// This version must be kept until the draft is abandoned or, once it is published, as long as the dead
+    /// lists of both versions require. At most one draft of a version may be published.
+    pub(crate) unsafe fn draft(&self) -> Self {
+        // SAFETY: the caller keeps this version, and publishes or drops only this draft.
+        Self { root: unsafe { self.root.share() }, len: self.len }
+    }
+}
+
+impl<K: Key, V: Value> Table<K, V> {
+    /// Adds everything to a dead list.
+    ///
+    /// # Safety
+    /// This must be the last version, and it must be added only once.
+    pub(crate) unsafe fn retire_into(&self, dead: &mut DeadList<V::Pod>) {
+        // SAFETY: the caller adds the last version, once.
+        unsafe { dead.add_tree(&self.root) };
+    }
+
+    /// Frees what a draft has, without publishing it.
+    ///
+    /// # Safety
+    /// The table must belong to the current draft of `memory`.
+    pub(crate) unsafe fn abandon(&mut self, memory: &mut Memory<V::Pod>) {
+        memory.abandon(std::mem::replace(&mut self.root, Array::EMPTY));
+    }
+}
+
+impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
+    /// # Safety
+    /// The table must belong to the current draft of `memory`.
+    pub(crate) unsafe fn new(
+        table: &'a mut Table<K, V>,
+        memory: &'a mut Memory<V::Pod>,
+        hashing: &'a Hashing,
+    ) -> Self {
+        Self { table, memory, hashing }
+    }
+}

@@ -1,0 +1,236 @@
+//! The text of a key that is longer than two words, in one allocation behind a thin pointer. Text means any
+//! bytes here.
+//!
+//! Records are counted, because several tables may use the same text. Only the writer changes counts, and
+//! readers only read the text, so the count is not a shared write on their path.
+
+use std::alloc::{self, Layout};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Two strings, owned by the index. Dropping a record leaks one count; see [`release`](Self::release).
+pub(crate) struct Record(NonNull<Head>);
+
+#[repr(C)]
+struct Head {
+    born: u64,
+    first: u32,
+    second: u32,
+    count: AtomicU32,
+}
+
+/// Offset of the strings' bytes: directly after the count.
+const TEXT: usize = std::mem::offset_of!(Head, count) + size_of::<AtomicU32>();
+
+// SAFETY: it consists of strings, which are never written to, and an atomic count.
+unsafe impl Send for Record {}
+// SAFETY: shared access reads the strings; the count is changed by the writer alone.
+unsafe impl Sync for Record {}
+
+/// The layout of a record of two strings of these lengths: a head whose padding holds the first four bytes of
+/// text.
+fn layout(first: u32, second: u32) -> Option<Layout> {
+    let size = TEXT.checked_add(first as usize)?.checked_add(second as usize)?;
+    Layout::from_size_align(size.max(size_of::<Head>()), align_of::<Head>()).ok()
+}
+
+/// Whether two slices of the same length are equal. Names are short: two overlapping loads are cheaper than a
+/// call.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    fn ends<const N: usize>(bytes: &[u8]) -> Option<([u8; N], [u8; N])> {
+        Some((*bytes.first_chunk()?, *bytes.last_chunk()?))
+    }
+    match one.len() {
+        16..=32 => ends::<16>(one) == ends::<16>(other),
+        8..16 => ends::<8>(one) == ends::<8>(other),
+        4..8 => ends::<4>(one) == ends::<4>(other),
+        _ => one == other,
+    }
+}
+
+impl Record {
+    /// A new record, born in `generation`.
+    pub(crate) fn new(generation: u64, first: &[u8], second: &[u8]) -> Self {
+        // A text of 4 GiB is handled like an allocation failure.
+        fn too_long() -> ! {
+            alloc::handle_alloc_error(Layout::new::<Head>())
+        }
+        let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or_else(|_| too_long());
+        let head =
+            Head { born: generation, first: length(first), second: length(second), count: AtomicU32::new(1) };
+        let layout = layout(head.first, head.second).unwrap_or_else(|| too_long());
+        // SAFETY: the size is not 0.
+        let at = unsafe { alloc::alloc(layout) };
+        let Some(at) = NonNull::new(at) else { alloc::handle_alloc_error(layout) };
+        // SAFETY: the memory is new and large enough for the head and both strings, which overwrite the
+        // head's padding.
+        unsafe {
+            at.cast().write(head);
+            at.add(TEXT).copy_from_nonoverlapping(NonNull::from_ref(first).cast(), first.len());
+            at.add(TEXT + first.len())
+                .copy_from_nonoverlapping(NonNull::from_ref(second).cast(), second.len());
+        }
+        #[cfg(test)]
+        audit::LIVE.set(audit::LIVE.get() + 1);
+        Self(at.cast())
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: a record exists until its last count is released.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(super) fn born(&self) -> u64 {
+        self.head().born
+    }
+
+    /// The lengths of the strings.
+    #[inline]
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        let Head { first, second, .. } = self.head();
+        (*first as usize, *second as usize)
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        let (first, second) = self.lengths();
+        // SAFETY: that many bytes follow the head.
+        unsafe { slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(TEXT), first + second) }
+    }
+
+    /// Whether these are its strings.
+    #[inline]
+    pub(crate) fn is(&self, first: &[u8], second: &[u8]) -> bool {
+        if self.lengths() != (first.len(), second.len()) {
+            return false;
+        }
+        let (one, other) = self.text().split_at(first.len());
+        same(one, first) && same(other, second)
+    }
+
+    /// The two strings.
+    #[inline]
+    pub(crate) fn bytes(&self) -> (&[u8], &[u8]) {
+        self.text().split_at(self.lengths().0)
+    }
+
+    /// The two strings, if they were created from text; otherwise empty.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        let (first, second) = self.bytes();
+        (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
+    }
+
+    /// The same count again.
+    ///
+    /// # Safety
+    /// Only one of the two is released, and the other is not used afterwards.
+    pub(super) unsafe fn copy(&self) -> Self {
+        Self(self.0)
+    }
+
+    /// Another count of this record.
+    ///
+    /// # Safety
+    /// Only one thread at a time changes counts: this is not an atomic step.
+    pub(super) unsafe fn share(&self) -> Self {
+        let count = &self.head().count;
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Self(self.0)
+    }
+
+    /// Releases one count; the last one frees the record.
+    ///
+    /// # Safety
+    /// No copy of this count is used any more, and only one thread at a time changes counts.
+    pub(super) unsafe fn release(self) {
+        let Head { first, second, count, .. } = self.head();
+        let (layout, left) = (layout(*first, *second), count.load(Ordering::Relaxed) - 1);
+        count.store(left, Ordering::Relaxed);
+        if let (0, Some(layout)) = (left, layout) {
+            #[cfg(test)]
+            audit::LIVE.set(audit::LIVE.get() - 1);
+            // SAFETY: this was the last count, and `new` allocated the record with this layout.
+            unsafe { alloc::dealloc(self.0.cast().as_ptr(), layout) };
+        }
+    }
+}
+
+/// A record of one text, which is read without another UTF-8 check.
+pub(crate) struct Label(Record);
+
+impl Label {
+    /// A new record of this text; the second of its strings is empty.
+    pub(super) fn new(generation: u64, text: &str) -> Self {
+        Self(Record::new(generation, text.as_bytes(), b""))
+    }
+
+    #[inline]
+    pub(crate) fn as_str(&self) -> &str {
+        // SAFETY: the record was made from a `&str`, and is never written to.
+        unsafe { str::from_utf8_unchecked(self.0.text()) }
+    }
+
+    pub(in super::super) fn into_record(self) -> Record {
+        self.0
+    }
+}
+
+#[cfg(test)]
+pub(in super::super) mod audit {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Number of live records created by this thread.
+        pub(crate) static LIVE: Cell<usize> = const { Cell::new(0) };
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::{Record, audit, same};
+
+    #[test]
+    fn a_record_equals_only_its_two_strings() {
+        let long = "x".repeat(1000);
+        for (first, second) in [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&long, "ä")] {
+            let record = Record::new(7, first.as_bytes(), second.as_bytes());
+            assert_eq!((record.parts(), record.born()), ((first, second), 7));
+            assert!(record.is(first.as_bytes(), second.as_bytes()));
+            for (other, another) in [("web", "0default"), ("web-", "0default"), ("webb", ""), ("a", "b")] {
+                assert!(!record.is(other.as_bytes(), another.as_bytes()));
+            }
+            // SAFETY: this thread has the only count.
+            unsafe { record.release() };
+        }
+    }
+
+    #[test]
+    fn texts_of_any_length_that_differ_in_one_byte_are_distinguished() {
+        for length in 0..70 {
+            let text = "x".repeat(length);
+            assert!(same(text.as_bytes(), text.as_bytes()));
+            for at in 0..length {
+                let mut other = text.clone().into_bytes();
+                other[at] = b'y';
+                assert!(!same(text.as_bytes(), &other), "{at} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_is_freed_with_its_last_count() {
+        let before = audit::LIVE.get();
+        let one = Record::new(1, b"web", b"default");
+        // SAFETY: this thread alone has the record.
+        let other = unsafe { one.share() };
+        // SAFETY: this count is not used again.
+        unsafe { one.release() };
+        assert!(other.is(b"web", b"default"));
+        assert_eq!(audit::LIVE.get(), before + 1);
+        // SAFETY: this count is not used again.
+        unsafe { other.release() };
+        assert_eq!(audit::LIVE.get(), before);
+    }
+}
