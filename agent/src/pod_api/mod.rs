@@ -15,8 +15,6 @@ mod follow;
 mod history;
 mod labels;
 mod list;
-#[cfg(test)]
-mod load;
 pub(crate) mod metrics;
 mod object;
 mod pod;
@@ -40,7 +38,6 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use self::history::{History, Limits, Sizes};
-pub(crate) use self::object::API_SERVER_VERSION;
 pub(crate) use self::routes::{pods_as_they_are, router};
 pub(crate) use self::status::Refusal;
 use crate::config::values::PodApiSettings;

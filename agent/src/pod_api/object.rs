@@ -9,9 +9,7 @@ use hyper::body::Bytes;
 use super::resource::Resource;
 use super::shape::{Form, Kind};
 use super::write;
-
-/// Holds the API server's version of the object. `metadata.resourceVersion` is the agent's own.
-pub(crate) const API_SERVER_VERSION: &str = "pod-index/api-server-resource-version";
+use crate::api::types::API_SERVER_VERSION;
 
 /// An object and the version of its last event.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::object::API_SERVER_VERSION;
 use super::resource::Resource;
 use super::shape::{Form, Include};
+use crate::api::types::API_SERVER_VERSION;
 
 /// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

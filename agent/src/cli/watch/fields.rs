@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pod_index::CONFIG_SEEN_ANNOTATION;
 use serde_json::Value;
 
-use crate::pod_api::API_SERVER_VERSION;
+use crate::api::types::API_SERVER_VERSION;
 
 /// Maximum number of parts in a field's name, such as `status.containerStatuses[web].state`. A change of a deeper field
 /// is reported under its parent's name.

@@ -1,7 +1,7 @@
 //! A benchmark: the time from publication to the socket with many watches, on all cores.
 //!
 //! ```text
-//! cargo test --release -p pod-index-agent --all-features --lib pod_api::load -- --ignored --nocapture
+//! cargo test --release -p pod-index-agent --all-features --lib http::tests -- --ignored --nocapture
 //! ```
 //! Server and clients share one process and its cores. Each change is a separate publication.
 
@@ -24,12 +24,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch as channel;
 
-use super::PodApi;
+use super::serve::{App, Requests, serve};
 use crate::config::values::{Management, PodApiSettings, StaticPods};
-use crate::http::serve::{App, Requests, serve};
 use crate::metrics::Metrics;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
+use crate::pod_api::PodApi;
 use crate::whois::{Lookups, Processes, Whois};
 
 const PODS: usize = 10_000;
