@@ -310,7 +310,9 @@ impl Drop for Agent {
 pub fn get(address: SocketAddr, path: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    // The agent may refuse a long request before its end, and close the connection after its response.
+    let _ = stream.write_all(request.as_bytes());
     Answer::read(stream)
 }
 
