@@ -5,15 +5,14 @@
 //! scaling.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use support::background::{Background, Pace, Versions};
 use support::designs::{self, Design, Read, Visit};
 use support::figures::{self, Figure};
 use support::sizes;
+use support::throughput::{Run, medians, throughput};
 use support::workload::Workload;
 
 const PACES: [Pace; 3] = [Pace::Idle, Pace::PerSecond(1_000), Pace::FullSpeed];
@@ -57,7 +56,8 @@ impl Visit for Contention {
             }
             for threads in THREADS {
                 let background = Background::writing(writer, pace, &self.versions);
-                let value = throughput(threads, self.time, &keys, &reader);
+                let readers = (0..threads).map(|thread| looking_up(&keys, thread, threads, reader.clone()));
+                let value = throughput(readers.collect(), 0, 256, self.time) / 1e6;
                 writer = background.map_or_else(|writer| writer, Background::stop);
                 let what = format!("{}, {threads} threads", pace.name());
                 self.samples.push(Figure { n: self.workload.pods.len(), what, who: D::NAME.into(), value });
@@ -66,56 +66,17 @@ impl Visit for Contention {
     }
 }
 
-/// Million lookups per second of all threads together.
-fn throughput<K, R>(threads: usize, time: Duration, keys: &Arc<[K]>, reader: &R) -> f64
+/// Each thread starts at another key and goes through all keys.
+fn looking_up<K, R>(keys: &Arc<[K]>, thread: usize, threads: usize, mut reader: R) -> Run
 where
     K: Send + Sync + 'static,
-    R: Read<K> + Clone + Send + 'static,
+    R: Read<K> + Send + 'static,
 {
-    let start = Arc::new(Barrier::new(threads + 1));
-    let stop = Arc::new(AtomicBool::new(false));
-    let readers: Vec<_> = (0..threads)
-        .map(|thread| {
-            let (start, stop) = (Arc::clone(&start), Arc::clone(&stop));
-            let (keys, mut reader) = (Arc::clone(keys), reader.clone());
-            thread::spawn(move || {
-                // Each thread starts at another key and goes through all keys.
-                let mut keys = keys.iter().cycle().skip(thread * keys.len() / threads);
-                start.wait();
-                let mut count = 0u32;
-                while !stop.load(Ordering::Relaxed) {
-                    for key in keys.by_ref().take(256) {
-                        black_box(reader.find(black_box(key)));
-                    }
-                    count += 256;
-                }
-                f64::from(count)
-            })
-        })
-        .collect();
-    start.wait();
-    let begin = Instant::now();
-    thread::sleep(time);
-    stop.store(true, Ordering::Relaxed);
-    let elapsed = begin.elapsed();
-    let count: f64 = readers.into_iter().map(|reader| reader.join().expect("the reader is well")).sum();
-    count / elapsed.as_secs_f64() / 1e6
-}
-
-/// One figure per cell: the median of its samples.
-fn medians(samples: Vec<Figure>) -> Vec<Figure> {
-    let mut cells: Vec<(Figure, Vec<f64>)> = Vec::new();
-    for sample in samples {
-        match cells.iter_mut().find(|(cell, _)| cell.what == sample.what && cell.who == sample.who) {
-            Some((_, values)) => values.push(sample.value),
-            None => cells.push((sample.clone(), vec![sample.value])),
+    let (keys, mut at) = (Arc::clone(keys), thread * keys.len() / threads);
+    Box::new(move |count| {
+        for _ in 0..count {
+            black_box(reader.find(black_box(&keys[at])));
+            at = if at + 1 < keys.len() { at + 1 } else { 0 };
         }
-    }
-    cells
-        .into_iter()
-        .map(|(cell, mut values)| {
-            values.sort_by(f64::total_cmp);
-            Figure { value: values[values.len() / 2], ..cell }
-        })
-        .collect()
+    })
 }

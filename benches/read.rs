@@ -9,6 +9,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use pod_index::PodMeta;
 use support::designs::{self, Cached, Design, Load, Read, Visit};
+use support::every_key;
 use support::profiler::Flamegraph;
 use support::sizes;
 use support::workload::{Pod, Workload};
@@ -29,6 +30,7 @@ fn main() {
         let mut reads = Reads { criterion: &mut criterion, workload: Workload::new(n) };
         designs::each(&mut reads);
         reads.index();
+        reads.every_key();
     }
     criterion.final_summary();
 }
@@ -61,6 +63,22 @@ impl Reads<'_> {
                 }
             });
         });
+    }
+
+    /// The lookups of the bench `every_key`, by one thread without a writer.
+    fn every_key(&mut self) {
+        for subject in every_key::subjects(&mut self.workload) {
+            for lookups in &subject.lookups {
+                let mut group = self.criterion.benchmark_group(format!(
+                    "every key, {}/{}",
+                    lookups.what,
+                    self.workload.pods.len()
+                ));
+                group.throughput(Throughput::Elements(lookups.step as u64));
+                let mut run = lookups.reader(0, 1);
+                group.bench_function(subject.who, |bencher| bencher.iter(|| run(lookups.step)));
+            }
+        }
     }
 
     /// Queries that only the index supports.

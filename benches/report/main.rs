@@ -1,10 +1,9 @@
 //! The performance report: runs the benches, and writes their results to `docs/performance` and the README.
 //!
-//! `cargo run --release -p pod-index-benches --bin report` does everything, in about eight minutes on two
-//! otherwise idle cores. `-- --render` writes the report again from the figures of the last run.
+//! `cargo run --release -p pod-index-benches --bin report` does everything, in about thirteen minutes on two
+//! otherwise idle cores. `-- --render` writes the report again from the figures of the last run. `-- --every-key` renews
+//! only the section on every key, in five minutes.
 
-mod machine;
-mod markdown;
 mod plots;
 mod section;
 mod svg;
@@ -16,9 +15,15 @@ use std::process::Command;
 use std::{env, fs};
 
 use support::figures::{self, Figure};
+use support::{every_key, machine};
 
 /// The benches shown in the report.
 const BENCHES: [&str; 4] = ["ratios", "memory", "contention", "latency"];
+
+/// Has a section of its own.
+const EVERY_KEY: &str = "every_key";
+/// Around what the report writes in a file.
+const MARKS: [&str; 2] = ["<!-- figures: written by `report` -->\n", "<!-- end of what `report` wrote -->\n"];
 
 /// The results of all benches.
 struct Figures {
@@ -29,18 +34,27 @@ struct Figures {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    if !env::args().any(|argument| argument == "--render") {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = root.join("docs/performance");
+    let machine = machine::describe();
+    let given = |name: &str| env::args().any(|argument| argument == name);
+    if !given("--render") {
+        run(EVERY_KEY)?;
+    }
+    let keys = || Ok::<_, Box<dyn Error>>(every_key::section(&figures::load(EVERY_KEY)?, &machine));
+    if given("--every-key") {
+        return fill(&folder.join("README.md"), &keys()?);
+    }
+    if !given("--render") {
         for bench in BENCHES {
             run(bench)?;
         }
     }
     let [ratios, memory, contention, latency] = BENCHES.map(figures::load);
     let figures = Figures { ratios: ratios?, memory: memory?, contention: contention?, latency: latency? };
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folder = root.join("docs/performance");
     fs::create_dir_all(&folder)?;
-    let machine = machine::describe();
-    fs::write(folder.join("README.md"), tables::report(&figures, &machine))?;
+    fs::write(folder.join("README.md"), tables::report(&figures, &machine, &MARKS.concat()))?;
+    fill(&folder.join("README.md"), &keys()?)?;
     fs::write(folder.join("throughput.svg"), plots::throughput(&figures.contention, &machine))?;
     fs::write(folder.join("latency.svg"), plots::latency(&figures.latency, &machine))?;
     fill(&root.join("README.md"), &section::section(&figures, &machine))?;
@@ -58,8 +72,6 @@ fn run(bench: &str) -> Result<(), Box<dyn Error>> {
 
 /// Replaces the text between the marks in the file by `section`.
 fn fill(file: &Path, section: &str) -> Result<(), Box<dyn Error>> {
-    const MARKS: [&str; 2] =
-        ["<!-- figures: written by `report` -->\n", "<!-- end of what `report` wrote -->"];
     let text = fs::read_to_string(file)?;
     let parts = text
         .split_once(MARKS[0])

@@ -2,9 +2,9 @@
 
 use support::figures::{Figure, value};
 
-use crate::markdown::CONTROL;
 use crate::svg::{self, Line, Panel};
 use crate::tables::{PEERS, SITUATIONS};
+use support::markdown::CONTROL;
 
 const N: usize = 100_000;
 

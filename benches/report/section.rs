@@ -7,7 +7,7 @@ use support::designs::{Cached, Design};
 use support::figures::value;
 
 use crate::Figures;
-use crate::markdown::{header, row, short};
+use support::markdown::{header, row, short};
 
 const KUBE: &str = "kube-runtime Store";
 const PARKING_LOT: &str = "parking_lot RwLock";

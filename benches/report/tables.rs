@@ -7,7 +7,7 @@ use support::designs::{Cached, Design, Load, Parsed};
 use support::figures::{Figure, value};
 
 use crate::Figures;
-use crate::markdown::{CONTROL, grouped, header, row, short};
+use support::markdown::{CONTROL, grouped, header, row, short};
 
 /// The designs in the order of the tables.
 pub(crate) const PEERS: [&str; 11] = [
@@ -32,7 +32,8 @@ pub(crate) const SITUATIONS: [(&str, &str); 4] = [
 ];
 const SIZES: [usize; 5] = [110, 1_000, 10_000, 100_000, 1_000_000];
 
-pub(crate) fn report(figures: &Figures, machine: &str) -> String {
+/// The report, with `every_key` in the place of the section on every key.
+pub(crate) fn report(figures: &Figures, machine: &str, every_key: &str) -> String {
     let mut text = format!(
         "# Performance report\n\n\
          Written by `cargo run --release -p pod-index-benches --bin report` on: {machine}. Compare figures only \
@@ -41,7 +42,8 @@ pub(crate) fn report(figures: &Figures, machine: &str) -> String {
          from the maps and looked up in shuffled order. The rows of a table were measured in interleaved runs; figures \
          are medians. The bare table is the lower bound: one flat hash table with UIDs of sixteen bytes, a hash of one \
          multiplication, and no synchronisation. The other designs have one map from UID to pod. The index and the \
-         kubelet's maps have all five.\n"
+         kubelet's maps have all five.\n\n\
+         {every_key}"
     );
     for (what, title) in [("UID, hit", "Lookup by UID, hit"), ("UID, miss", "Lookup by UID, miss")] {
         text += &designs(&figures.ratios, title, "ns, and times the bare table", what);

@@ -79,6 +79,16 @@ impl<T: Send + 'static> Background<T> {
         Self { stop, thread }
     }
 
+    /// Starts a thread that works this often per second.
+    pub fn paced(on: T, times: u32, mut work: impl FnMut(&mut T) + Send + 'static) -> Self {
+        let mut due = Instant::now();
+        Self::new(on, move |on| {
+            work(on);
+            due += Duration::from_secs(1) / times;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        })
+    }
+
     /// Stops the thread and returns its state.
     ///
     /// # Panics
@@ -105,15 +115,10 @@ impl<T: Send + 'static> Background<T> {
                 at += 1;
                 writer.update(pods.one(at));
             }),
-            Pace::PerSecond(updates) => {
-                let mut due = Instant::now();
-                Self::new(writer, move |writer| {
-                    at += 1;
-                    writer.update(pods.one(at));
-                    due += Duration::from_secs(1) / updates;
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
-                })
-            }
+            Pace::PerSecond(updates) => Self::paced(writer, updates, move |writer| {
+                at += 1;
+                writer.update(pods.one(at));
+            }),
             Pace::Sets => Self::new(writer, move |writer| {
                 at += 1;
                 writer.set(pods.all(at));

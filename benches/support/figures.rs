@@ -26,8 +26,14 @@ pub fn value(figures: &[Figure], n: usize, what: &str, who: &str) -> Option<f64>
         .map(|figure| figure.value)
 }
 
+/// Where the benches leave their figures.
+#[must_use]
+pub fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/performance")
+}
+
 fn file(bench: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/performance").join(format!("{bench}.tsv"))
+    folder().join(format!("{bench}.tsv"))
 }
 
 /// Saves figures for the report.

@@ -4,8 +4,11 @@ pub mod background;
 pub mod bare;
 pub mod cases;
 pub mod designs;
+pub mod every_key;
 pub mod figures;
 pub mod keys;
+pub mod machine;
+pub mod markdown;
 pub mod memory;
 #[cfg(feature = "criterion")]
 pub mod profiler;
@@ -13,4 +16,5 @@ pub mod removed;
 pub mod rounds;
 pub mod sizes;
 pub mod stamp;
+pub mod throughput;
 pub mod workload;

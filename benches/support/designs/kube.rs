@@ -18,10 +18,15 @@ use crate::workload::Pod;
 pub struct KubeStore;
 
 /// A pod as the store requires it.
-#[derive(Clone)]
-pub struct Object(Arc<Pod>);
+pub struct Object<P>(pub Arc<P>);
 
-impl Lookup for Object {
+impl<P> Clone for Object<P> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<P: PodMeta> Lookup for Object<P> {
     type DynamicType = ();
 
     fn kind((): &()) -> Cow<'_, str> {
@@ -52,24 +57,24 @@ impl Lookup for Object {
 
 impl Design for KubeStore {
     const NAME: &'static str = "kube-runtime Store";
-    type Key = ObjectRef<Object>;
-    type Reader = Store<Object>;
-    type Writer = Writer<Object>;
+    type Key = ObjectRef<Object<Pod>>;
+    type Reader = Store<Object<Pod>>;
+    type Writer = Writer<Object<Pod>>;
 
-    fn new(pods: Vec<Arc<Pod>>) -> (Writer<Object>, Store<Object>) {
+    fn new(pods: Vec<Arc<Pod>>) -> (Writer<Object<Pod>>, Store<Object<Pod>>) {
         let mut writer = Writer::new(());
         Write::set(&mut writer, pods);
         let reader = writer.as_reader();
         (writer, reader)
     }
 
-    fn key(pod: &Pod) -> ObjectRef<Object> {
+    fn key(pod: &Pod) -> ObjectRef<Object<Pod>> {
         ObjectRef::new_with(pod.name(), ()).within(pod.namespace())
     }
 }
 
-impl Read<ObjectRef<Object>> for Store<Object> {
-    fn find(&mut self, key: &ObjectRef<Object>) -> usize {
+impl Read<ObjectRef<Object<Pod>>> for Store<Object<Pod>> {
+    fn find(&mut self, key: &ObjectRef<Object<Pod>>) -> usize {
         self.get(key).map_or(0, |pod| Arc::as_ptr(&pod).addr())
     }
 
@@ -78,7 +83,7 @@ impl Read<ObjectRef<Object>> for Store<Object> {
     }
 }
 
-impl Write for Writer<Object> {
+impl Write for Writer<Object<Pod>> {
     fn update(&mut self, pod: &Arc<Pod>) {
         self.apply_watcher_event(&Event::Apply(Object(Arc::clone(pod))));
     }

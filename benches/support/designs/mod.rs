@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use self::index::{Cached, Load, Parsed};
 #[cfg(feature = "peers")]
-pub use self::kube::KubeStore;
+pub use self::kube::{KubeStore, Object};
 #[cfg(feature = "peers")]
 pub use self::kubelet::Kubelet;
 #[cfg(feature = "peers")]

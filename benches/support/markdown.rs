@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 /// The latency bench's name for the loop that only reads the clock.
-pub(crate) const CONTROL: &str = "control: only the clock";
+pub const CONTROL: &str = "control: only the clock";
 
-pub(crate) fn header(text: &mut String, first: &str, columns: &[impl AsRef<str>]) {
+pub fn header(text: &mut String, first: &str, columns: &[impl AsRef<str>]) {
     row(text, first, columns);
     let _ = writeln!(text, "|---|{}", "---:|".repeat(columns.len()));
 }
 
-pub(crate) fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
+pub fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
     let _ = write!(text, "| {first} |");
     for cell in cells {
         let _ = write!(text, " {} |", cell.as_ref());
@@ -19,7 +19,7 @@ pub(crate) fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
 }
 
 /// Three significant digits.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "–".to_owned(),
         _ if value.abs() < 10.0 => format!("{value:.2}"),
@@ -37,7 +37,7 @@ pub(crate) fn short(value: f64) -> String {
 }
 
 /// `100,000` instead of `100000`.
-pub(crate) fn grouped(number: usize) -> String {
+pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 
 /// Processor, cores, system and compiler, in one line.
-pub(crate) fn describe() -> String {
+pub fn describe() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = info.lines().find(|line| line.starts_with(name))?;
