@@ -10,7 +10,6 @@ use super::access::AuthorizationMode;
 use super::duration::GoDuration;
 use super::log_filter::LogFilter;
 use super::values::{Mode, StaticPods};
-use pod_index_kubelet::references::Strategy;
 
 /// The sources of pods, and what to do with the pods.
 #[derive(Args, Clone, Debug)]
@@ -145,12 +144,6 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
     pub(crate) checkpoint_all_pods: bool,
 
-    /// How to follow the Secrets and config maps that the node's pods reference; only Watch is supported. /references
-    /// shows their number.
-    #[arg(long, env = "POD_INDEX_CONFIG_MAP_AND_SECRET_CHANGE_DETECTION_STRATEGY", value_name = "STRATEGY")]
-    #[arg(value_parser = strategy)]
-    pub(crate) config_map_and_secret_change_detection_strategy: Option<Strategy>,
-
     /// Serve on an --address that is not loopback, without TLS. Anyone who can reach it, or who can read the traffic,
     /// can then read every pod.
     #[arg(long, env = "POD_INDEX_ALLOW_REMOTE_CLIENTS")]
@@ -263,16 +256,6 @@ pub(crate) struct ServerArgs {
     /// Also serve on this Unix socket, without TLS. Client commands connect to it instead of the port.
     #[arg(long, global = true, env = "POD_INDEX_SOCKET", value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-}
-
-/// Parses a strategy by the kubelet's name.
-fn strategy(text: &str) -> Result<Strategy, &'static str> {
-    match text {
-        "Watch" => Ok(Strategy::Watch),
-        "Cache" => Ok(Strategy::Cache),
-        "Get" => Ok(Strategy::Get),
-        _ => Err("must be Watch"),
-    }
 }
 
 /// Parses a header in the kubelet's format.

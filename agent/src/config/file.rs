@@ -13,7 +13,6 @@ use super::values::{Mode, StaticPods};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use crate::config::log_filter::LogFilter;
-use pod_index_kubelet::references::Strategy;
 
 /// The keys of a configuration file. Any other key is an error.
 #[derive(Debug, Default, Deserialize)]
@@ -50,7 +49,6 @@ pub(crate) struct ConfigFile {
     pub(super) force_manage_mirror_pods: bool,
     pub(super) checkpoint_dir: Option<PathBuf>,
     pub(super) checkpoint_all_pods: bool,
-    pub(super) config_map_and_secret_change_detection_strategy: Option<Strategy>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<u16>,
     pub(super) health_address: Option<SocketAddr>,

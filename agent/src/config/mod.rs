@@ -24,7 +24,6 @@ use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use crate::config::log_filter::{LogFilter, LogLevel};
 use pod_index_kubelet::checkpoint::Which;
-use pod_index_kubelet::references::Strategy;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::kubelet::{KubeletConfig, KubeletSource};
 use pod_index_kubelet::sources::manifest::names::dns_subdomain;
@@ -75,8 +74,6 @@ pub(crate) struct Settings {
     pub(crate) redact_env: bool,
     /// Where to keep pods on disk, and which.
     pub(crate) checkpoints: Option<(PathBuf, Which)>,
-    /// Whether to follow the pods' Secrets and `ConfigMaps`.
-    pub(crate) references: bool,
     pub(crate) address: SocketAddr,
     /// An additional address for `/livez` and `/readyz` only.
     pub(crate) health_address: Option<SocketAddr>,
@@ -242,11 +239,6 @@ impl Settings {
         if all_pods && checkpoints.is_none() {
             return Err(Failure::Usage("checkpointAllPods needs a directory (--checkpoint-dir)".to_owned()));
         }
-        let strategy = args
-            .config_map_and_secret_change_detection_strategy
-            .or(config.config_map_and_secret_change_detection_strategy);
-        let references = strategy.map(|strategy| followed(strategy, api.as_ref())).transpose()?.is_some();
-
         let pod_api = PodApiSettings {
             static_pods: args.static_pod_object.or(config.static_pod_object).unwrap_or_default(),
             watches: args.max_watches.or(config.max_watches).unwrap_or(WATCHES),
@@ -287,7 +279,7 @@ impl Settings {
             let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
             summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
         }
-        summary.extend(kept(checkpoints.as_ref(), references));
+        summary.extend(checkpoints.as_ref().map(kept));
         summary.push(["address".to_owned(), served(address, tls.as_ref())]);
         summary.extend(
             socket
@@ -309,7 +301,6 @@ impl Settings {
             redact_env,
             // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
-            references: references && !args.once,
             address,
             health_address,
             tls,
@@ -378,7 +369,6 @@ impl Settings {
             ("redactEnv", self.redact_env != new.redact_env),
             ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
-            ("configMapAndSecretChangeDetectionStrategy", self.references != new.references),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
             ("staticPodObject, maxWatches or maxWatchesPerClient", self.pod_api != new.pod_api),
             ("socket or socketMode", self.socket != new.socket),
@@ -390,10 +380,9 @@ impl Settings {
     }
 
     /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
-    /// server would stay there, a watch of a Secret would continue with a version of the old one, and reviews of the old
-    /// one would still admit clients.
+    /// server would stay there, and reviews of the old one would still admit clients.
     pub(crate) fn keeps_api_server(&self) -> bool {
-        self.mirrors != Management::Off || self.references || self.access.tokens || self.access.rights
+        self.mirrors != Management::Off || self.access.tokens || self.access.rights
     }
 
     fn api_server(&self) -> Option<(Option<&Path>, bool)> {
@@ -458,14 +447,10 @@ fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)
     Some((path.filter(|path| !path.as_os_str().is_empty())?, which))
 }
 
-/// Summary rows for checkpoints and references.
-fn kept(checkpoints: Option<&(PathBuf, Which)>, references: bool) -> impl Iterator<Item = [String; 2]> {
-    let checkpoints = checkpoints.map(|(path, which)| {
-        let which = if *which == Which::All { "all pods" } else { "annotated pods" };
-        ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
-    });
-    let references = references.then(|| ["references".to_owned(), "watched".to_owned()]);
-    checkpoints.into_iter().chain(references)
+/// The summary row of checkpoints.
+fn kept((path, which): &(PathBuf, Which)) -> [String; 2] {
+    let which = if *which == Which::All { "all pods" } else { "annotated pods" };
+    ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
 }
 
 /// The API server, if configured. Rejects selectors without it.
@@ -477,20 +462,6 @@ fn api(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>,
         }
         _ => Ok(is_asked_for.then_some(settings)),
     }
-}
-
-/// Whether references can be followed. A node may read only what its own pods reference, and the Secrets of a whole
-/// cluster do not belong on a node.
-fn followed(strategy: Strategy, api: Option<&ApiSettings>) -> Result<(), Failure> {
-    let why = match (strategy, api) {
-        (Strategy::Watch, Some(ApiSettings { all_nodes: false, .. })) => return Ok(()),
-        (Strategy::Watch, Some(_)) => "is for the pods of this node, not of --all-nodes".to_owned(),
-        (Strategy::Watch, None) => "needs an API server: --kubeconfig or --api-server".to_owned(),
-        (Strategy::Cache | Strategy::Get, _) => format!(
-            "{strategy:?}: objects would be fetched on request, but the agent does not serve objects; use Watch"
-        ),
-    };
-    Err(Failure::Usage(format!("--config-map-and-secret-change-detection-strategy {why}")))
 }
 
 fn management(managed: bool, forced: bool) -> Result<Management, Failure> {

@@ -118,13 +118,6 @@ pub(super) fn needed(settings: &Settings) -> Vec<Right> {
     if settings.mirrors == Management::Careful {
         rights.push(Right::lease(settings));
     }
-    if settings.references {
-        for resource in ["secrets", "configmaps"] {
-            rights.extend(
-                ["list", "watch"].map(|verb| Right::new(verb, "", resource, "components/references")),
-            );
-        }
-    }
     let reviews = "components/client-reviews";
     if settings.access.tokens {
         rights.push(Right::new("create", "authentication.k8s.io", "tokenreviews", reviews));
@@ -159,9 +152,7 @@ async fn user(client: &Client) -> Option<String> {
 /// Whether the node authorizer grants this right only for single objects. A review of the right as a whole would then
 /// say no.
 fn is_per_object(user: &str, right: &Right) -> bool {
-    let of_references = ["secrets", "configmaps"].contains(&right.resource);
-    let of_a_pod = right.resource == "pods" && right.verb == "get";
-    user.starts_with("system:node:") && (of_references || of_a_pod)
+    user.starts_with("system:node:") && right.resource == "pods" && right.verb == "get"
 }
 
 /// Reviews all rights. Also returns `false` if the server says that pods may not be listed or watched.

@@ -235,7 +235,6 @@ fn a_thousand_watches_of_ten_thousand_pods() {
         ),
         readiness,
         mirrors: Arc::new(MirrorKeeper::new(NodeName::new("node-1"), Management::Off)),
-        references: None,
         connections: metrics.connections(),
         metrics: Arc::new(metrics),
         pods: api.clone(),

@@ -8,8 +8,6 @@ pub(crate) mod mirror_metrics;
 pub(crate) mod mirrors;
 pub(crate) mod own_node;
 pub(crate) mod readiness;
-pub(crate) mod reference_managers;
-pub(crate) mod reference_metrics;
 pub(crate) mod removed;
 pub(crate) mod source_metrics;
 pub(crate) mod sources;

@@ -29,7 +29,6 @@ use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
 use crate::http::tls::metrics::Certificate;
 use crate::pipeline::mirror_metrics::Mirrors as MirrorMetrics;
-use crate::pipeline::reference_metrics::References;
 use crate::pipeline::source_metrics::Sources as SourceMetrics;
 use crate::pod_api::metrics::Watches;
 use crate::whois::metrics::ByClients;
@@ -43,7 +42,6 @@ use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::{Readiness, is_grave};
-use crate::pipeline::reference_managers::ReferenceManagers;
 use crate::pipeline::sources::SourceTasks;
 use crate::pipeline::writer::WriterThread;
 use crate::pipeline::{checkpoints, own_node, sources};
@@ -209,16 +207,11 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let clients = ApiClients::start(settings, ApiRequests::register(metrics.ours())).await?;
     let node = settings.node.to_string();
     tasks.spawn("the reader of the Node", own_node::follow(clients.follow(), node, writer_thread.own_node()));
-    let latest = clients.latest(|clients| &clients.others);
     let reviews = clients.latest(|clients| &clients.reviews);
-    let references = ReferenceManagers::start(settings, latest.as_ref(), &reader);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(settings, clients.current()).await?;
     if let Some(checkpoints) = &checkpoints {
         metrics.checkpoints(checkpoints);
-    }
-    if let Some(references) = &references {
-        metrics.ours().register_collector(Box::new(References(references.clone())));
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     if mirrors.is_asked_to_keep() {
@@ -241,7 +234,6 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         reader,
         readiness,
         mirrors,
-        references,
         metrics,
         pods,
         whois,

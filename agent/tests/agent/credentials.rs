@@ -4,13 +4,12 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::access::answer;
-use crate::api::{kubeconfig_with, pod};
+use crate::api::kubeconfig_with;
 use crate::api_server::ApiServer;
 use crate::support::{Agent, manifest};
 use crate::tls::{Authority, Pki};
 
 const NODE: &str = "node-1";
-const REFERENCES: &str = "--config-map-and-secret-change-detection-strategy";
 
 /// A server with client certificates, and an agent that makes every kind of request.
 struct Site {
@@ -63,8 +62,6 @@ impl Site {
             &cert,
             "--tls-private-key-file",
             &key,
-            REFERENCES,
-            "Watch",
         ]);
         self.mirrored("first").await;
         agent
@@ -89,17 +86,6 @@ impl Site {
         self.server.know_token(round, "prometheus", &[]);
         let code = || answer(&self.pki, agent, None, Some(round), "/livez").code;
         assert_eq!(tokio::task::block_in_place(code), 200, "the token is reviewed");
-
-        // No watch of this Secret is open yet.
-        let secret = format!("of-{round}");
-        let metadata = json!({ "namespace": "default", "name": secret });
-        self.server.put("secrets", &json!({ "metadata": metadata }));
-        let mut web = pod(&format!("web-{round}"), NODE, &json!({}));
-        web["spec"]["containers"][0]["envFrom"] = json!([{ "secretRef": { "name": secret } }]);
-        self.server.put("pods", &web);
-        let is_watched =
-            |server: &ApiServer| server.open_watches_by_object().keys().any(|key| key.name == secret);
-        self.server.until(&secret, is_watched).await;
     }
 }
 

@@ -173,7 +173,6 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
     for (setting, value) in [
         ("kubelet", "https://127.0.0.1:10250"),
         ("checkpoints", &*here),
-        ("references", "watched"),
         ("address", "0.0.0.0:10270, TLS"),
         ("socket", &format!("{here}/pod-index.sock")),
         ("clients", "allowed by the API server; tokens are accepted"),

@@ -224,9 +224,7 @@ async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tr
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_right_of_every_setting_is_reviewed_and_the_shipped_ones_are_enough() {
     let (server, _directory, flags) = node().await;
-    let strategy = "--config-map-and-secret-change-detection-strategy";
-    let more = ["--manage-mirror-pods", strategy, "Watch"];
-    let args = [&as_str(&flags)[..], &more].concat();
+    let args = [&as_str(&flags)[..], &["--manage-mirror-pods"]].concat();
     server.grant(std::collections::BTreeSet::new());
     let (findings, _) = report(&args);
     let mut missing: Vec<_> = wrong(&findings)
@@ -243,17 +241,11 @@ async fn every_right_of_every_setting_is_reviewed_and_the_shipped_ones_are_enoug
             "test may not get leases.coordination.k8s.io \"node-1\" in the namespace \"kube-node-lease\"",
             "test may not get nodes \"node-1\"",
             "test may not get pods",
-            "test may not list configmaps",
             "test may not list pods",
-            "test may not list secrets",
-            "test may not watch configmaps",
             "test may not watch pods",
-            "test may not watch secrets",
         ]
     );
-    let mut granted = shipped("pod-index-mirrors", &["base", "components/mirror-pods"]);
-    granted.extend(shipped("pod-index", &["components/references"]));
-    server.grant(granted);
+    server.grant(shipped("pod-index-mirrors", &["base", "components/mirror-pods"]));
     let (findings, _) = report(&args);
     assert!(!wrong(&findings).iter().any(|finding| finding.0 == "rights"), "{findings:#?}");
 }

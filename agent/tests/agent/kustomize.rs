@@ -73,7 +73,7 @@ fn combinations() -> Vec<Vec<String>> {
         &["tls", "pod-monitor", "client-reviews"],
         &["socket", "host-pids"],
         &["host-pids", "socket", "tls"],
-        &["references", "kubelet", "quota"],
+        &["kubelet", "quota"],
     ] {
         combinations.push(together.iter().map(|name| (*name).to_owned()).collect());
     }

@@ -27,7 +27,6 @@ mod noise;
 mod own_node;
 mod page;
 mod pod_api;
-mod references;
 mod reload;
 mod restart;
 mod secrets;

@@ -11,8 +11,6 @@ use crate::api::{kubeconfig, pod};
 use crate::api_server::{ApiServer, Fault, Verb};
 use crate::support::{Agent, Directory, binary, manifest, shipped};
 
-const REFERENCES: &str = "--config-map-and-secret-change-detection-strategy";
-
 /// Gauges that exist only with TLS, for which `tls` is set.
 pub const OF_TLS: [&str; 2] =
     ["pod_index_tls_certificate_current", "pod_index_tls_certificate_not_after_timestamp_seconds"];
@@ -63,8 +61,7 @@ async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
 async fn the_metric_names_are_the_recorded_ones() {
     let directory = Directory::new();
     let checkpoints = Directory::new();
-    let args =
-        ["--kubelet-metrics", "--checkpoint-dir", checkpoints.0.to_str().unwrap(), REFERENCES, "Watch"];
+    let args = ["--kubelet-metrics", "--checkpoint-dir", checkpoints.0.to_str().unwrap()];
     let (agent, _server) = agent(&directory, &args).await;
     let answer = agent.get("/metrics");
     assert!(answer.body.ends_with("# EOF\n"));
@@ -173,8 +170,6 @@ pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) 
         "--kubelet-metrics",
         "--manage-mirror-pods",
         "--force-manage-mirror-pods",
-        "--config-map-and-secret-change-detection-strategy",
-        "Watch",
         "--checkpoint-all-pods",
         "--checkpoint-dir",
         &checkpoints,
@@ -219,7 +214,7 @@ async fn the_reference_has_every_metric_with_its_type_and_its_labels() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_numbers_are_those_of_the_checkpoints_and_references() {
+async fn the_numbers_are_those_of_the_checkpoints() {
     let (directory, checkpoints) = (Directory::new(), Directory::new());
     std::fs::write(checkpoints.0.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
     // Blocks a checkpoint and cannot be set aside, so the checkpoint cannot be written.
@@ -229,7 +224,7 @@ async fn the_numbers_are_those_of_the_checkpoints_and_references() {
         std::fs::write(checkpoints.0.join(format!("Pod_in-the-way.yaml.unusable{number}")), "").unwrap();
     }
     let path = checkpoints.0.to_str().unwrap();
-    let args = ["--checkpoint-dir", path, "--checkpoint-all-pods", REFERENCES, "Watch"];
+    let args = ["--checkpoint-dir", path, "--checkpoint-all-pods"];
     let (agent, server) = agent(&directory, &args).await;
     let is = |expected: &[(&str, u64)]| {
         let is = |body: &str| {
@@ -245,26 +240,14 @@ async fn the_numbers_are_those_of_the_checkpoints_and_references() {
         ("checkpoint_problems", 0),
         ("checkpoint_failures_total", 0),
         ("restored_pods", 0),
-        (r#"referenced_objects{kind="secret"}"#, 0),
-        (r#"referencing_pods{kind="secret"}"#, 4),
     ]);
     assert!(metrics.contains("\npod_index_checkpoint_last_failure_timestamp_seconds 0.0\n"), "{metrics}");
     let mut naming = pod("naming", "node-1", &json!({}));
     naming["metadata"]["uid"] = json!("in-the-way");
-    naming["spec"]["imagePullSecrets"] = json!([{ "name": "a" }, { "name": "b" }]);
-    naming["spec"]["volumes"] = json!([{ "name": "v", "configMap": { "name": "c" } }]);
     server.put("pods", &naming);
     server.remove("pods", "default", "plain");
-    let metrics = is(&[
-        ("checkpoint_files", 3),
-        ("checkpoint_removals_total", 1),
-        ("checkpoint_problems", 1),
-        (r#"referenced_objects{kind="secret"}"#, 2),
-        (r#"referenced_objects_synced{kind="secret"}"#, 2),
-        (r#"referenced_objects_failing{kind="secret"}"#, 0),
-        (r#"reference_watches{kind="secret"}"#, 2),
-        (r#"reference_watches{kind="config_map"}"#, 1),
-    ]);
+    let metrics =
+        is(&[("checkpoint_files", 3), ("checkpoint_removals_total", 1), ("checkpoint_problems", 1)]);
     assert!(value(&metrics, "pod_index_checkpoint_failures_total") > 0);
     assert!(value(&metrics, "pod_index_checkpoint_generation") < value(&metrics, "pod_index_generation"));
     assert!(!metrics.contains("\npod_index_checkpoint_last_failure_timestamp_seconds 0.0\n"), "{metrics}");

@@ -58,7 +58,6 @@ use crate::config::shutdown::DRAIN;
 use crate::metrics::Metrics;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
-use crate::pipeline::reference_managers::ReferenceManagers;
 use crate::pod_api::PodApi;
 use crate::whois::Whois;
 use pod_index::Reader;
@@ -94,8 +93,6 @@ pub(crate) struct App {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) mirrors: Arc<MirrorKeeper>,
-    /// `None` if they are not followed.
-    pub(crate) references: Option<ReferenceManagers>,
     pub(crate) pods: PodApi,
     pub(crate) whois: Whois,
     /// What clients may change, if enabled.

@@ -26,7 +26,6 @@ pub(super) fn router(app: App) -> Router {
         .route("/mirrors", get(mirrors))
         .route("/mirrors/pods", get(mirror_pods))
         .route("/translate/{uid}", get(translate))
-        .route("/references", get(references))
         .route("/sources", get(sources))
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok"))
@@ -113,17 +112,6 @@ async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Tran
     let pod = snapshot.pod_by_uid(&pod_uid).map(|pod| PodName::of(&**pod));
     let is_mirror_pod = snapshot.mirror_pod_by_uid(&*uid).is_some();
     Json(Translation { pod_uid: pod_uid.to_string(), uid, is_mirror_pod, pod })
-}
-
-/// Numbers of referenced Secrets and `ConfigMaps` and of their watches.
-async fn references(State(app): State<App>) -> Response {
-    match &app.references {
-        Some(references) => Json(references.counts()).into_response(),
-        None => not_found(
-            "Secrets and ConfigMaps are not followed (--config-map-and-secret-change-detection-strategy)"
-                .to_owned(),
-        ),
-    }
 }
 
 async fn sources(State(app): State<App>) -> Json<Sources> {

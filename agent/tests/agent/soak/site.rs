@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::ByteString;
 use pod_index_test_support::proxy::Proxy;
 use pod_index_test_support::skipped;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::doors::{Doors, listed};
 use super::truth::Truth;
@@ -16,7 +16,7 @@ use super::watchers::shard;
 use crate::api::{kubeconfig_with, pod};
 use crate::api_server::ApiServer;
 use crate::config::serve_manifests;
-use crate::support::{Agent, Answer, Directory, binary, manifest};
+use crate::support::{Agent, Directory, binary, manifest};
 use crate::tls::Pki;
 
 /// Manifests that stay; pods of the API server.
@@ -149,8 +149,6 @@ impl Site {
             "--node-name",
             "node-1",
             "--manage-mirror-pods",
-            "--config-map-and-secret-change-detection-strategy",
-            "Watch",
             "--checkpoint-dir",
             checkpoints.to_str().unwrap(),
             "--checkpoint-all-pods",
@@ -168,7 +166,6 @@ impl Site {
         let agent = Agent::spawn(self.surrounded(&agent));
         let doors = Doors { address: agent.address, socket, tls: self.pki.client().config() };
         doors.until("/readyz", |answer| answer.code == 200);
-        doors.until("/references", |answer| named(answer) == SECRETS);
         (agent, doors)
     }
 
@@ -239,11 +236,6 @@ fn fake_clock() -> Option<PathBuf> {
         skipped("jumps of the clock", "libfaketime is not installed");
     }
     library
-}
-
-/// Number of Secrets that are referenced according to the agent.
-pub fn named(references: &Answer) -> u64 {
-    references.json::<Value>()["secrets"]["objects"].as_u64().unwrap()
 }
 
 impl Site {
