@@ -53,11 +53,7 @@ pub fn main() -> ExitCode {
         None => {
             let given = config::Given { run: cli.run, server: cli.server, output: cli.output };
             cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
-                if given.run.check || given.run.check_online {
-                    check::check(&settings, given.run.check_online)
-                } else {
-                    run::run(given, settings)
-                }
+                if given.run.check { check::check(&settings) } else { run::run(given, settings) }
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),

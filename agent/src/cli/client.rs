@@ -178,7 +178,12 @@ impl Server {
             Transport::Port(_) => "--address, --port",
             Transport::Socket(_) => "--socket",
         };
-        Failure::unable(format_args!("no agent answers on {} ({flags})", self.place), innermost)
+        let is_other = innermost.downcast_ref().is_some_and(hyper::Error::is_parse);
+        let hint = if is_other { "; does it speak TLS? See --certificate-authority" } else { "" };
+        Failure::unable(
+            format_args!("no agent answers on {} ({flags})", self.place),
+            format!("{innermost}{hint}"),
+        )
     }
 }
 

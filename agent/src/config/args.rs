@@ -226,11 +226,6 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "once")]
     pub(crate) check: bool,
 
-    /// Like --check; also request one pod and a watch from the API server, the manifests from the URL and the pods from
-    /// the kubelet. Names each missing right.
-    #[arg(long, conflicts_with = "once")]
-    pub(crate) check_online: bool,
-
     /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
     /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
     #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]

@@ -35,9 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
 pub(crate) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Result<(), Failure> {
-    for (flag, is_given) in
-        [("--once", given.run.once), ("--check", given.run.check), ("--check-online", given.run.check_online)]
-    {
+    for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         if is_given {
             return Err(Failure::Usage(format!(
                 "doctor takes the settings of an agent that serves, without {flag}"

@@ -142,7 +142,7 @@ impl Agent {
         let Answers { sources, mirrors, metrics } = match &self.answers {
             Ok(answers) => answers,
             Err(why) => {
-                let fix = if why.contains("this port speaks TLS") {
+                let fix = if why.contains("does it speak TLS?") {
                     "give doctor the authority that signed the agent's certificate: --certificate-authority FILE"
                 } else {
                     "start the agent, or say where it serves with --address and --port (with TLS, also \

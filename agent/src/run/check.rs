@@ -24,29 +24,27 @@ use crate::pipeline::{api_clients, sources};
 /// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Prints the settings and the result. With `online`, also queries the API server, the URL and the kubelet.
+/// Prints the settings and the result.
 ///
 /// An error that would stop the agent is reported in the same words. Missing manifests or an unwritable checkpoint
 /// directory would not stop the agent; they are reported as well.
-pub(crate) fn check(settings: &Settings, online: bool) -> Result<(), Failure> {
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     format::print(&settings.summary())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let client = runtime.block_on(credentials(settings))?;
+    runtime.block_on(credentials(settings))?;
     files(settings)?;
-    if online {
-        runtime.block_on(answers(settings, client))?;
-    }
     format::print("\nThe configuration is valid.\n")?;
-    let api = "whether the API server answers, accepts the credentials and grants the rights";
-    let api = settings.api.as_ref().map(|_| api);
-    let url = settings.http.as_ref().map(|_| "whether the URL answers");
-    let kubelet = settings.kubelet.as_ref().map(|_| "whether the kubelet answers");
-    let untried: Vec<_> = [api, url, kubelet].into_iter().flatten().collect();
-    if online || untried.is_empty() {
+    let servers = [
+        (settings.api.is_some(), "the API server"),
+        (settings.http.is_some(), "the URL"),
+        (settings.kubelet.is_some(), "the kubelet"),
+    ];
+    let untried: Vec<_> = servers.iter().filter_map(|(is_set, server)| is_set.then_some(*server)).collect();
+    if untried.is_empty() {
         return Ok(());
     }
-    format::print(&format!("Not checked: {} (use --check-online).\n", untried.join("; ")))
+    format::print(&format!("Not asked: {} (use doctor).\n", untried.join(", ")))
 }
 
 /// The agent's certificate and key, if it serves over TLS.
@@ -71,26 +69,6 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
         checked.map_err(|problem| without_pods(&problem, "the API server"))?;
     }
     Ok(client)
-}
-
-/// Whether the API server, the URL and the kubelet return what the agent needs.
-async fn answers(settings: &Settings, client: Option<Client>) -> Result<(), Failure> {
-    if let (Some(api), Some(client)) = (&settings.api, client) {
-        api_server(settings, api, client).await?;
-    }
-    let sound = |status: SourceStatus, source| match status.problems.first() {
-        // It has the other pods.
-        Some(problem) if status.seen => Err(Failure::No(Some(problem.to_string()))),
-        Some(problem) => Err(without_pods(problem, source)),
-        None => Ok(()),
-    };
-    if let Some(status) = url(settings).await? {
-        sound(status, "the URL")?;
-    }
-    if let Some(status) = kubelet(settings).await? {
-        sound(status, "the kubelet")?;
-    }
-    Ok(())
 }
 
 /// Whether the API server lists and watches pods for the agent.

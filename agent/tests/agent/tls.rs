@@ -183,8 +183,7 @@ fn clients_that_trust_the_agents_authority_are_served_and_others_see_why_not() {
     pki.directory.write("other.pem", &Authority::new().pem);
     for (more, code, why) in [
         (&["--ca-file", &*pki.at("other.pem")][..], 3, "invalid peer certificate"),
-        // The agent answers 400: the command line lacks a flag.
-        (&[], 2, "speaks TLS"),
+        (&[], 3, "does it speak TLS? See --certificate-authority"),
         (&["--ca-file", &*pki.at("ca.pem"), "--tls-server-name", "another"], 3, "another"),
     ] {
         let output = asked(more);
@@ -202,14 +201,11 @@ fn clients_that_trust_the_agents_authority_are_served_and_others_see_why_not() {
 }
 
 #[test]
-fn plain_http_gets_an_answer_that_the_port_speaks_tls() {
+fn plain_http_on_the_tls_port_gets_no_answer_and_delays_nobody() {
     let pki = Pki::new();
     let agent = pki.start(&[]);
     for path in ["/pods", &format!("/{}", "x".repeat(100_000))] {
-        let answer = get(agent.address, path);
-        // 0: the connection was reset before the response could be read, possible with much unread data.
-        assert!(answer.code == 400 || answer.code == 0 && path.len() > 10, "{}", answer.code);
-        assert!(answer.code == 0 || answer.body.contains("this port speaks TLS"), "{}", answer.body);
+        assert_eq!(get(agent.address, path).code, 0, "{}", path.len());
     }
     assert_eq!(pki.client().code(&agent, "/livez"), Ok(200));
 }

@@ -41,7 +41,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 use self::half_close::{Answering, HalfClose};
@@ -50,7 +49,6 @@ use self::measure::measured;
 pub(crate) use self::socket::Socket;
 use self::stall::{Bounds, StallGuard};
 use super::access::{Access, Certified, Identity, guarded};
-use super::tls;
 use super::tls::Tls;
 use crate::api::client::{Clients, Named, Peer};
 use crate::config::log::Log;
@@ -78,13 +76,6 @@ const SLOWNESS: Bounds =
     Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
 /// Pause after a failed accept, for example if no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The response to plain HTTP on a TLS port.
-const SPEAK_TLS: &str = concat!(
-    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n",
-    r#"{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"#,
-    r#""message":"this port speaks TLS: use https, or pod-index with --certificate-authority"}"#,
-);
 
 /// The state that handlers use.
 #[derive(Clone, Debug)]
@@ -287,34 +278,23 @@ async fn serve_connection(
             return serve_requests(StallGuard::new(stream, SLOWNESS), service, stop).await;
         }
     };
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls_handshake(&tls, stream));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(StallGuard::new(stream, SLOWNESS)));
     let done = tokio::select! {
         done = handshake => done,
         // No request has been made yet.
         () = stopped(stop.clone()) => return,
     };
     match done {
-        Ok(Ok(Some(stream))) => {
+        Ok(Ok(stream)) => {
             has_handshake.store(true, Ordering::Relaxed);
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
             service.certified = Certified(identity.map(Arc::new));
             serve_requests(stream, service, stop).await;
         }
-        Ok(Ok(None)) => tracing::debug!("a client spoke plain HTTP to the TLS port"),
         Ok(Err(error)) => tracing::debug!(%error, "a client failed the TLS handshake"),
         Err(_) => tracing::debug!("a TLS handshake timed out"),
     }
-}
-
-/// Performs the handshake. `None` if the client speaks plain HTTP.
-async fn tls_handshake(tls: &Tls, stream: TcpStream) -> io::Result<Option<TlsStream<StallGuard<TcpStream>>>> {
-    let speaks_tls = tls::speaks_tls(&stream).await?;
-    let stream = StallGuard::new(stream, SLOWNESS);
-    if !speaks_tls {
-        return tls::turn_away(stream, SPEAK_TLS).await.map(|()| None);
-    }
-    tls.accept(stream).await.map(Some)
 }
 
 /// Serves the requests of a connection.

@@ -14,4 +14,4 @@ pub(crate) mod metrics;
 pub(crate) mod pem;
 mod server;
 
-pub(crate) use self::server::{Tls, speaks_tls, turn_away};
+pub(crate) use self::server::Tls;

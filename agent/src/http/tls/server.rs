@@ -9,8 +9,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -21,9 +20,6 @@ use pod_index_kubelet::https::provider;
 
 /// Interval between checks of the files.
 const PERIOD: Duration = Duration::from_secs(10);
-
-/// The first byte of every TLS connection. No HTTP request starts with it.
-const HANDSHAKE: u8 = 0x16;
 
 /// A loaded set of files.
 #[derive(Clone)]
@@ -166,27 +162,6 @@ impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.files.fmt(f)
     }
-}
-
-/// Whether the client's first byte starts a TLS handshake. Waits for the byte without consuming it.
-pub(crate) async fn speaks_tls(client: &TcpStream) -> io::Result<bool> {
-    let mut first = [HANDSHAKE];
-    client.peek(&mut first).await?;
-    Ok(first == [HANDSHAKE])
-}
-
-/// Answers a plain HTTP client in plain HTTP.
-pub(crate) async fn turn_away(
-    mut client: impl AsyncRead + AsyncWrite + Unpin,
-    answer: &str,
-) -> io::Result<()> {
-    // Read the request first: closing with unread data would discard the response.
-    let mut asked = vec![0; 16 * 1024];
-    let _ = client.read(&mut asked).await?;
-    client.write_all(answer.as_bytes()).await?;
-    client.shutdown().await?;
-    while client.read(&mut asked).await? > 0 {}
-    Ok(())
 }
 
 #[cfg(test)]
