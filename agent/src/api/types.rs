@@ -56,6 +56,9 @@ pub(crate) struct Sources {
     /// Whether the pods of every source are in the index.
     pub(crate) ready: bool,
     pub(crate) sources: Vec<SourceLine>,
+    /// The state of the other resources that the agent follows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resources: Vec<SourceLine>,
 }
 
 /// The state of one source.

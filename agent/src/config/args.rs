@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::access::AuthorizationMode;
 use super::duration::GoDuration;
 use super::log_filter::LogFilter;
-use super::values::{Mode, StaticPods};
+use super::values::{Extra, Mode, StaticPods};
 
 /// The sources of pods, and what to do with the pods.
 #[derive(Args, Clone, Debug)]
@@ -173,7 +173,18 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "POD_INDEX_STATIC_POD_OBJECT", value_enum, value_name = "OBJECT")]
     pub(crate) static_pod_object: Option<StaticPods>,
 
-    /// Maximum number of open watches of pods. Further watches get 429 [default: 1024].
+    /// What the pod API serves besides pods, separated by commas: nodes, this node's Node object; namespaces. The agent
+    /// follows them on the API server, once for all clients.
+    #[arg(
+        long,
+        env = "POD_INDEX_SERVE_RESOURCES",
+        value_enum,
+        value_name = "RESOURCE",
+        value_delimiter = ','
+    )]
+    pub(crate) serve_resources: Vec<Extra>,
+
+    /// Maximum number of open watches. Further watches get 429 [default: 1024].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
     pub(crate) max_watches: Option<usize>,
 
@@ -202,8 +213,8 @@ pub(crate) struct RunArgs {
     pub(crate) authentication_token_webhook: bool,
 
     /// What authenticated clients may request: AlwaysAllow, everything; Webhook, what the API server lets them do with
-    /// a kubelet (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy) [default:
-    /// AlwaysAllow].
+    /// a kubelet (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy), or with the resource
+    /// that a path of the API names [default: AlwaysAllow].
     #[arg(long, env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
     #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
     pub(crate) authorization_mode: Option<AuthorizationMode>,

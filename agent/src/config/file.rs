@@ -9,7 +9,7 @@ use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
 use super::access::AuthorizationMode;
 use super::args::LogFormat;
-use super::values::{Mode, StaticPods};
+use super::values::{Extra, Mode, StaticPods};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use crate::config::log_filter::LogFilter;
@@ -58,6 +58,7 @@ pub(crate) struct ConfigFile {
     pub(super) tls_private_key_file: Option<PathBuf>,
     pub(super) authentication: Authentication,
     pub(super) static_pod_object: Option<StaticPods>,
+    pub(super) serve_resources: Vec<Extra>,
     pub(super) max_watches: Option<usize>,
     pub(super) max_watches_per_client: Option<usize>,
     pub(super) socket: Option<PathBuf>,

@@ -246,7 +246,12 @@ impl Settings {
                 .max_watches_per_client
                 .or(config.max_watches_per_client)
                 .unwrap_or(WATCHES_PER_CLIENT),
+            extra: args.serve_resources.into_iter().chain(config.serve_resources).collect(),
         };
+        if !pod_api.extra.is_empty() && api.is_none() {
+            let message = "--serve-resources needs an API server: --kubeconfig or --api-server";
+            return Err(Failure::Usage(message.to_owned()));
+        }
         let mode = args.socket_mode.or(config.socket_mode);
         let socket = server.socket.clone().or(config.socket).filter(|path| !path.as_os_str().is_empty());
         if socket.is_none() && mode.is_some() {
@@ -370,7 +375,10 @@ impl Settings {
             ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
             ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
-            ("staticPodObject, maxWatches or maxWatchesPerClient", self.pod_api != new.pod_api),
+            (
+                "staticPodObject, serveResources, maxWatches or maxWatchesPerClient",
+                self.pod_api != new.pod_api,
+            ),
             ("socket or socketMode", self.socket != new.socket),
             ("debugEndpoints", self.debug_endpoints != new.debug_endpoints),
             ("logFormat", self.log_format != new.log_format),
@@ -382,7 +390,8 @@ impl Settings {
     /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
     /// server would stay there, and reviews of the old one would still admit clients.
     pub(crate) fn keeps_api_server(&self) -> bool {
-        self.mirrors != Management::Off || self.access.tokens || self.access.rights
+        let Self { mirrors, access, pod_api, .. } = self;
+        *mirrors != Management::Off || access.tokens || access.rights || !pod_api.extra.is_empty()
     }
 
     fn api_server(&self) -> Option<(Option<&Path>, bool)> {

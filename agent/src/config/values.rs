@@ -99,11 +99,46 @@ pub(crate) enum StaticPods {
 }
 
 /// The settings of the pod API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodApiSettings {
     pub(crate) static_pods: StaticPods,
     /// Maximum number of watches.
     pub(crate) watches: usize,
     /// Maximum number of watches per client.
     pub(crate) watches_per_client: usize,
+    /// What to serve besides pods.
+    pub(crate) extra: BTreeSet<Extra>,
+}
+
+/// What the pod API can serve besides pods.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Extra {
+    /// This node's Node object; with `--all-nodes`, all.
+    Nodes,
+    Namespaces,
+}
+
+impl Extra {
+    pub(crate) const ALL: [Self; 2] = [Self::Nodes, Self::Namespaces];
+
+    /// Its resources, each with its group.
+    pub(crate) fn resources(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Nodes => &[("", "nodes")],
+            Self::Namespaces => &[("", "namespaces")],
+        }
+    }
+
+    /// What it takes to serve it.
+    pub(crate) fn needs(self) -> String {
+        let name = match self {
+            Self::Nodes => "nodes",
+            Self::Namespaces => "namespaces",
+        };
+        format!(
+            "the agent does not serve {name}: it takes --serve-resources={name}, an API server, and the right to list and \
+             watch {name} (deploy/kubernetes/components/resources)"
+        )
+    }
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::PATIENCE;
 use super::report::Finding;
 use crate::config::Settings;
-use crate::config::values::Management;
+use crate::config::values::{Extra, Management};
 
 const CHECK: &str = "rights";
 
@@ -117,6 +117,15 @@ pub(super) fn needed(settings: &Settings) -> Vec<Right> {
     }
     if settings.mirrors == Management::Careful {
         rights.push(Right::lease(settings));
+    }
+    for extra in &settings.pod_api.extra {
+        let own = *extra == Extra::Nodes && settings.api.as_ref().is_some_and(|api| !api.all_nodes);
+        rights.extend(extra.resources().iter().flat_map(|(group, resource)| {
+            ["list", "watch"].map(|verb| Right {
+                name: own.then(|| settings.node.to_string()),
+                ..Right::new(verb, group, resource, "components/resources")
+            })
+        }));
     }
     let reviews = "components/client-reviews";
     if settings.access.tokens {

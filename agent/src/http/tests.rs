@@ -221,7 +221,12 @@ fn a_thousand_watches_of_ten_thousand_pods() {
     let _ = writer.set_pods((0..PODS).map(|number| pod(number, 0)));
     let readiness = Arc::new(Readiness::new());
     readiness.all_indexed();
-    let settings = PodApiSettings { static_pods: StaticPods::Node, watches: 4096, watches_per_client: 4096 };
+    let settings = PodApiSettings {
+        static_pods: StaticPods::Node,
+        watches: 4096,
+        watches_per_client: 4096,
+        extra: std::collections::BTreeSet::new(),
+    };
     let (api, follow) = PodApi::new(&reader, &readiness, &settings);
     std::thread::spawn(follow);
     let mut metrics = Metrics::new(&reader);

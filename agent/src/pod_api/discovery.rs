@@ -1,37 +1,60 @@
-//! Discovery: the versions, groups and resources that clients query before pods.
+//! Discovery: the versions, groups and resources that clients query before objects.
 
-use axum::Json;
+use std::collections::BTreeMap;
+
+use axum::routing::{MethodRouter, get};
+use axum::{Json, Router};
 use serde_json::{Value, json};
 
 /// The Kubernetes version whose types and rules are served.
 const KUBERNETES: (&str, &str) = ("1", "36");
 
-/// `/api`.
-pub(super) async fn versions() -> Json<Value> {
-    Json(json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }))
-}
-
-/// `/apis`: no groups.
-pub(super) async fn groups() -> Json<Value> {
-    Json(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] }))
-}
-
-/// `/api/v1`: pods.
-pub(super) async fn resources() -> Json<Value> {
-    let pods = json!({
-        "name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": ["get", "list", "watch"],
-        "shortNames": ["po"], "categories": ["all"],
+/// The paths of discovery for these resources: the API version and the entry of each.
+pub(super) fn router(resources: impl IntoIterator<Item = (&'static str, Value)>) -> Router {
+    let mut versions = BTreeMap::<_, Vec<Value>>::from([("v1", Vec::new())]);
+    for (version, resource) in resources {
+        versions.entry(version).or_default().push(resource);
+    }
+    let version = |version: &str| {
+        let (_, number) = version.split_once('/')?;
+        Some(json!({ "groupVersion": version, "version": number }))
+    };
+    let groups = versions.keys().filter_map(|name| Some((name.split_once('/')?.0, version(name)?)));
+    let groups = groups.map(|(name, version)| {
+        let mut group = json!({ "name": name, "versions": [version], "preferredVersion": version });
+        group["kind"] = json!("APIGroup");
+        group["apiVersion"] = json!("v1");
+        (format!("/apis/{name}"), group)
     });
-    Json(json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [pods] }))
+    let groups: Vec<_> = groups.collect();
+    let all: Vec<_> = groups.iter().map(|(_, group)| group.clone()).collect();
+    let lists = versions.into_iter().map(|(version, resources)| {
+        let folder = if version == "v1" { "api" } else { "apis" };
+        let list = json!({ "kind": "APIResourceList", "groupVersion": version, "resources": resources });
+        (format!("/{folder}/{version}"), list)
+    });
+    let fixed = [
+        ("/version", version_of_the_agent()),
+        ("/api", json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })),
+        ("/apis", json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": all })),
+    ];
+    let fixed = fixed.map(|(path, answer)| (path.to_owned(), answer));
+    fixed.into_iter().chain(groups).chain(lists).fold(Router::new(), |router, (path, answer)| {
+        with_slash(router, &path, get(async move || Json(answer)))
+    })
 }
 
-/// `/version`.
-pub(super) async fn version() -> Json<Value> {
+/// Clients generated from the `OpenAPI` description request some paths with a slash at the end.
+pub(super) fn with_slash(router: Router, path: &str, handler: MethodRouter) -> Router {
+    router.route(path, handler.clone()).route(&format!("{path}/"), handler)
+}
+
+fn version_of_the_agent() -> Value {
     let (major, minor) = KUBERNETES;
-    Json(json!({
+    json!({
         "major": major, "minor": minor,
         "gitVersion": concat!("v1.36.0+pod-index-", env!("CARGO_PKG_VERSION")),
         "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-    }))
+    })
 }

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use super::event::Event;
 use super::object::Object;
 use super::resource::Resource;
+use super::seats::{Seat, Seats};
 use super::selection::{Marks, Selection};
 use super::shape::{Form, Kind};
 use super::status::Refusal;
@@ -43,10 +44,6 @@ pub(super) struct Limits {
     pub(super) age: Duration,
     /// Maximum bytes of the objects that the stored events replaced, and of the encoded events. No event is an exception.
     pub(super) bytes: usize,
-    /// Maximum number of watches.
-    pub(super) watches: usize,
-    /// Maximum number of watches per client.
-    pub(super) watches_per_client: usize,
 }
 
 /// Counters of watches and events.
@@ -66,6 +63,7 @@ pub(super) type Shown<R> = (Arc<str>, Option<(Arc<R>, bool)>);
 #[derive(Debug)]
 pub(super) struct History<R> {
     limits: Limits,
+    seats: Arc<Seats>,
     inner: Mutex<Inner<R>>,
     pub(super) counts: Counts,
 }
@@ -96,7 +94,6 @@ struct Kept<R> {
 /// The position of a watch.
 #[derive(Debug)]
 struct Place {
-    client: Arc<str>,
     marks: Marks,
     form: Form,
     /// The version that the watch has reached.
@@ -141,7 +138,7 @@ pub(super) enum Next<R> {
 
 impl<R: Resource> History<R> {
     /// An empty history that starts at this version.
-    pub(super) fn new(version: u64, limits: Limits) -> Self {
+    pub(super) fn new(version: u64, limits: Limits, seats: &Arc<Seats>) -> Self {
         let inner = Inner {
             state: State::new(),
             version,
@@ -150,7 +147,7 @@ impl<R: Resource> History<R> {
             watches: Vec::new(),
             is_closed: false,
         };
-        Self { limits, inner: Mutex::new(inner), counts: Counts::default() }
+        Self { limits, seats: Arc::clone(seats), inner: Mutex::new(inner), counts: Counts::default() }
     }
 
     /// Records the objects to show. Only one thread calls this.
@@ -205,19 +202,11 @@ impl<R: Resource> History<R> {
         start: Start,
     ) -> Result<Result<Begun<R>, Refusal>, Refusal> {
         let marks = selection.marks();
-        let mut inner = self.lock();
-        let Limits { watches, watches_per_client, .. } = self.limits;
-        let limit = if inner.places().count() >= watches {
-            Some(format!("all clients together may have {watches} (--max-watches)"))
-        } else if inner.places().filter(|place| place.client == *client).count() >= watches_per_client {
-            Some(format!("one client may have {watches_per_client} (--max-watches-per-client)"))
-        } else {
-            None
-        };
-        if let Some(limit) = limit {
+        let seat = self.seats.take(client).map_err(|limit| {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Refusal::too_many_watches(&limit));
-        }
+            Refusal::too_many_watches(&limit)
+        })?;
+        let mut inner = self.lock();
         let version = match start {
             Start::Now => inner.version,
             Start::After(version) => version,
@@ -225,8 +214,8 @@ impl<R: Resource> History<R> {
         if inner.index_behind(version).is_none() {
             return Ok(Err(inner.expired(version)));
         }
-        let (client, wake) = (Arc::clone(client), Arc::new(Notify::new()));
-        let place = Place { client, marks, form, version, wake: Arc::clone(&wake) };
+        let wake = Arc::new(Notify::new());
+        let place = Place { marks, form, version, wake: Arc::clone(&wake) };
         // There may already be later events.
         wake.notify_one();
         let id = inner.watches.iter().position(Option::is_none).unwrap_or(inner.watches.len());
@@ -234,7 +223,7 @@ impl<R: Resource> History<R> {
             inner.watches.push(None);
         }
         inner.watches[id] = Some(place);
-        let watcher = Watcher { history: Arc::clone(self), id, selection, wake };
+        let watcher = Watcher { history: Arc::clone(self), id, selection, wake, _seat: seat };
         Ok(Ok(Begun { watcher, state: inner.state.clone(), version }))
     }
 
@@ -306,7 +295,8 @@ impl<R: Resource> Turn<R> {
     }
 }
 
-fn uid<R: Resource>(object: &Object<R>) -> Option<String> {
+/// The UID of a current object.
+pub(super) fn uid<R: Resource>(object: &Object<R>) -> Option<String> {
     match object.content() {
         super::object::Content::Live(object) => object.metadata().uid.clone(),
         super::object::Content::Replaced(_) => None,
@@ -394,6 +384,7 @@ pub(super) struct Watcher<R: Resource> {
     id: usize,
     pub(super) selection: Arc<Selection>,
     wake: Arc<Notify>,
+    _seat: Seat,
 }
 
 impl<R: Resource> Watcher<R> {

@@ -1,4 +1,4 @@
-//! Metrics of pod watches.
+//! Metrics of watches.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct Watches(pub(crate) PodApi);
 impl Collector for Watches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let figures = self.0.figures();
-        gauge(&mut encoder, "watches", "Open watches of pods.", number(figures.watches))?;
+        gauge(&mut encoder, "watches", "Open watches.", number(figures.watches))?;
         gauge(
             &mut encoder,
             "watch_history_events",
@@ -25,7 +25,7 @@ impl Collector for Watches {
         gauge(
             &mut encoder,
             "watch_history_bytes",
-            "Estimated memory of the replaced pods in the stored events, in bytes.",
+            "Estimated memory of the replaced objects in the stored events, in bytes.",
             number(figures.bytes),
         )?;
         counter(&mut encoder, "watch_events_sent", "Events sent to watches.", figures.sent)?;

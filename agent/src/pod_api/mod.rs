@@ -1,27 +1,34 @@
-//! The node's pods as a read-only Kubernetes API: get, list and watch for every Kubernetes client.
+//! What the agent knows as a read-only Kubernetes API: get, list and watch for every Kubernetes client. Pods always; the
+//! node's Node and Namespaces if configured.
 //!
 //! ```text
-//! index ─> follow ─> history ─┬─> list  ─┐
-//!                             └─> watch ─┴─> write ─> HTTP
+//! index ─> follow ─────┐
+//! API server ─> followed ─> history ─┬─> list  ─┐
+//!                                    └─> watch ─┴─> write ─> HTTP
 //! ```
-//! One thread compares snapshots of the index and appends to the history. The index's writer never waits for it.
-//! `docs/pod-api.md` lists the differences from the API server.
+//! One thread compares snapshots of the index and appends to the history of the pods. The index's writer never waits for
+//! it. `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
+mod collection;
 mod discovery;
 mod event;
 mod fields;
 mod follow;
+mod followed;
 mod history;
 mod labels;
 mod list;
 pub(crate) mod metrics;
+mod namespace;
+mod node;
 mod object;
 mod pod;
 mod printed;
 mod query;
 mod resource;
 mod routes;
+mod seats;
 mod selection;
 mod shape;
 mod status;
@@ -29,38 +36,43 @@ mod watch;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use axum::Router;
+use axum::routing::{any, get};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use pod_index::{Reader, Snapshot, WaitError};
+use pod_index_kubelet::sources::SourceStatus;
+use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-use self::history::{History, Limits, Sizes};
-pub(crate) use self::routes::{pods_as_they_are, router};
+use self::collection::{Collection, Served};
+pub(crate) use self::query::is_watch;
+pub(crate) use self::routes::pods_as_they_are;
+use self::seats::Seats;
 pub(crate) use self::status::Refusal;
-use crate::config::values::PodApiSettings;
+use crate::config::Settings;
+use crate::config::values::{Extra, PodApiSettings};
 use crate::pipeline::readiness::Readiness;
 
-/// Maximum number and age of stored events. A node with one change per second stores 300 of them.
-const EVENTS: usize = 4096;
-const AGE: Duration = Duration::from_secs(5 * 60);
-/// Maximum memory of the replaced pods and of the encoded events: 900 pods of 9 KB of JSON, each with one encoded event.
-const BYTES: usize = 16 << 20;
 /// Interval between checks of the events' age.
 const AGING: Duration = Duration::from_secs(10);
 /// How long a request waits for the history to reach the latest publication.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Statistics of the pod API.
-#[derive(Clone, Copy, Debug)]
+/// Statistics of all resources.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// Open watches.
     pub(crate) watches: usize,
     /// Stored events.
     pub(crate) events: usize,
-    /// The memory of the pods that they replaced and of the encoded events, in bytes.
+    /// The memory of the objects that they replaced and of the encoded events, in bytes.
     pub(crate) bytes: usize,
     /// Events sent, counted once per watch.
     pub(crate) sent: u64,
@@ -74,30 +86,36 @@ pub(crate) struct Figures {
     pub(crate) refused: u64,
 }
 
-/// The pod API. Clones share it.
-#[derive(Clone, Debug)]
+/// The API. Clones share it.
+#[derive(Clone)]
 pub(crate) struct PodApi {
-    history: Arc<History<Pod>>,
-    /// The index generation that the history has reached.
-    reached: channel::Receiver<u64>,
-    reader: Reader<Pod>,
-    readiness: Arc<Readiness>,
+    pods: Arc<Collection<Pod>>,
+    /// All resources.
+    served: Vec<Arc<dyn Served>>,
+    seats: Arc<Seats>,
+    /// The first version of each resource.
+    version: u64,
+    /// What is not served, and what it would take.
+    missing: Vec<Extra>,
 }
 
+/// Work that follows a resource: its name, and the task.
+pub(crate) type Following = (&'static str, BoxFuture<'static, ()>);
+
 impl PodApi {
-    /// The pod API, and the work that follows the index, for a thread of its own.
+    /// The API of the pods, and the work that follows the index, for a thread of its own.
     pub(crate) fn new(
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
         settings: &PodApiSettings,
     ) -> (Self, impl FnOnce() + Send + use<>) {
-        let PodApiSettings { static_pods, watches, watches_per_client } = *settings;
-        let limits = Limits { events: EVENTS, age: AGE, bytes: BYTES, watches, watches_per_client };
+        let PodApiSettings { static_pods, watches, watches_per_client, .. } = *settings;
+        let seats = Seats::new(watches, watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let history = Arc::new(History::new(u64::try_from(started).unwrap_or(1).max(1), limits));
+        let version = u64::try_from(started).unwrap_or(1).max(1);
         let (reach, reached) = channel::channel(0);
-        let api = Self { history, reached, reader: reader.clone(), readiness: Arc::clone(readiness) };
-        let history = Arc::clone(&api.history);
+        let history = collection::history(version, &seats);
+        let pods = Collection::new(Arc::clone(&history), current(reader, reached, readiness), None);
         let mut changes = reader.changes();
         let follow = move || {
             loop {
@@ -116,44 +134,112 @@ impl PodApi {
                 reach.send_replace(step.after().generation());
             }
         };
-        (api, follow)
+        let served: Vec<Arc<dyn Served>> = vec![Arc::clone(&pods) as _];
+        (Self { pods, served, seats, version, missing: Vec::new() }, follow)
     }
 
-    /// Statistics of the pod API.
-    pub(crate) fn figures(&self) -> Figures {
-        let Sizes { events, bytes, watches } = self.history.sizes();
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let counts = &self.history.counts;
-        Figures {
-            watches,
-            events,
-            bytes,
-            sent: count(&counts.events_sent),
-            encoded: count(&counts.encoded),
-            coalesced: count(&counts.coalesced),
-            too_old: count(&counts.too_old),
-            refused: count(&counts.refused),
+    /// Adds the other resources, and returns the work that follows them.
+    pub(crate) fn serve_also(&mut self, settings: &Settings, client: Option<&Client>) -> Vec<Following> {
+        let mut all = Vec::new();
+        let PodApi { served, seats, version, missing, .. } = self;
+        for extra in Extra::ALL {
+            let asked = settings.pod_api.extra.contains(&extra);
+            let Some(client) = client.filter(|_| asked) else {
+                missing.push(extra);
+                continue;
+            };
+            let server = ApiServer::new(client.clone());
+            match extra {
+                Extra::Nodes => {
+                    let all_nodes = settings.api.as_ref().is_some_and(|api| api.all_nodes);
+                    let own = format!("metadata.name={}", settings.node);
+                    let server = if all_nodes { server } else { server.fields(&own) };
+                    let (nodes, work) = followed::follow(server.objects(), *version, seats);
+                    let nodes: Arc<Collection<k8s_openapi::api::core::v1::Node>> = nodes;
+                    served.push(nodes);
+                    all.push(("the follower of the nodes", work.boxed()));
+                }
+                Extra::Namespaces => {
+                    let (namespaces, work) = followed::follow(server.objects(), *version, seats);
+                    let namespaces: Arc<Collection<k8s_openapi::api::core::v1::Namespace>> = namespaces;
+                    served.push(namespaces);
+                    all.push(("the follower of the namespaces", work.boxed()));
+                }
+            }
         }
+        all
+    }
+
+    /// `/pods`, and all paths below `/api`, `/apis` and `/version`.
+    pub(crate) fn router(&self) -> Router {
+        let router = discovery::router(self.served.iter().map(|served| served.described()));
+        let router = self.served.iter().fold(router, |router, served| Arc::clone(served).routes(router));
+        let router = router.route("/pods", get(routes::own).with_state(Arc::clone(&self.pods)));
+        let missing = Arc::new(self.missing.clone());
+        ["/api/{*path}", "/apis/{*path}"]
+            .into_iter()
+            .fold(router, |router, path| {
+                let missing = Arc::clone(&missing);
+                router.route(path, any(async move |uri: axum::http::Uri| nothing(&missing, uri.path())))
+            })
+            .method_not_allowed_fallback(async || Refusal::method_not_allowed())
+    }
+
+    /// Statistics of all resources.
+    pub(crate) fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        self.served.iter().for_each(|served| served.count(&mut figures));
+        figures
+    }
+
+    /// The sources of the resources that have one of their own.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = SourceStatus> {
+        self.served.iter().filter_map(|served| served.status())
     }
 
     /// Ends all watches.
     pub(crate) fn close(&self) {
-        self.history.close();
+        self.served.iter().for_each(|served| served.close());
     }
+}
 
-    /// Waits until the history includes everything published before the request. If the list has to be `complete`, fails
-    /// until every source has been read or the pods of the last run are restored: an incomplete list would show existing
-    /// pods as gone.
-    async fn current(&self, complete: bool) -> Result<(), Refusal> {
-        if complete && !self.readiness.has_pods() {
-            let missing = self.readiness.missing().join("; ");
-            return Err(Refusal::unavailable(format!("not every source has been read: {missing}")));
-        }
-        let generation = self.reader.load().generation();
-        let mut reached = self.reached.clone();
-        match timeout(PATIENCE, reached.wait_for(|reached| *reached >= generation)).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(Refusal::unavailable("the history has not reached the latest publication".to_owned())),
-        }
+impl std::fmt::Debug for PodApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodApi").field("figures", &self.figures()).finish_non_exhaustive()
     }
+}
+
+/// Waits until the history of the pods includes everything published before the request. A complete list needs that every
+/// source has been read, or that the pods of the last run are restored.
+fn current(
+    reader: &Reader<Pod>,
+    reached: channel::Receiver<u64>,
+    readiness: &Arc<Readiness>,
+) -> collection::Current {
+    let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
+    Box::new(move |complete| {
+        let (reader, readiness, mut reached) = (reader.clone(), Arc::clone(&readiness), reached.clone());
+        async move {
+            if complete && !readiness.has_pods() {
+                let missing = readiness.missing().join("; ");
+                return Err(Refusal::unavailable(format!("not every source has been read: {missing}")));
+            }
+            let generation = reader.load().generation();
+            match timeout(PATIENCE, reached.wait_for(|reached| *reached >= generation)).await {
+                Ok(Ok(_)) => Ok(()),
+                _ => {
+                    Err(Refusal::unavailable("the history has not reached the latest publication".to_owned()))
+                }
+            }
+        }
+        .boxed()
+    })
+}
+
+/// The answer for a resource that is not served.
+fn nothing(missing: &[Extra], path: &str) -> Refusal {
+    let segments: Vec<_> = path.split('/').collect();
+    let is_named = |extra: &&Extra| extra.resources().iter().any(|(_, name)| segments.contains(name));
+    let needs = missing.iter().find(is_named).map(|extra| extra.needs());
+    Refusal::no_such_resource(needs.as_deref().unwrap_or("the agent does not serve it"))
 }

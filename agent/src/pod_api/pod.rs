@@ -1,19 +1,21 @@
 //! Pods as a resource of the API.
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
 use serde_json::Value;
 
 use super::printed;
 use super::resource::Resource;
-use super::write::write;
+use super::write::part;
 use crate::api::table;
 use crate::api::types::TABLE_COLUMNS;
 
 impl Resource for Pod {
-    const KIND: &'static str = "Pod";
+    const IS_NAMESPACED: bool = true;
+    const SHORT_NAMES: &'static [&'static str] = &["po"];
+    const IS_IN_ALL: bool = true;
+    const EMPTY: &'static str = r#","spec":{"containers":[]},"status":{}"#;
     const FIELDS: &'static [&'static str] = &[
         "metadata.name",
         "metadata.namespace",
@@ -30,14 +32,6 @@ impl Resource for Pod {
     ];
     const COLUMNS: &'static [(&'static str, &'static str, u8)] = &printed::COLUMNS;
     const OWN_COLUMNS: &'static [&'static str] = &TABLE_COLUMNS;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 
     fn field(&self, at: usize) -> &str {
         let spec = self.spec.as_ref();
@@ -67,14 +61,8 @@ impl Resource for Pod {
     }
 
     fn write_rest(&self, out: &mut Vec<u8>) {
-        if let Some(spec) = &self.spec {
-            out.extend_from_slice(br#","spec":"#);
-            write(out, spec);
-        }
-        if let Some(status) = &self.status {
-            out.extend_from_slice(br#","status":"#);
-            write(out, status);
-        }
+        part(out, "spec", self.spec.as_ref());
+        part(out, "status", self.status.as_ref());
     }
 
     fn cells(&self, now: Timestamp) -> Vec<String> {

@@ -6,9 +6,14 @@ use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
 use serde_json::{Value, json};
 
+/// The columns that every resource has.
+pub(super) const NAME: (&str, &str, u8) = ("Name", "Name must be unique within a namespace.", 0);
+pub(super) const AGE: (&str, &str, u8) =
+    ("Age", "CreationTimestamp is a timestamp representing the server time when this object was created.", 0);
+
 /// Name, description and priority of each column. Priorities above 0 are for `-o wide`.
 pub(super) const COLUMNS: [(&str, &str, u8); 9] = [
-    ("Name", "Name must be unique within a namespace.", 0),
+    NAME,
     ("Ready", "The aggregate readiness state of this pod for accepting traffic.", 0),
     ("Status", "The aggregate status of the containers in this pod.", 0),
     (
@@ -16,7 +21,7 @@ pub(super) const COLUMNS: [(&str, &str, u8); 9] = [
         "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
         0,
     ),
-    ("Age", "CreationTimestamp is a timestamp representing the server time when this object was created.", 0),
+    AGE,
     (
         "IP",
         "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated.",
@@ -206,7 +211,7 @@ fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
 }
 
 /// The age, as in `duration.HumanDuration`.
-fn since(time: Option<&Time>, now: Timestamp) -> String {
+pub(super) fn since(time: Option<&Time>, now: Timestamp) -> String {
     let Some(Time(time)) = time else { return "<unknown>".to_owned() };
     human(now.as_second().saturating_sub(time.as_second()))
 }

@@ -153,6 +153,13 @@ impl Options {
     }
 }
 
+/// Whether a request with this query is a watch.
+pub(crate) fn is_watch(query: &str) -> bool {
+    form_urlencoded::parse(query.as_bytes())
+        .find(|(name, _)| name == "watch")
+        .is_some_and(|(_, text)| truth(&text))
+}
+
 /// Follows `Convert_Slice_string_To_bool`: everything but `false` and `0` is true.
 fn truth(text: &str) -> bool {
     !(text == "0" || text.eq_ignore_ascii_case("false"))

@@ -1,23 +1,28 @@
 //! What the API has to know about a kind of objects. Lists, watches, the history and the encoders know no kind by name.
 
+use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// A kind of objects that the API serves.
-pub(super) trait Resource: Default + DeserializeOwned + Send + Sync + 'static {
-    const KIND: &'static str;
-    /// The fields of field selectors. The first two are `metadata.name` and `metadata.namespace`.
+/// A kind of objects that the API serves. Its names are those of [`k8s_openapi::Resource`].
+pub(super) trait Resource:
+    Metadata<Ty = ObjectMeta> + Default + DeserializeOwned + Send + Sync + 'static
+{
+    const IS_NAMESPACED: bool;
+    const SHORT_NAMES: &'static [&'static str];
+    /// Whether `kubectl get all` requests it.
+    const IS_IN_ALL: bool = false;
+    /// The fields of field selectors. The first is `metadata.name`; the second, of a kind with namespaces,
+    /// `metadata.namespace`.
     const FIELDS: &'static [&'static str];
     /// The columns of a `Table`: name, description, priority. Priorities above 0 are for `-o wide`.
     const COLUMNS: &'static [(&'static str, &'static str, u8)];
     /// The columns of the agent's own tables.
-    const OWN_COLUMNS: &'static [&'static str];
-
-    fn metadata(&self) -> &ObjectMeta;
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+    const OWN_COLUMNS: &'static [&'static str] = &[];
+    /// The JSON of all fields after `metadata` in a bookmark: those without which clients cannot decode the object.
+    const EMPTY: &'static str = "";
 
     /// The value of a field, by its index in [`FIELDS`](Self::FIELDS). Empty if absent.
     fn field(&self, at: usize) -> &str;
@@ -29,13 +34,40 @@ pub(super) trait Resource: Default + DeserializeOwned + Send + Sync + 'static {
     fn cells(&self, now: Timestamp) -> Vec<String>;
 
     /// The conditions of its row.
-    fn conditions(&self) -> Vec<Value>;
+    fn conditions(&self) -> Vec<Value> {
+        Vec::new()
+    }
 
     /// The cells of its row in the agent's own tables.
-    fn own_cells(&self) -> Vec<&str>;
+    fn own_cells(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
-/// The index of `metadata.name` in [`Resource::FIELDS`].
-pub(super) const NAME: usize = 0;
-/// The index of `metadata.namespace`.
+/// The index of `metadata.namespace` in [`Resource::FIELDS`].
 pub(super) const NAMESPACE: usize = 1;
+/// Fields before this one are marked: an event is matched only by the watches that select their values.
+pub(super) const MARKED: usize = 2;
+
+/// The path of the group and version of a kind.
+pub(super) fn base<R: Resource>() -> String {
+    if R::GROUP.is_empty() { format!("/api/{}", R::VERSION) } else { format!("/apis/{}", R::API_VERSION) }
+}
+
+/// The resource, and its group if it has one, as in the API server's messages.
+pub(super) fn qualified<R: Resource>() -> String {
+    let (name, group) = (R::URL_PATH_SEGMENT, R::GROUP);
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// An entry of discovery.
+pub(super) fn described<R: Resource>() -> Value {
+    let mut described = json!({
+        "name": R::URL_PATH_SEGMENT, "singularName": R::KIND.to_lowercase(), "namespaced": R::IS_NAMESPACED,
+        "kind": R::KIND, "verbs": ["get", "list", "watch"], "shortNames": R::SHORT_NAMES,
+    });
+    if R::IS_IN_ALL {
+        described["categories"] = json!(["all"]);
+    }
+    described
+}

@@ -1,84 +1,71 @@
-//! The paths of the pod API and their handlers.
+//! The paths of the API and their handlers, the same for each resource.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path as PathParameters, RawQuery, State};
+use axum::extract::{RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::get;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 use super::accept::{Asked, Verb, negotiate};
+use super::collection::Collection;
+use super::discovery::with_slash;
 use super::list::List;
 use super::object::Object;
 use super::query::{Matching, Options, Version, version_of};
+use super::resource::{Resource, base};
 use super::selection::Selection;
 use super::shape::{Form, Include};
 use super::status::Refusal;
-use super::{PodApi, discovery, history, watch};
+use super::{history, watch};
 use crate::api::body::in_turns;
 use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
 
-/// Minimum number of pods in a compressed list.
+/// Minimum number of objects in a compressed list.
 const LARGE: usize = 64;
 
-/// `/pods`, and all paths below `/api`, `/apis` and `/version`.
-pub(crate) fn router(api: PodApi) -> Router {
-    let routes = [
-        ("/version", get(discovery::version)),
-        ("/api", get(discovery::versions)),
-        ("/apis", get(discovery::groups)),
-        ("/api/v1", get(discovery::resources)),
-        ("/api/v1/pods", get(all)),
-        ("/api/v1/namespaces/{namespace}/pods", get(of_namespace)),
-        ("/api/v1/namespaces/{namespace}/pods/{name}", get(one)),
-    ];
-    // Clients generated from the OpenAPI description request some of these paths with a slash at the end.
-    let routes = routes.into_iter().fold(Router::new(), |router, (path, handler)| {
-        router.route(path, handler.clone()).route(&format!("{path}/"), handler)
-    });
-    routes
-        .route("/pods", get(own))
-        .route("/api/{*path}", any(nothing))
-        .route("/apis/{*path}", any(nothing))
-        .method_not_allowed_fallback(async || Refusal::method_not_allowed())
-        .with_state(api)
-}
-
-async fn nothing() -> Refusal {
-    Refusal::no_such_resource()
-}
-
-async fn all(
-    State(api): State<PodApi>,
-    client: Client,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    collection(&api, &client, None, query.as_deref(), &headers, Path::Api).await
-}
-
-async fn of_namespace(
-    State(api): State<PodApi>,
-    client: Client,
-    PathParameters(namespace): PathParameters<String>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    collection(&api, &client, Some(&namespace), query.as_deref(), &headers, Path::Api).await
+/// Adds the paths of a collection.
+pub(super) fn of<R: Resource>(collection: Arc<Collection<R>>, router: Router) -> Router {
+    let (base, name) = (base::<R>(), R::URL_PATH_SEGMENT);
+    let lists = get(list::<R>).with_state(Arc::clone(&collection));
+    let objects = get(one::<R>).with_state(collection);
+    let mut router = with_slash(router, &format!("{base}/{name}"), lists.clone());
+    let mut objects_of = format!("{base}/{name}");
+    if R::IS_NAMESPACED {
+        objects_of = format!("{base}/namespaces/{{namespace}}/{name}");
+        router = with_slash(router, &objects_of, lists);
+    }
+    with_slash(router, &format!("{objects_of}/{{name}}"), objects)
 }
 
 /// `/pods`, which is the kubelet's: it has no mirror pods of unknown pods, and does not wait for the sources.
-async fn own(
-    State(api): State<PodApi>,
+pub(super) async fn own(
+    State(pods): State<Arc<Collection<Pod>>>,
     client: Client,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    collection(&api, &client, None, query.as_deref(), &headers, Path::Own).await
+    answer(&pods, &client, None, query.as_deref(), &headers, Path::Own).await
+}
+
+/// A list or a watch: of all namespaces or of one.
+async fn list<R: Resource>(
+    State(collection): State<Arc<Collection<R>>>,
+    client: Client,
+    path: RawPathParams,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let namespace = parameter(&path, "namespace");
+    answer(&collection, &client, namespace, query.as_deref(), &headers, Path::Api).await
+}
+
+fn parameter<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
+    path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// The path of a list.
@@ -89,28 +76,27 @@ enum Path {
     Own,
 }
 
-/// A list or a watch.
-async fn collection(
-    api: &PodApi,
+async fn answer<R: Resource>(
+    collection: &Collection<R>,
     client: &Client,
     namespace: Option<&str>,
     query: Option<&str>,
     headers: &HeaderMap,
     path: Path,
 ) -> Result<Response, Refusal> {
-    let mut options = Options::read::<Pod>(query, namespace)?;
+    let mut options = Options::read::<R>(query, namespace)?;
     options.selection.only_listed = path == Path::Own;
     let asked = negotiate(headers, if options.watch { Verb::Watch } else { Verb::List })?;
     let form = form(asked, &options.include, path)?;
-    api.current(path == Path::Api).await?;
+    (collection.current)(path == Path::Api).await?;
     if options.watch {
-        let body = watch::body(&api.history, client, options, form).await?;
+        let body = watch::body(&collection.history, client, options, form).await?;
         return Ok((head(), body).into_response());
     }
     if let Version::At(version) = options.version {
-        api.history.check(version, options.matching == Some(Matching::Exact))?;
+        collection.history.check(version, options.matching == Some(Matching::Exact))?;
     }
-    let (state, version) = api.history.now();
+    let (state, version) = collection.history.now();
     let is_large = state.len() >= LARGE;
     let list = List::new(state, version, options.selection, form);
     Ok(list_response(client, headers, list, is_large))
@@ -130,7 +116,12 @@ pub(crate) fn pods_as_they_are<'a>(
     Ok(list_response(client, headers, List::new(state, 0, Selection::default(), form), is_large))
 }
 
-fn list_response(client: &Client, headers: &HeaderMap, list: List<Pod>, is_large: bool) -> Response {
+fn list_response<R: Resource>(
+    client: &Client,
+    headers: &HeaderMap,
+    list: List<R>,
+    is_large: bool,
+) -> Response {
     if is_large && gzip::is_accepted(headers) {
         let body = in_turns(&client.share, Gzip::new(list));
         return (head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response();
@@ -138,27 +129,28 @@ fn list_response(client: &Client, headers: &HeaderMap, list: List<Pod>, is_large
     (head(), in_turns(&client.share, list)).into_response()
 }
 
-async fn one(
-    State(api): State<PodApi>,
+async fn one<R: Resource>(
+    State(collection): State<Arc<Collection<R>>>,
     client: Client,
-    PathParameters((namespace, name)): PathParameters<(String, String)>,
+    path: RawPathParams,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let parameter = |wanted: &str| {
+    let [namespace, name] = ["namespace", "name"].map(|name| parameter(&path, name).unwrap_or_default());
+    let query_parameter = |wanted: &str| {
         let query = query.as_deref().unwrap_or_default().as_bytes();
         form_urlencoded::parse(query).find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };
-    let version = version_of(parameter("resourceVersion").as_deref())?;
-    let include = parameter("includeObject").unwrap_or_default();
+    let version = version_of(query_parameter("resourceVersion").as_deref())?;
+    let include = query_parameter("includeObject").unwrap_or_default();
     let form = form(negotiate(&headers, Verb::Get)?, &include, Path::Api)?;
-    api.current(true).await?;
+    (collection.current)(true).await?;
     if let Version::At(version) = version {
-        api.history.check(version, false)?;
+        collection.history.check(version, false)?;
     }
-    let (state, _) = api.history.now();
+    let (state, _) = collection.history.now();
     let key: Arc<str> = format!("{namespace}/{name}").into();
-    let object = Arc::clone(state.get(&key).ok_or_else(|| Refusal::no_such_pod(&name))?);
+    let object = Arc::clone(state.get(&key).ok_or_else(|| Refusal::no_such_object::<R>(name))?);
     drop(state);
     let written = client.share.work(move || {
         let mut body = Vec::new();
@@ -166,7 +158,7 @@ async fn one(
         body
     });
     let body =
-        written.await.ok_or_else(|| Refusal::unavailable("the pod could not be written".to_owned()))?;
+        written.await.ok_or_else(|| Refusal::unavailable("the object could not be written".to_owned()))?;
     Ok((head(), body).into_response())
 }
 

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::fields::Fields;
 use super::labels::Labels;
 use super::object::{Content, Object};
-use super::resource::{NAME, NAMESPACE, Resource};
+use super::resource::{MARKED, NAMESPACE, Resource};
 
 /// The selected objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,9 +36,9 @@ impl Selection {
 
     /// The marks that every selected object has.
     pub(super) fn marks(&self) -> Marks {
-        let namespaces = self.namespace.as_deref().into_iter().chain(self.fields.necessary(NAMESPACE));
-        let marks = namespaces.map(|namespace| Marks::mark(("namespace", namespace)));
-        let marks = marks.chain(self.fields.necessary(NAME).map(|name| Marks::mark(("name", name))));
+        let namespace = self.namespace.as_deref().map(|namespace| (NAMESPACE, namespace));
+        let fields = (0..MARKED).filter_map(|at| Some((at, self.fields.necessary(at)?)));
+        let marks = namespace.into_iter().chain(fields).map(|(at, value)| Marks::mark(("field", at, value)));
         marks.chain(self.labels.necessary().map(|label| Marks::mark(("label", label)))).collect()
     }
 }
@@ -51,13 +51,11 @@ impl Selection {
 pub(super) struct Marks(u128);
 
 impl Marks {
-    /// The marks of an object: its namespace, its name, each label.
+    /// The marks of an object: its first fields, each label.
     pub(super) fn of<R: Resource>(object: &Content<R>) -> Self {
         let labels = object.labels().into_iter().flatten();
         let marks = labels.map(|(key, value)| Self::mark(("label", (&**key, &**value))));
-        let names =
-            [Self::mark(("namespace", object.field(NAMESPACE))), Self::mark(("name", object.field(NAME)))];
-        marks.chain(names).collect()
+        marks.chain((0..MARKED).map(|at| Self::mark(("field", at, object.field(at))))).collect()
     }
 
     /// Two bits of 128. With a dozen labels, about 3 of 100 absent values seem present.

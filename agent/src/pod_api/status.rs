@@ -1,5 +1,6 @@
 //! Errors in the API server's format: a `Status` with code, reason and details.
 
+use super::resource::{Resource, qualified};
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -56,17 +57,20 @@ impl Refusal {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(details)
     }
 
-    pub(super) fn no_such_pod(name: &str) -> Self {
+    pub(super) fn no_such_object<R: Resource>(name: &str) -> Self {
         let details = StatusDetails {
-            kind: Some("pods".to_owned()),
+            group: Some(R::GROUP.to_owned()).filter(|group| !group.is_empty()),
+            kind: Some(R::URL_PATH_SEGMENT.to_owned()),
             name: Some(name.to_owned()),
             ..StatusDetails::default()
         };
-        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("pods {name:?} not found")).with(details)
+        let message = format!("{} {name:?} not found", qualified::<R>());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(details)
     }
 
-    pub(super) fn no_such_resource() -> Self {
-        let message = "the server could not find the requested resource";
+    /// `what` is served, or what it would take.
+    pub(super) fn no_such_resource(what: &str) -> Self {
+        let message = format!("the server could not find the requested resource: {what}");
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(StatusDetails::default())
     }
 

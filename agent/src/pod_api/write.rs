@@ -14,7 +14,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Appends a whole object. Returns where its version is.
 pub(super) fn whole<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) -> usize {
-    out.extend_from_slice(format!(r#"{{"kind":"{}","apiVersion":"v1","metadata":"#, R::KIND).as_bytes());
+    let head = format!(r#"{{"kind":"{}","apiVersion":"{}","metadata":"#, R::KIND, R::API_VERSION);
+    out.extend_from_slice(head.as_bytes());
     let before = out.len();
     write(out, &metadata(object.metadata(), version));
     // The last occurrence: an annotation may have the same name and value.
@@ -107,7 +108,7 @@ impl Form {
             version => json!({ "resourceVersion": version.to_string() }),
         };
         let (kind, group) = match self {
-            Self::Object => (format!("{}List", R::KIND), "v1"),
+            Self::Object => (format!("{}List", R::KIND), R::API_VERSION),
             Self::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
             Self::Table(_) | Self::Rows => ("Table".to_owned(), "meta.k8s.io/v1"),
         };
@@ -124,25 +125,26 @@ impl Form {
         if ends_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
         }
-        let partial = || json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata });
-        let whole = || json!({ "kind": R::KIND, "apiVersion": "v1", "metadata": metadata, "spec": { "containers": [] }, "status": {} });
-        let row = |cells: usize, object: Value| {
-            json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": { "resourceVersion": version.to_string() },
-                "columnDefinitions": null, "rows": [{ "cells": vec![""; cells], "object": object }],
-            })
+        let object = |kind: &str, version: &str, rest: &str| {
+            format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}{rest}}}"#)
+        };
+        let partial = || object("PartialObjectMetadata", "meta.k8s.io/v1", "");
+        let whole = || object(R::KIND, R::API_VERSION, R::EMPTY);
+        let row = |cells: usize, object: String| {
+            let cells = json!(vec![""; cells]);
+            format!(
+                r#"{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{version}"}},"columnDefinitions":null,"rows":[{{"cells":{cells},"object":{object}}}]}}"#
+            )
         };
         let object = match self {
             Self::Object => whole(),
             Self::Metadata => partial(),
             Self::Table(Include::Object) => row(R::COLUMNS.len(), whole()),
             Self::Table(Include::Metadata) => row(R::COLUMNS.len(), partial()),
-            Self::Table(Include::Nothing) => row(R::COLUMNS.len(), Value::Null),
-            Self::Rows => row(R::OWN_COLUMNS.len(), Value::Null),
+            Self::Table(Include::Nothing) => row(R::COLUMNS.len(), "null".to_owned()),
+            Self::Rows => row(R::OWN_COLUMNS.len(), "null".to_owned()),
         };
-        let mut event = json!({ "type": "BOOKMARK", "object": object }).to_string().into_bytes();
-        event.push(b'\n');
-        event
+        format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").into_bytes()
     }
 
     pub(super) fn is_table(self) -> bool {
@@ -160,6 +162,14 @@ impl Form {
                 })
                 .collect(),
         }
+    }
+}
+
+/// Appends a field after `metadata`, if there is one.
+pub(super) fn part(out: &mut Vec<u8>, name: &str, value: Option<&impl Serialize>) {
+    if let Some(value) = value {
+        out.extend_from_slice(format!(r#","{name}":"#).as_bytes());
+        write(out, value);
     }
 }
 

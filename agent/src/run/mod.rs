@@ -219,8 +219,12 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         metrics.ours().register_collector(Box::new(collector));
     }
     let connections = metrics.connections();
-    let (pods, follow) = PodApi::new(&reader, &readiness, &settings.pod_api);
+    let (mut pods, follow) = PodApi::new(&reader, &readiness, &settings.pod_api);
     tasks.thread("pod-api", follow)?;
+    let latest = clients.latest(|clients| &clients.others);
+    for (name, work) in pods.serve_also(settings, latest.as_ref()) {
+        tasks.spawn(name, work);
+    }
     metrics.ours().register_collector(Box::new(Watches(pods.clone())));
     let lookups = Lookups::default();
     metrics.ours().register_collector(Box::new(ByClients(lookups.clone())));

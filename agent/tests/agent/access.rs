@@ -148,6 +148,45 @@ async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     assert!(unused.is_empty(), "granted, and never asked for: {unused:?}");
 }
 
+/// What a client may read on the API server, it may read here; no other right of it helps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_resource_needs_the_right_to_it() {
+    let server = ApiServer::start().await;
+    server.know_token("of-logs", "logs", &[]);
+    server.know_token("of-nobody", "nobody", &[]);
+    for (verb, what) in
+        [("list", "/pods"), ("watch", "/pods"), ("list", "/namespaces"), ("get", "/nodes"), ("get", "pods")]
+    {
+        server.allow("logs", verb, what);
+    }
+    let pki = Pki::new();
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig(&directory, &server);
+    let reviews = ["--authentication-token-webhook", "--authorization-mode", "Webhook"];
+    let extra = ["--kubeconfig", &kubeconfig, "--serve-resources", "nodes,namespaces"];
+    let agent = pki.start(&[&reviews[..], &extra].concat());
+    for (path, code) in [
+        ("/api/v1/pods", 200),
+        ("/api/v1/pods?watch=1&timeoutSeconds=-1", 200),
+        ("/api/v1/namespaces/shop/pods", 200),
+        ("/api/v1/namespaces/shop/pods/web", 403),
+        ("/api/v1/namespaces", 200),
+        ("/api/v1/namespaces?watch=1&timeoutSeconds=-1", 403),
+        ("/api/v1/namespaces/shop", 403),
+        ("/api/v1/nodes", 403),
+        ("/api/v1/nodes/node-9", 404),
+        ("/api/v1/services", 403),
+        ("/api/v1", 403),
+    ] {
+        for (token, code) in [("of-logs", code), ("of-nobody", 403)] {
+            let answer = || tokio::task::block_in_place(|| answer(&pki, &agent, None, Some(token), path));
+            // A list that has not arrived yet.
+            let answer = std::iter::repeat_with(answer).find(|answer| answer.code != 503).unwrap();
+            assert_eq!(answer.code, code, "{token}: {path}: {}", answer.body);
+        }
+    }
+}
+
 #[test]
 fn access_rules_without_client_authentication_are_refused_at_the_start() {
     let pki = Pki::new();

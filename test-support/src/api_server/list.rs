@@ -147,6 +147,7 @@ pub(super) fn list(state: &mut State, request: &Request) -> Result<Response<Body
     let (kind, api_version) = match request.selector.resource.as_str() {
         _ if request.metadata_only => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
         "pods" => ("PodList", "v1"),
+        "namespaces" => ("NamespaceList", "v1"),
         "nodes" => ("NodeList", "v1"),
         "secrets" => ("SecretList", "v1"),
         "configmaps" => ("ConfigMapList", "v1"),

@@ -16,7 +16,7 @@ use super::rights::{Right, Rights};
 pub(super) struct Reviews {
     /// The user of each token.
     users: BTreeMap<String, Value>,
-    /// Users with their verbs and subresources of nodes.
+    /// Users with their verbs and subresources of nodes, or groups and resources.
     allowed: BTreeSet<(String, String, String)>,
     tokens_asked: u64,
     /// The attributes of each access review.
@@ -87,8 +87,12 @@ impl Reviews {
         self.rights_asked.push(spec.clone());
         let attributes = &spec["resourceAttributes"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let right = (text(&spec["user"]), text(&attributes["verb"]), text(&attributes["subresource"]));
-        let allowed = attributes["resource"] == "nodes" && self.allowed.contains(&right);
+        let what = match attributes["subresource"].as_str() {
+            Some(subresource) if attributes["resource"] == "nodes" => subresource.to_owned(),
+            _ => format!("{}/{}", text(&attributes["group"]), text(&attributes["resource"])),
+        };
+        let right = (text(&spec["user"]), text(&attributes["verb"]), what);
+        let allowed = self.allowed.contains(&right);
         json!({ "allowed": allowed })
     }
 }
@@ -100,9 +104,9 @@ impl ApiServer {
         self.shared.lock().reviews.users.insert(token.to_owned(), user);
     }
 
-    /// Grants the user this verb on this subresource of nodes.
-    pub fn allow(&self, user: &str, verb: &str, subresource: &str) {
-        let right = (user.to_owned(), verb.to_owned(), subresource.to_owned());
+    /// Grants the user this verb on this subresource of nodes, or on this `group/resource` in all namespaces.
+    pub fn allow(&self, user: &str, verb: &str, what: &str) {
+        let right = (user.to_owned(), verb.to_owned(), what.to_owned());
         self.shared.lock().reviews.allowed.insert(right);
     }
 

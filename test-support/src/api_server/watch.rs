@@ -274,6 +274,7 @@ fn error_event(refusal: &Refusal) -> Bytes {
 fn bookmark(request: &Request, version: u64, ends_initial_events: bool) -> Bytes {
     let (kind, api_version) = match request.selector.resource.as_str() {
         _ if request.metadata_only => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+        "namespaces" => ("Namespace", "v1"),
         "nodes" => ("Node", "v1"),
         "secrets" => ("Secret", "v1"),
         "configmaps" => ("ConfigMap", "v1"),

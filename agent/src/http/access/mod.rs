@@ -28,10 +28,11 @@ use kube::Client;
 
 use self::budget::TooMany;
 pub(crate) use self::identity::Identity;
-use self::webhook::Webhook;
+use self::webhook::{Right, Webhook};
 use crate::api::client::{Named, Peer};
 use crate::api::refusal::refused;
-use crate::config::values::AccessSettings;
+use crate::config::values::{AccessSettings, Extra};
+use crate::pod_api::is_watch;
 
 /// Decides on each request.
 #[derive(Debug)]
@@ -74,19 +75,19 @@ impl Access {
         if is_listed || !(self.settings.lists_clients() || *rights) {
             return Ok(identity);
         }
-        let (verb, subresources) = (request.verb(), request.subresources());
+        let needed = request.rights();
         if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
-            for subresource in subresources {
-                if webhook.may(&identity, verb, subresource).await {
+            for right in &needed {
+                if webhook.may(&identity, *right).await {
                     return Ok(identity);
                 }
             }
         }
-        let subresource = subresources[0];
-        let message = format!(
-            "Forbidden (user={}, verb={verb}, resource=nodes, subresource={subresource})",
-            identity.name
-        );
+        let Right { verb, resource, subresource, .. } = needed[0];
+        let subresource =
+            if subresource.is_empty() { String::new() } else { format!(", subresource={subresource}") };
+        let message =
+            format!("Forbidden (user={}, verb={verb}, resource={resource}{subresource})", identity.name);
         Err((StatusCode::FORBIDDEN, "Forbidden", message))
     }
 }
@@ -99,6 +100,7 @@ struct Asked<'a> {
     headers: &'a HeaderMap,
     method: &'a Method,
     path: &'a str,
+    query: &'a str,
 }
 
 impl Asked<'_> {
@@ -120,6 +122,38 @@ impl Asked<'_> {
             Method::DELETE => "delete",
             _ => "get",
         }
+    }
+
+    /// The rights of which one is enough. The API's own paths need the right to the resource on the API server, in all
+    /// namespaces; like everything else, `nodes/proxy` allows them.
+    fn rights(&self) -> Vec<Right> {
+        let verb = self.verb();
+        let of_node = |subresource: &&'static str| Right { verb, group: "", resource: "nodes", subresource };
+        let own = (*self.method == Method::GET).then(|| self.resource()).flatten();
+        own.into_iter().chain(self.subresources().iter().map(of_node)).collect()
+    }
+
+    /// The right to what a path of the API names.
+    fn resource(&self) -> Option<Right> {
+        let segments: Vec<_> = self.path.split('/').filter(|segment| !segment.is_empty()).collect();
+        let (group, within) = match &*segments {
+            ["api", _, within @ ..] => ("", within),
+            ["apis", group, _, within @ ..] => (*group, within),
+            _ => return None,
+        };
+        let (resource, is_named) = match within {
+            ["namespaces", _, resource, rest @ ..] | [resource, rest @ ..] => (*resource, !rest.is_empty()),
+            [] => return None,
+        };
+        // Not the client's own words: each right is cached.
+        let mut known = Extra::ALL.into_iter().flat_map(Extra::resources).copied().chain([("", "pods")]);
+        let (group, resource) = known.find(|known| *known == (group, resource))?;
+        let verb = match () {
+            () if is_named => "get",
+            () if is_watch(self.query) => "watch",
+            () => "list",
+        };
+        Some(Right { verb, group, resource, subresource: "" })
     }
 
     /// The subresources of `nodes`; access to one of them is enough. Like the kubelet, falls back to `nodes/proxy`.
@@ -151,6 +185,7 @@ pub(crate) async fn guarded(State(access): State<Arc<Access>>, mut request: Requ
         headers: request.headers(),
         method: request.method(),
         path: request.uri().path(),
+        query: request.uri().query().unwrap_or_default(),
     };
     match access.admit(&asked).await {
         Ok(identity) => {
@@ -168,7 +203,7 @@ mod tests {
     use super::*;
 
     fn asked<'a>(path: &'a str, headers: &'a HeaderMap) -> Asked<'a> {
-        Asked { client: "client", certified: None, headers, method: &Method::GET, path }
+        Asked { client: "client", certified: None, headers, method: &Method::GET, path, query: "" }
     }
 
     #[test]
@@ -186,6 +221,28 @@ mod tests {
             ("/", &["proxy"]),
         ] {
             assert_eq!(asked(path, &headers).subresources(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_the_api_needs_the_right_to_its_resource() {
+        let headers = HeaderMap::new();
+        for (path, query, expected) in [
+            ("/api/v1/pods", "", Some(("list", "pods"))),
+            ("/api/v1/pods/", "a=b&watch=True", Some(("watch", "pods"))),
+            ("/api/v1/pods", "watch=false", Some(("list", "pods"))),
+            ("/api/v1/namespaces/shop/pods", "watch", Some(("watch", "pods"))),
+            ("/api/v1/namespaces/shop/pods/web", "watch=1", Some(("get", "pods"))),
+            ("/api/v1/namespaces", "", Some(("list", "namespaces"))),
+            ("/api/v1/namespaces/shop", "", Some(("get", "namespaces"))),
+            ("/api/v1/nodes/node-1", "", Some(("get", "nodes"))),
+            ("/apis/apps/v1/pods", "", None),
+            ("/api/v1/secrets", "", None),
+            ("/api/v1", "", None),
+            ("/pods", "watch=1", None),
+        ] {
+            let right = Asked { query, ..asked(path, &headers) }.resource();
+            assert_eq!(right.map(|right| (right.verb, right.resource)), expected, "{path}?{query}");
         }
     }
 

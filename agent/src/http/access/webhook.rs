@@ -27,8 +27,15 @@ const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 /// Timeout of a request to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The access to review.
-type Right = (Identity, &'static str, &'static str);
+/// What a client may do: with a resource, or with a subresource of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Right {
+    pub(super) verb: &'static str,
+    pub(super) group: &'static str,
+    pub(super) resource: &'static str,
+    /// Of this node; empty for a right in all namespaces.
+    pub(super) subresource: &'static str,
+}
 
 /// Authenticates and authorizes clients through the API server.
 pub(super) struct Webhook {
@@ -39,7 +46,7 @@ pub(super) struct Webhook {
     /// Apart from the others: made-up tokens must not clear the cache of the real ones.
     rejected: Cache<String, ()>,
     budget: Budget,
-    rights: Cache<Right, bool>,
+    rights: Cache<(Identity, Right), bool>,
     /// Whether the last request to the API server failed.
     fails: AtomicBool,
 }
@@ -82,17 +89,13 @@ impl Webhook {
         Ok(identity)
     }
 
-    /// Whether the client may make this request to a kubelet. `false` if the API server does not answer.
-    pub(super) async fn may(
-        &self,
-        identity: &Identity,
-        verb: &'static str,
-        subresource: &'static str,
-    ) -> bool {
-        let right = (identity.clone(), verb, subresource);
-        if let Some(known) = self.rights.get(&right) {
+    /// Whether the client has the right. `false` if the API server does not answer.
+    pub(super) async fn may(&self, identity: &Identity, right: Right) -> bool {
+        let key = (identity.clone(), right);
+        if let Some(known) = self.rights.get(&key) {
             return known;
         }
+        let Right { verb, group, resource, subresource } = right;
         let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let spec = SubjectAccessReviewSpec {
             user: filled(&identity.name),
@@ -101,11 +104,11 @@ impl Webhook {
             extra: Some(identity.extra.clone()),
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(verb.to_owned()),
-                group: Some(String::new()),
+                group: Some(group.to_owned()),
                 version: Some("v1".to_owned()),
-                resource: Some("nodes".to_owned()),
-                subresource: Some(subresource.to_owned()),
-                name: Some(self.node.clone()),
+                resource: Some(resource.to_owned()),
+                subresource: filled(subresource),
+                name: filled(subresource).map(|_| self.node.clone()),
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()
@@ -115,7 +118,7 @@ impl Webhook {
             return false;
         };
         let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-        self.rights.put(right, allowed, if allowed { AUTHORIZED_TTL } else { UNAUTHORIZED_TTL });
+        self.rights.put(key, allowed, if allowed { AUTHORIZED_TTL } else { UNAUTHORIZED_TTL });
         allowed
     }
 

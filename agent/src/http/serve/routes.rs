@@ -18,7 +18,7 @@ use crate::whois;
 
 pub(super) fn router(app: App) -> Router {
     let debug = app.debug.clone().map(debug::router).unwrap_or_default();
-    let pods_of_the_api = pod_api::router(app.pods.clone());
+    let pods_of_the_api = app.pods.router();
     let whois = whois::router(app.whois.clone());
     Router::new()
         .route("/pods/{key}", get(pod_by_key))
@@ -116,7 +116,13 @@ async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Tran
 
 async fn sources(State(app): State<App>) -> Json<Sources> {
     let sources = app.readiness.sources().into_iter().map(SourceLine::from).collect();
-    Json(Sources { node: app.mirrors.node().to_string(), ready: app.readiness.is_ready(), sources })
+    let resources = app.pods.sources().map(SourceLine::from).collect();
+    Json(Sources {
+        node: app.mirrors.node().to_string(),
+        ready: app.readiness.is_ready(),
+        sources,
+        resources,
+    })
 }
 
 /// Ready once every configured source was read. Until then, the body names the missing ones and why.

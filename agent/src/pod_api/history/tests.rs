@@ -26,7 +26,10 @@ struct World {
 
 impl World {
     fn new(limits: Limits) -> Self {
-        Self { history: Arc::new(History::new(1000, limits)), given: Vec::new() }
+        Self {
+            history: Arc::new(History::new(1000, limits, &Seats::new(usize::MAX, usize::MAX))),
+            given: Vec::new(),
+        }
     }
 
     /// Changes the next pod.
@@ -62,7 +65,7 @@ impl World {
 
 fn limits(bytes: usize) -> Limits {
     let age = Duration::from_secs(3600);
-    Limits { events: 4096, age, bytes, watches: 10, watches_per_client: 10 }
+    Limits { events: 4096, age, bytes }
 }
 
 /// The number of events until the watch has caught up. `Err`: it fell out of the history.

@@ -180,7 +180,7 @@ impl ApiServer {
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
     ) -> ApiServerSource<P> {
         let (redacts, keeps) = (self.redact_env, self.managed_fields);
-        let kept = move |mut pod: Pod| {
+        let mut kept = move |mut pod: Pod| {
             if !keeps {
                 pod.metadata.managed_fields = None;
             }
@@ -189,7 +189,7 @@ impl ApiServer {
             }
             transform(pod)
         };
-        self.follow(false, kept)
+        self.follow(false, move |pod| kept(settled(pod)))
     }
 
     /// The pods' metadata. The server sends nothing else. For most pods, this is a fraction of the whole.
@@ -207,7 +207,32 @@ impl ApiServer {
             if !keeps {
                 metadata.metadata.managed_fields = None;
             }
-            transform(metadata)
+            transform(settled(metadata))
+        })
+    }
+
+    /// The objects of another kind, such as Namespaces or Nodes. [`node`](Self::node) and
+    /// [`redact_env`](Self::redact_env) are for pods alone; [`fields`](Self::fields) selects one object by its name.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use pod_index_kubelet::sources::api_server::{ApiServer, ApiServerSource};
+    ///
+    /// # fn run(client: kube::Client) {
+    /// let node: ApiServerSource<Node> = ApiServer::new(client).fields("metadata.name=node-1").objects();
+    /// # }
+    /// ```
+    pub fn objects<K>(self) -> ApiServerSource<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
+        let keeps = self.managed_fields;
+        self.follow(false, move |mut object: K| {
+            if !keeps {
+                object.meta_mut().managed_fields = None;
+            }
+            object
         })
     }
 
@@ -259,7 +284,7 @@ impl ApiServer {
             compare_after: self.compare_after,
             watch: None,
         };
-        let keep = move |pod| Some(Arc::new(transform(settled(pod))));
+        let keep = move |object| Some(Arc::new(transform(object)));
         let reflector = Reflector::new(requests, times, Arc::clone(&status), keep);
         let updates = unfold((reflector, status), async |(mut reflector, status)| {
             loop {

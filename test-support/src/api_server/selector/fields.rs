@@ -19,7 +19,11 @@ const POD_FIELDS: [&str; 11] = [
     "status.podIP",
 ];
 
-/// Selectable fields of all objects.
+/// Selectable fields of Nodes and of Namespaces, which have no namespace.
+const NODE_FIELDS: [&str; 2] = ["metadata.name", "spec.unschedulable"];
+const NAMESPACE_FIELDS: [&str; 2] = ["metadata.name", "status.phase"];
+
+/// Selectable fields of all other objects.
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 /// One term.
@@ -44,14 +48,20 @@ impl Term {
 fn field<'v>(value: &'v Value, key: &str) -> &'v str {
     match key {
         "spec.hostNetwork" if value.pointer("/spec/hostNetwork") == Some(&Value::Bool(true)) => "true",
-        "spec.hostNetwork" => "false",
+        "spec.unschedulable" if value.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) => "true",
+        "spec.hostNetwork" | "spec.unschedulable" => "false",
         key => text(value, &format!("/{}", key.replace('.', "/"))),
     }
 }
 
 /// The terms, or why the server refuses the selector.
 pub(super) fn parse(resource: &str, selector: &str) -> Result<Vec<Term>, String> {
-    let known = if resource == "pods" { &POD_FIELDS[..] } else { &FIELDS };
+    let known = match resource {
+        "pods" => &POD_FIELDS[..],
+        "nodes" => &NODE_FIELDS,
+        "namespaces" => &NAMESPACE_FIELDS,
+        _ => &FIELDS,
+    };
     let mut terms = Vec::new();
     for part in split(selector).into_iter().filter(|part| !part.is_empty()) {
         let at =

@@ -1,0 +1,56 @@
+//! Limits the number of watches: of all resources together, and of one client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The open watches of each client.
+#[derive(Debug)]
+pub(super) struct Seats {
+    most: usize,
+    most_per_client: usize,
+    taken: Mutex<HashMap<Arc<str>, usize>>,
+}
+
+/// The place of one watch. Dropping it frees the place.
+#[derive(Debug)]
+pub(super) struct Seat {
+    seats: Arc<Seats>,
+    client: Arc<str>,
+}
+
+impl Seats {
+    pub(super) fn new(most: usize, most_per_client: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_per_client, taken: Mutex::default() })
+    }
+
+    /// Takes a place. The error names the limit that is reached.
+    pub(super) fn take(self: &Arc<Self>, client: &Arc<str>) -> Result<Seat, String> {
+        let mut taken = self.taken();
+        let of_client = taken.get(client).copied().unwrap_or_default();
+        let Self { most, most_per_client, .. } = **self;
+        if taken.values().sum::<usize>() >= most {
+            return Err(format!("all clients together may have {most} (--max-watches)"));
+        }
+        if of_client >= most_per_client {
+            return Err(format!("one client may have {most_per_client} (--max-watches-per-client)"));
+        }
+        taken.insert(Arc::clone(client), of_client + 1);
+        Ok(Seat { seats: Arc::clone(self), client: Arc::clone(client) })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.seats.taken();
+        if let Some(count) = taken.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.client);
+            }
+        }
+    }
+}
