@@ -8,11 +8,12 @@
 use std::hint::black_box;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 use pod_index::identity::ContainerId;
-use pod_index::{CachedReader, Operation, Options, PodMeta, PodUid, Reader, Writer};
+use pod_index::{CachedReader, Holder, Operation, Options, PodMeta, PodUid, Reader, Time, Writer};
 use support::keys::{Keyed, filled, keyed};
 use support::workload::{Pod, Workload};
 
@@ -283,6 +284,32 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
+/// Of an index that keeps times, and has just heard.
+fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
+    let mut workload = Workload::new(PODS);
+    let pods = keyed(&workload, true, 1);
+    let options = Options::all().keep_removed(Duration::from_secs(60), 10_000).keep_times(true);
+    let (mut writer, mut cached) = filled(&pods, options);
+    writer.heard(Time::from_seconds(1_000));
+    cached.refresh();
+    let keys = workload.shuffled(&pods).iter().take(TIMES).filter_map(|pod| pod.ip()).collect();
+    KeyedSetup { writer, cached, keys }
+}
+
+// The current pod had the IP then.
+#[library_benchmark(setup = ips_of_long_ago, config = held_at(155_145))]
+#[bench::cached()]
+fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
+    for ip in &on.keys {
+        let pods = on.cached.load();
+        let Holder::Pod(found) = pods.at(black_box(Time::from_seconds(900))).get(black_box(*ip)) else {
+            panic!("it had the IP then");
+        };
+        black_box(found.pod);
+    }
+    on
+}
+
 #[library_benchmark(setup = container_ids, config = held_at(111_281))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
@@ -330,6 +357,7 @@ library_benchmark_group!(
         set_pods,
         add_and_remove,
         ip_hit,
+        ip_hit_at_a_time,
         container_id_hit,
         container_text_hit,
         update_with_keys,

@@ -100,6 +100,7 @@
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod at;
 pub mod docs;
 mod error;
 mod follow;
@@ -125,6 +126,7 @@ mod writer;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use at::{AtTime, Bounds, Candidate, Holder, NotFound};
 pub use error::{Error, ErrorKind};
 pub use follow::{Changes, Step, WaitError};
 pub use id::{
@@ -134,11 +136,11 @@ pub use manager::PodManager;
 pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
-    CONFIG_SOURCE_ANNOTATION, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, is_mirror_pod,
-    is_mirror_pod_of, is_static_pod,
+    CONFIG_SOURCE_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, Time,
+    is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
-pub use resolve::{Found, FoundBy, Key};
+pub use resolve::{Claimed, Found, FoundBy, Key};
 pub use snapshot::{
     Change, ContainerMatch, FullNames, KeyCounts, PodAndMirror, Pods, PodsAndMirrorPods, PodsByKey, Removed,
     RemovedIter, RemovedPods, Snapshot, UidTranslations,

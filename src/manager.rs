@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::id::{ResolvedPodUid, UidRef};
 use crate::options::Options;
-use crate::pod::PodMeta;
+use crate::pod::{PodMeta, Time};
 use crate::reader::{Guard, OwnedSnapshot, Reader};
 use crate::sync::{self, Mutex};
 use crate::update::Upserted;
@@ -124,6 +124,16 @@ impl<P: PodMeta> PodManager<P> {
     #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
     pub fn expire(&self, now: Instant) -> usize {
         self.write(|writer| writer.expire(now))
+    }
+
+    /// See [`Writer::set_time`].
+    pub fn set_time(&self, now: impl Into<Time>) {
+        self.write(|writer| writer.set_time(now));
+    }
+
+    /// See [`Writer::heard`].
+    pub fn heard(&self, as_of: impl Into<Time>) {
+        self.write(|writer| writer.heard(as_of));
     }
 
     /// See [`Writer::next_deadline`].

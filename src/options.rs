@@ -29,6 +29,7 @@ use std::time::Duration;
 pub struct Options {
     pub(crate) kinds: Kinds,
     pub(crate) removed: Option<KeepRemoved>,
+    pub(crate) times: bool,
 }
 
 /// The kinds of keys that are kept, besides UIDs and names.
@@ -56,7 +57,7 @@ impl Default for Options {
 impl Options {
     /// Only UIDs and names, and no removed pods.
     pub const fn new() -> Self {
-        Self { kinds: Kinds { container_ids: false, ips: false, keys: false }, removed: None }
+        Self { kinds: Kinds { container_ids: false, ips: false, keys: false }, removed: None, times: false }
     }
 
     /// Every kind of key, and no removed pods.
@@ -94,6 +95,22 @@ impl Options {
     pub const fn keep_removed(self, max_age: Duration, max_pods: usize) -> Self {
         let is_off = max_age.is_zero() || max_pods == 0;
         Self { removed: if is_off { None } else { Some(KeepRemoved { max_age, max_pods }) }, ..self }
+    }
+}
+
+impl Options {
+    /// Keeps for each pod when it had its IPs, custom keys and name, for look-ups [at a time](crate::Snapshot::at). Has an
+    /// effect only with [`keep_removed`](Self::keep_removed), whose limits also bound how far back the answers reach. Off
+    /// by default.
+    ///
+    /// Tell the writer the time: [`Writer::set_time`](crate::Writer::set_time) before writes,
+    /// [`Writer::heard`](crate::Writer::heard) after them.
+    ///
+    /// # Complexity
+    /// About 200 bytes for each key of a pod, and O(log n) per write. Look-ups of the present cost nothing more. If this is
+    /// off, it takes no memory and no time.
+    pub const fn keep_times(self, keep: bool) -> Self {
+        Self { times: keep, ..self }
     }
 }
 

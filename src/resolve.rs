@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use crate::id::{FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::identity::{Cgroup, CgroupUid, ContainerId, ContainerLog, Identity, PodLog};
-use crate::pod::{KeyKind, PodKind, PodMeta};
-use crate::snapshot::{Removed, Snapshot};
+use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, ip_number};
+use crate::snapshot::{CONTESTED, PodsByKey, Removed, Snapshot};
 
 /// The result of [`Snapshot::get`] and [`Identity::resolve`]: a pod, and by what it was found.
 #[non_exhaustive]
@@ -112,6 +112,78 @@ impl<P: PodMeta> Snapshot<P> {
             Key::Ip(ip) => living(self.pod_by_ip(ip), FoundBy::Ip),
             Key::Own(kind, key) => living(self.pods_by_key(kind, key).next(), FoundBy::Key),
         }
+    }
+}
+
+/// The current pods that claim a key; see [`Snapshot::claim`].
+#[non_exhaustive]
+pub enum Claimed<'a, P> {
+    /// One pod alone.
+    Unique(Found<'a, P>),
+    /// Several pods.
+    Contested {
+        /// The pod with the strongest claim, which [`Snapshot::get`] returns.
+        winner: Found<'a, P>,
+        /// The others, strongest claim first. Not empty.
+        others: PodsByKey<'a, P>,
+    },
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    /// Like [`get`](Self::get), and whether other current pods claim the key too: an IP of a pod that is being deleted may
+    /// already be that of the next one. UIDs and names are unique.
+    ///
+    /// # Complexity
+    /// That of [`get`](Self::get); O(log n) more if the key is contested.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim(&'static str);
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { self.0 }
+    /// #     fn name(&self) -> &str { self.0 }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// #     fn keys(&self, keys: &mut pod_index::PodKeys<'_>) { keys.ip([10, 0, 0, 7].into()); }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// use std::net::IpAddr;
+    ///
+    /// use pod_index::Claimed;
+    ///
+    /// let ip = IpAddr::from([10, 0, 0, 7]);
+    /// writer.add_pod(Slim("u1"))?;
+    /// assert!(matches!(reader.load().claim(ip), Some(Claimed::Unique(_))));
+    /// writer.add_pod(Slim("u2"))?;
+    /// let pods = reader.load();
+    /// let Some(Claimed::Contested { winner, others }) = pods.claim(ip) else { panic!("two have it") };
+    /// assert_eq!((winner.pod.0, others.count()), ("u1", 1));
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[must_use]
+    pub fn claim<'k>(&self, key: impl Into<Key<'k>>) -> Option<Claimed<'_, P>> {
+        let key = key.into();
+        let (claimed, by) = match key {
+            Key::ContainerId(id) => (KeyRef::ContainerId(id), FoundBy::ContainerId),
+            Key::Ip(ip) => (KeyRef::Ip(ip_number(ip)), FoundBy::Ip),
+            Key::Own(kind, key) => (KeyRef::Own(kind, key), FoundBy::Key),
+            Key::Uid(_) | Key::Name { .. } => return self.get(key).map(Claimed::Unique),
+        };
+        let (_, flags, pod) = self.live.locate(claimed, &self.hashing)?;
+        if flags & CONTESTED == 0 {
+            let found = if let Key::ContainerId(id) = key {
+                by_container_id(self, id)
+            } else {
+                living(Some(pod), by)
+            };
+            return found.map(Claimed::Unique);
+        }
+        let mut others = PodsByKey(self.live.claimants(claimed, &self.hashing));
+        others.next();
+        let winner = self.get(key)?;
+        // Contenders whose own UID changed are no pods.
+        let is_alone = others.clone().next().is_none();
+        Some(if is_alone { Claimed::Unique(winner) } else { Claimed::Contested { winner, others } })
     }
 }
 
@@ -369,6 +441,26 @@ impl<P> Clone for Found<'_, P> {
 }
 
 impl<P> Copy for Found<'_, P> {}
+
+impl<P> Clone for Claimed<'_, P> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Unique(found) => Self::Unique(*found),
+            Self::Contested { winner, others } => Self::Contested { winner: *winner, others: others.clone() },
+        }
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for Claimed<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unique(found) => f.debug_tuple("Unique").field(found).finish(),
+            Self::Contested { winner, others } => {
+                f.debug_struct("Contested").field("winner", winner).field("others", others).finish()
+            }
+        }
+    }
+}
 
 impl<P: PodMeta> fmt::Debug for Found<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

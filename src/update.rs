@@ -17,6 +17,7 @@
 mod keys;
 mod removals;
 mod set;
+mod times;
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,12 +59,14 @@ impl<P: PodMeta> Draft<'_, P> {
             }
             let old = Arc::clone(old);
             self.replace(kind, key, place, name, &old, pod);
+            self.record(Some(&old), pod);
             return Ok(Upserted::Replaced(old));
         }
         // Everything except a plain replacement takes one path: the old object is removed, and the new one is
         // stored as if its UID were unknown.
         let old = if known.is_some() { self.take(key) } else { None };
         self.insert(kind, key, pod);
+        self.record(old.as_ref(), pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
 

@@ -18,9 +18,10 @@ use std::{ptr, thread};
 
 use crate::map::{DeadList, Hashing, Key, Memory, Ordered, PodValue, Record, Table, TableMut, Value};
 use crate::options::{Kinds, Options};
-use crate::pod::{Claims, PodKind};
+use crate::pod::{Claims, PodKind, Time};
 use crate::snapshot::{
-    Contender, EachTable, Field, History, RemovalQueue, RemovedPod, RemovedSet, Snapshot, Tables,
+    Contender, EachTable, Field, History, Moment, RemovalQueue, RemovedPod, RemovedSet, Snapshot, Tables,
+    Times,
 };
 use crate::sync::{self, Published};
 
@@ -43,6 +44,8 @@ pub(crate) struct Versions<P> {
     scratch: Option<Box<[Claims; 2]>>,
     /// The last time that was passed to the writer.
     now: Option<Instant>,
+    /// The last wall-clock time that was passed to the writer.
+    pub(crate) time: Option<Time>,
 }
 
 struct Retired<P> {
@@ -117,6 +120,7 @@ impl<P> Versions<P> {
             memory: Memory::default(),
             scratch: None,
             now: None,
+            time: None,
         }
     }
 
@@ -271,6 +275,7 @@ impl<P> Snapshot<P> {
             live,
             history: self.history.clone(),
             removed: removed.map(Box::new),
+            times: self.times.clone(),
         }
     }
 }
@@ -370,6 +375,14 @@ impl<P> Draft<'_, P> {
     /// The last time that was passed to the writer. Without one, the clock's.
     pub(crate) fn now(&self) -> Instant {
         self.versions.now.unwrap_or_else(Instant::now)
+    }
+
+    /// When the index keeps times: what is known of them, and the moment of this write.
+    pub(crate) fn times(&mut self) -> Option<(&mut Times, Moment, &Hashing)> {
+        let heard = self.next.times.as_ref()?.as_of();
+        let moment = Moment { at: self.now(), learned: self.versions.time.unwrap_or(Time::MAX), heard };
+        let Snapshot { times, hashing, .. } = &mut self.next;
+        Some((times.as_mut()?, moment, hashing))
     }
 
     pub(crate) fn queue(&mut self) -> Option<&mut RemovalQueue> {

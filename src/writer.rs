@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::id::{PodUid, UidRef};
-use crate::pod::PodMeta;
+use crate::pod::{PodMeta, Time};
 use crate::snapshot::Snapshot;
 use crate::update::Upserted;
 use crate::versions::{Draft, Versions};
@@ -301,6 +301,31 @@ impl<P: PodMeta> Writer<P> {
         publish(draft, &self.announcer);
         self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         expired
+    }
+
+    /// Sets the wall-clock time of the writes that follow. Only for an index that
+    /// [keeps times](crate::Options::keep_times): a pod has held a key at the latest since the time of the write that
+    /// brought it.
+    ///
+    /// # Complexity
+    /// O(1); publishes nothing.
+    pub fn set_time(&mut self, now: impl Into<Time>) {
+        self.versions.time = Some(now.into());
+    }
+
+    /// States that the current snapshot has everything that the sources told until this time. Only for an index that
+    /// [keeps times](crate::Options::keep_times).
+    ///
+    /// Call it after the writes, and now and then without any. Do not call it while a source does not answer: look-ups
+    /// [at a time](Snapshot::at) are certain only of times before this one. The first call also says that what ended
+    /// before is unknown.
+    ///
+    /// # Complexity
+    /// O(1); publishes nothing. Readers of the current snapshot see the new time.
+    pub fn heard(&mut self, as_of: impl Into<Time>) {
+        if let Some(times) = &self.current().times {
+            times.heard(as_of.into());
+        }
     }
 
     fn applied(&mut self, published: bool, refused: Vec<Refused>) -> Applied {

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Pod;
+use pod_index::{Life, PodMeta, Time};
 use serde_json::{Value, json};
 
 fn id(digit: char) -> String {
@@ -99,4 +100,46 @@ fn a_pod_that_is_being_deleted_has_a_weaker_claim_than_an_older_one_that_is_not(
     writer.add_pod(pod("stays", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     let found = reader.get(IpAddr::from([10, 0, 0, 7])).expect("by IP");
     assert_eq!(found.metadata.uid.as_deref(), Some("stays"));
+}
+
+/// The life of a pod with these containers, created at 10:00:00 and started a second later.
+fn life(phase: &str, policy: &str, deleted: bool, containers: &[Value]) -> Life {
+    let containers = containers.iter().map(|state| {
+        let mut container = container("app", "", None);
+        container["state"] = state.clone();
+        container
+    });
+    let status = json!({
+        "phase": phase, "startTime": "2026-11-22T10:00:01Z", "containerStatuses": containers.collect::<Vec<_>>(),
+    });
+    let spec = json!({"containers": [], "restartPolicy": policy});
+    let mut pod = pod("u1", "2026-11-22T10:00:00Z", &spec, &status);
+    pod.metadata.deletion_timestamp = pod.metadata.creation_timestamp.clone().filter(|_| deleted);
+    PodMeta::life(&pod)
+}
+
+#[test]
+fn the_life_of_a_pod_is_what_its_containers_prove() {
+    let running = |at: u32| json!({"running": {"startedAt": format!("2026-11-22T10:00:{at:02}Z")}});
+    let ended = |from: u32, to: u32| {
+        let (from, to) = (format!("2026-11-22T10:00:{from:02}Z"), format!("2026-11-22T10:00:{to:02}Z"));
+        json!({"terminated": {"exitCode": 0, "startedAt": from, "finishedAt": to}})
+    };
+    let mut lost = ended(3, 50);
+    lost["terminated"]["reason"] = "ContainerStatusUnknown".into();
+    let at = |second: i64| Time::from_seconds(1_795_341_600 + second);
+    let base = Life { created: Some(at(0)), ip_not_before: Some(at(1)), ..Life::default() };
+    let runs = Life { ip_by: Some(at(6)), ..base };
+    assert_eq!(life("Running", "Always", false, &[running(8), running(5)]), runs, "a second of rounding");
+    // An ended container may have been in an earlier sandbox, unless there is but one.
+    let all = [ended(3, 4), running(5)];
+    assert_eq!(life("Running", "Always", false, &all), Life { ip_until: Some(at(4)), ..runs });
+    let once = Life { ip_by: Some(at(4)), ip_until: Some(at(4)), ..base };
+    assert_eq!(life("Running", "Never", false, &all), once);
+    let over = Life { stopped: true, ip_until: Some(at(40)), ..base };
+    assert_eq!(life("Succeeded", "OnFailure", false, &[ended(3, 40), lost.clone()]), over);
+    assert_eq!(life("Running", "Always", true, &[ended(3, 40), lost]), over);
+    // Being deleted, it runs on.
+    assert_eq!(life("Running", "Always", true, &[running(5)]), runs);
+    assert_eq!(life("Pending", "Always", true, &[]), base);
 }

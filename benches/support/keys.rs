@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_index::identity::ContainerId;
-use pod_index::{CachedReader, Options, PodKeys, PodMeta, Writer};
+use pod_index::{CachedReader, Life, Options, PodKeys, PodMeta, Time, Writer};
 
 use crate::designs::{Cached, Design};
 use crate::figures::Figure;
@@ -56,6 +56,10 @@ impl PodMeta for Keyed {
         for (name, id) in NAMES.into_iter().zip(&self.containers) {
             keys.container_id(name, id);
         }
+    }
+    /// It has run for long.
+    fn life(&self) -> Life {
+        Life { ip_by: self.ip.map(|_| Time::from_seconds(0)), ..Life::default() }
     }
 }
 

@@ -81,6 +81,20 @@ impl<K, V> Table<K, V> {
         Some(self.page(hash).find(tag, is)?.1)
     }
 
+    /// Like [`find`](Self::find), with the entry's flags.
+    #[inline]
+    pub(crate) fn find_with_flags(
+        &self,
+        hash: u64,
+        tag: NonZero<u8>,
+        is: impl Fn(&Entry<K, V>) -> bool,
+    ) -> Option<(u16, &Entry<K, V>)> {
+        let page = self.page(hash);
+        let (index, entry) = page.find(tag, is)?;
+        let flags = if index < MAX_LEN { page.flags(index) } else { self.flags(Place { hash, index }) };
+        Some((flags, entry))
+    }
+
     /// Like [`find`](Self::find), with the entry's place.
     pub(crate) fn locate(
         &self,

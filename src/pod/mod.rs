@@ -5,11 +5,14 @@
 use std::sync::Arc;
 
 mod keys;
+mod life;
 #[cfg(feature = "k8s-openapi")]
 mod openapi;
 
 pub(crate) use keys::{Claims, KeyRef, NamedKey, Strength, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
+pub(crate) use life::nanos;
+pub use life::{Life, Time};
 
 /// Names the pod's source: `file`, `http` or `api`. A pod with another value than `api` is static.
 ///
@@ -139,6 +142,13 @@ pub trait PodMeta {
     fn keys(&self, keys: &mut PodKeys<'_>) {
         let _ = keys;
     }
+    /// What the object itself says about the times at which the pod held its IPs and its name. By default nothing.
+    ///
+    /// Called only by an index that [keeps times](crate::Options::keep_times), and by its look-ups
+    /// [at a time](crate::Snapshot::at). Without this, the index goes by when it learnt of the pod and of its end.
+    fn life(&self) -> Life {
+        Life::default()
+    }
 }
 
 impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
@@ -159,6 +169,9 @@ impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
         (**self).keys(keys);
+    }
+    fn life(&self) -> Life {
+        (**self).life()
     }
 }
 

@@ -1,8 +1,11 @@
 //! [`PodMeta`] for the full Kubernetes object. The embedder chooses the Kubernetes version, never this crate.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use std::time::Duration;
 
-use super::{PodKeys, PodMeta};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as k8s_time;
+
+use super::{Life, PodKeys, PodMeta, Time};
 
 impl PodMeta for Pod {
     fn uid(&self) -> &str {
@@ -44,6 +47,44 @@ impl PodMeta for Pod {
             let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));
             ips.chain(ip).for_each(|ip| keys.ip_text(ip));
         }
+    }
+    /// | fact | says |
+    /// |---|---|
+    /// | `creationTimestamp` | when the API server stored the pod |
+    /// | `startTime` | the kubelet took the pod, before it had a sandbox and an IP |
+    /// | `startedAt` of a running container | the present sandbox has had the IP since then; a second of rounding |
+    /// | the same of an ended one | likewise if `restartPolicy` is `Never`: such a pod has one sandbox only |
+    /// | phase `Succeeded` or `Failed`, or being deleted with all containers ended | the sandbox may be gone, and the IP another pod's |
+    /// | `finishedAt` of the last container | the sandbox was there until then |
+    fn life(&self) -> Life {
+        let seconds =
+            |time: &Option<k8s_time::Time>| time.as_ref().map(|time| Time::from_seconds(time.0.as_second()));
+        let created = seconds(&self.metadata.creation_timestamp);
+        let Some(status) = &self.status else { return Life { created, ..Life::default() } };
+        let has_one_sandbox =
+            self.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
+        let lists = [
+            &status.container_statuses,
+            &status.init_container_statuses,
+            &status.ephemeral_container_statuses,
+        ];
+        let (mut ip_by, mut ip_until, mut all_ended) = (None, None, None);
+        for state in lists.into_iter().flatten().flatten().map(|container| container.state.as_ref()) {
+            let running = state.and_then(|state| state.running.as_ref());
+            // Of a container that the kubelet lost, it makes up an end.
+            let ended = state.and_then(|state| state.terminated.as_ref());
+            let ended = ended.filter(|ended| ended.reason.as_deref() != Some("ContainerStatusUnknown"));
+            let started = running.map(|running| &running.started_at);
+            let started = started.or(ended.filter(|_| has_one_sandbox).map(|ended| &ended.started_at));
+            let started = started.and_then(seconds).map(|at| at.saturating_add(Duration::from_secs(1)));
+            ip_by = [ip_by, started].into_iter().flatten().min();
+            ip_until = ip_until.max(ended.and_then(|ended| seconds(&ended.finished_at)));
+            all_ended =
+                Some(all_ended.unwrap_or(true) && state.is_some_and(|state| state.terminated.is_some()));
+        }
+        let is_final = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let stopped = is_final || (self.metadata.deletion_timestamp.is_some() && all_ended == Some(true));
+        Life { created, ip_not_before: seconds(&status.start_time), ip_by, stopped, ip_until }
     }
 }
 

@@ -20,7 +20,7 @@ pub struct ContainerMatch<'a, P> {
 }
 
 /// The pods that name a key, strongest claim first. See [`Snapshot::pods_by_key`].
-pub struct PodsByKey<'a, P>(Claimants<'a, Arc<P>>);
+pub struct PodsByKey<'a, P>(pub(crate) Claimants<'a, Arc<P>>);
 
 /// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

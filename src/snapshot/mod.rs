@@ -15,6 +15,7 @@ mod changes;
 mod key;
 mod removed;
 mod tables;
+mod times;
 mod views;
 
 use std::fmt;
@@ -28,6 +29,7 @@ pub use removed::{Removed, RemovedIter, RemovedPods};
 pub(crate) use tables::{
     Claimant, Contender, EachTable, Field, OwnedKey, Tables, container_key, ip_key, own_key,
 };
+pub(crate) use times::{Hold, Moment, Times};
 use views::PodsOf;
 pub use views::{FullNames, Pods, PodsAndMirrorPods, UidTranslations};
 
@@ -79,6 +81,8 @@ pub struct Snapshot<P> {
     pub(crate) history: History,
     /// Boxed, because most indices keep none.
     pub(crate) removed: Option<Box<RemovedSet<P>>>,
+    /// Only if the index keeps times.
+    pub(crate) times: Option<Box<Times>>,
 }
 
 /// Data that is not in the tables. The sets are nearly always empty.
@@ -123,6 +127,7 @@ impl<P> Snapshot<P> {
             live: Tables::new(),
             history: History::default(),
             removed: options.removed.map(|limits| Box::new(RemovedSet::new(limits))),
+            times: options.removed.filter(|_| options.times).map(|limits| Box::new(Times::new(limits))),
         }
     }
 

@@ -134,9 +134,11 @@ impl<P> RemovedSet<P> {
 }
 
 impl<P> Snapshot<P> {
-    /// When the writer next has a removed pod to drop.
+    /// When the writer next has a removed pod to drop, or a key that a pod had.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.removed.as_ref()?.queue.deadline()
+        let pod = self.removed.as_ref()?.queue.deadline();
+        let hold = self.times.as_ref().and_then(|times| times.deadline());
+        [pod, hold].into_iter().flatten().min()
     }
 }
 

@@ -170,6 +170,14 @@ impl<V> Tables<V> {
         Some(&self.ips.find(hash, any_tag(hash), |entry| entry.key == words)?.value)
     }
 
+    /// The pod that alone claims an IP.
+    #[inline]
+    pub(crate) fn by_uncontested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
+        let (words, hash) = ip_key(ip, hashing);
+        let (flags, entry) = self.ips.find_with_flags(hash, any_tag(hash), |entry| entry.key == words)?;
+        (flags & CONTESTED == 0).then_some(&entry.value)
+    }
+
     /// The holder of a key, with the flags and the place of its entry.
     pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, u16, &V)> {
         match key {

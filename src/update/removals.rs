@@ -48,13 +48,16 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.
     pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>) {
         let Some(limits) = self.removed.as_ref().map(|removed| removed.queue.limits) else { return };
+        self.record_all(living.iter().map(|one| &one.pod));
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
             let strength = (one.kind == PodKind::Pod).then(|| one.pod.strength(self.kept));
             Reverse((strength.is_none(), strength, PodUid::from(one.pod.uid())))
         });
         // More than this would only push each other out.
-        for one in living.iter().skip(living.len().saturating_sub(limits.max_pods)) {
+        let surplus = living.len().saturating_sub(limits.max_pods);
+        living.iter().take(surplus).for_each(|one| self.record_removal(&one.pod));
+        for one in living.iter().skip(surplus) {
             self.keep(one.pod.uid().into(), one);
         }
     }
@@ -72,7 +75,11 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Drops the removed pods whose time is over. Returns their number.
     pub(crate) fn expire(&mut self) -> usize {
         let mut expired = 0;
-        while self.next_deadline().is_some_and(|deadline| self.now() >= deadline) {
+        let now = self.now();
+        if let Some((times, ..)) = self.times() {
+            times.expire(now);
+        }
+        while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now >= deadline) {
             self.drop_first();
             expired += 1;
         }
@@ -85,6 +92,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>) {
         self.drop_removed(uid);
+        self.record_removal(pod);
         let (at, owner) = (self.now(), PodUid::from(uid));
         let Some(queue) = self.queue() else { return };
         let number = queue.next;
@@ -196,7 +204,7 @@ mod tests {
     /// A key that is left behind finds nothing, so that only its memory tells.
     #[test]
     fn a_forgotten_pod_leaves_no_key_behind() {
-        let options = Options::all().keep_removed(Duration::from_secs(10), 20);
+        let options = Options::all().keep_removed(Duration::from_secs(10), 20).keep_times(true);
         let (mut writer, _reader) = crate::with_options(options);
         let check = |writer: &Writer<Pod>, left: usize| {
             let removed = writer.current().removed.as_ref().expect("kept");
@@ -223,5 +231,8 @@ mod tests {
         }
         assert_eq!(writer.expire(start + Duration::from_secs(60)), 12);
         check(&writer, 0);
+        // The eight pods that returned have an IP, two custom keys and a name.
+        let times = writer.current().times.as_ref().expect("kept");
+        assert_eq!(times.counts(), (32, 0));
     }
 }

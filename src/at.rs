@@ -1,0 +1,568 @@
+//! Which pod held a key at a time?
+//!
+//! [`AtTime`] has the rules; `snapshot::times` what the index learnt.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::identity::{ContainerLog, Identity};
+use crate::pod::{KeyRef, Life, PodKind, PodMeta, Time, ip_number, nanos};
+use crate::resolve::{Found, FoundBy, Key};
+use crate::snapshot::{Hold, OwnedKey, Snapshot, Times};
+
+/// The look-ups of a snapshot at a time; see [`Snapshot::at`] for an example.
+///
+/// # Rules
+/// A pod held a key during an interval. The index knows bounds of its two ends, `from` and `until`, and never more. Each
+/// rule has its reason:
+///
+/// | key | bound | is | because |
+/// |---|---|---|---|
+/// | IP | from, earliest | the latest of [`Life::ip_not_before`] and *heard − delay* | the kubelet takes a pod before it has an IP; what happened before that time was known, and the pod did not have the IP yet |
+/// | | from, latest | the earliest of *learnt* and [`Life::ip_by`] of every object that had the IP | a status shows an IP after the pod has it; a container starts after its sandbox has the IP |
+/// | | until, earliest | of a pod that runs: *heard − delay*. Of one that has stopped: the latest of [`Life::ip_until`] and *heard − delay*, when it still ran | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
+/// | | until, latest | when the index learnt that the pod has another IP, or that the pod is gone and had stopped. Otherwise open | the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
+/// | name | from, earliest | the latest of [`Life::created`] − skew and *heard − delay* | the API server's clock |
+/// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew | whole seconds |
+/// | | until | *heard − delay*, and *learnt* | the object's own life, whatever its containers do |
+/// | custom | | as a name, but from at the latest when learnt | an update can add it |
+/// | UID, container ID | | needs no time | never used again |
+///
+/// *Learnt* is [`Writer::set_time`](crate::Writer::set_time) at the write that told; *heard* is the last
+/// [`Writer::heard`](crate::Writer::heard) before it or, for a hold that has not ended, the last one at all. Host-network
+/// pods name no IP ([`PodMeta::keys`]), so the node's IP is nobody's.
+///
+/// The event happened at its time ± skew. A pod held the key *certainly* if it did at every time of that range for all
+/// intervals within the bounds, and *possibly* if it did at some time for some interval. No two pods have an IP or a name
+/// at once: so a certain pod is the answer, and of two pods of which one certainly came before the other, the first ended
+/// before the second began, which narrows what is possible. If contradicting clocks make several pods certain, a current
+/// one counts before those that ended.
+pub struct AtTime<'a, P> {
+    snapshot: &'a Snapshot<P>,
+    time: Time,
+    // In nanoseconds.
+    skew: i64,
+    delay: i64,
+}
+
+/// The pod that held a key at a time, as far as the index knows.
+#[non_exhaustive]
+pub enum Holder<'a, P> {
+    /// This pod held it for certain, within the given skew and delay.
+    Pod(Found<'a, P>),
+    /// These pods may have held it, the likeliest one first. If it is one alone, it probably did, but the event may also
+    /// belong to a pod before or after it.
+    Ambiguous(Vec<Candidate<'a, P>>),
+    /// No pod is known to have held it.
+    Unknown(NotFound),
+}
+
+/// Why no pod is known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum NotFound {
+    /// The time is before what the index knows: it began later, or has forgotten.
+    TooEarly,
+    /// The time is after what the index knows yet.
+    TooLate,
+    /// No pod held it then.
+    NoPod,
+}
+
+/// A pod that held, or may have held, a key.
+#[non_exhaustive]
+pub struct Candidate<'a, P> {
+    /// The pod, as it is now or was when it was removed.
+    pub pod: &'a Arc<P>,
+    /// When the pod was removed, if it is a [removed one](Snapshot::removed).
+    pub removed_at: Option<Instant>,
+    /// When it got the key.
+    pub from: Bounds,
+    /// When it lost the key.
+    pub until: Bounds,
+    /// Whether it held the key for certain at the time asked for.
+    pub is_certain: bool,
+    is_current: bool,
+    likelihood: u64,
+}
+
+/// Bounds of a time. `None`: there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Bounds {
+    /// Not before.
+    pub earliest: Option<Time>,
+    /// Not after.
+    pub latest: Option<Time>,
+}
+
+/// Bounds of an interval. Open ones are the first and the last time.
+#[derive(Clone, Copy)]
+struct Window {
+    from: (Time, Time),
+    until: (Time, Time),
+}
+
+/// The bounds of a hold, and its pod if that is not forgotten.
+struct Stay<'a, P> {
+    pod: Option<(&'a Arc<P>, Option<Instant>)>,
+    /// The pod has the key, and runs.
+    is_current: bool,
+    window: Window,
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    /// Look-ups at a wall-clock time, among current and removed pods: an event's pod may be gone when the event arrives, and
+    /// its IP or name another pod's.
+    ///
+    /// Needs an index that [keeps times](crate::Options::keep_times); any other knows only what needs no time: UIDs and
+    /// container IDs.
+    ///
+    /// # Complexity
+    /// O(1); no allocation. No look-up reads a clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::net::IpAddr;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use pod_index::{Holder, Options, PodKeys, PodMeta, Time};
+    ///
+    /// struct Pod(&'static str);
+    /// impl PodMeta for Pod {
+    ///     fn uid(&self) -> &str { self.0 }
+    ///     fn name(&self) -> &str { self.0 }
+    ///     fn namespace(&self) -> &str { "ci" }
+    ///     fn annotation(&self, _: &str) -> Option<&str> { None }
+    ///     fn keys(&self, keys: &mut PodKeys<'_>) { keys.ip([10, 0, 0, 7].into()); }
+    /// }
+    ///
+    /// let options = Options::all().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+    /// let (mut writer, reader) = pod_index::with_options(options);
+    /// let second = Time::from_seconds;
+    ///
+    /// writer.set_time(second(100));
+    /// writer.add_pod(Pod("job-1"))?;
+    /// writer.heard(second(160));
+    /// writer.set_time(second(160));
+    /// writer.remove_pod_by_uid("job-1");
+    /// writer.add_pod(Pod("job-2"))?; // with the same IP
+    /// writer.heard(second(200));
+    ///
+    /// let pods = reader.load();
+    /// let ip = IpAddr::from([10, 0, 0, 7]);
+    /// let who = |at| match pods.at(second(at)).skew(Duration::from_secs(2)).delay(Duration::from_secs(5)).get(ip) {
+    ///     Holder::Pod(found) => found.pod.0,
+    ///     _ => "not certain",
+    /// };
+    /// assert_eq!(who(130), "job-1"); // although job-2 has the IP now
+    /// assert_eq!(who(158), "not certain"); // job-1 was about to end
+    /// assert_eq!(who(170), "job-2");
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    ///
+    /// Kubelet: none; its pod manager knows the present only.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, time: impl Into<Time>) -> AtTime<'_, P> {
+        let (skew, delay) = const { (nanos(AtTime::<P>::SKEW), nanos(AtTime::<P>::DELAY)) };
+        AtTime { snapshot: self, time: time.into(), skew, delay }
+    }
+}
+
+impl<P> AtTime<'_, P> {
+    /// The skew, unless [`skew`](Self::skew) sets another.
+    pub const SKEW: Duration = Duration::from_secs(2);
+    /// The delay, unless [`delay`](Self::delay) sets another.
+    pub const DELAY: Duration = Duration::from_secs(10);
+}
+
+impl<'a, P: PodMeta> AtTime<'a, P> {
+    /// The largest difference between any two of the clocks: the event's, the node's and the API server's.
+    #[inline]
+    #[must_use]
+    pub fn skew(self, skew: Duration) -> Self {
+        Self { skew: nanos(skew), ..self }
+    }
+
+    /// The longest time from a change on the node until a source tells of it, while that source answers.
+    #[inline]
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay: nanos(delay), ..self }
+    }
+
+    /// The pod that held this key. Mirror pods have names only.
+    ///
+    /// # Consistency
+    /// A [`Holder::Pod`] is right as long as no clock differs by more than the [skew](Self::skew) and no news takes longer
+    /// than the [delay](Self::delay). Therefore an event of the last few seconds is
+    /// [ambiguous](Holder::Ambiguous): its pod may be gone, and nobody has told yet.
+    ///
+    /// # Complexity
+    /// O(1) expected and no allocation if a current pod alone claims an IP, and says itself that it had it then. Otherwise
+    /// O(log n) for each pod that had the key, and a list of them.
+    #[inline]
+    #[must_use]
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Holder<'a, P> {
+        let key = key.into();
+        if let Key::Ip(ip) = key
+            && let Some(pod) = self.of_ip(ip_number(ip))
+        {
+            return Holder::Pod(Found { pod, container: None, by: FoundBy::Ip, removed_at: None });
+        }
+        self.get_any(key)
+    }
+
+    #[inline(never)]
+    fn get_any(&self, key: Key<'_>) -> Holder<'a, P> {
+        match key {
+            Key::Ip(ip) => self.search(KeyRef::Ip(ip_number(ip)), FoundBy::Ip),
+            Key::Name { namespace, name } => {
+                match self.search(KeyRef::Name(PodKind::Pod, name, namespace), FoundBy::Name) {
+                    Holder::Unknown(_) => {
+                        self.search(KeyRef::Name(PodKind::Mirror, name, namespace), FoundBy::Name)
+                    }
+                    known => known,
+                }
+            }
+            Key::Own(kind, key) => self.search(KeyRef::Own(kind, key), FoundBy::Key),
+            Key::Uid(_) | Key::ContainerId(_) => exact(self.snapshot.get(key).or_else(|| {
+                let (gone, by) = match key {
+                    Key::Uid(uid) => (self.snapshot.removed().pod_by_uid(uid)?, FoundBy::Uid),
+                    Key::ContainerId(id) => {
+                        (self.snapshot.removed().pod_by_container_id(id)?, FoundBy::ContainerId)
+                    }
+                    _ => return None,
+                };
+                Some(Found {
+                    pod: gone.pod,
+                    container: gone.container,
+                    by,
+                    removed_at: Some(gone.removed_at),
+                })
+            })),
+        }
+    }
+
+    /// All pods that had this key at any time, as far as the index knows, with the bounds, the likeliest one at this time
+    /// first.
+    ///
+    /// # Complexity
+    /// O(n²) at worst for n pods that had the key.
+    #[must_use]
+    pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
+        let stays = match key.into() {
+            Key::Ip(ip) => self.stays(KeyRef::Ip(ip_number(ip))),
+            Key::Name { namespace, name } => {
+                let mut stays = self.stays(KeyRef::Name(PodKind::Pod, name, namespace));
+                stays.extend(self.stays(KeyRef::Name(PodKind::Mirror, name, namespace)));
+                stays
+            }
+            Key::Own(kind, key) => self.stays(KeyRef::Own(kind, key)),
+            Key::Uid(_) | Key::ContainerId(_) => Vec::new(),
+        };
+        self.listed(&stays, |_, _| true)
+    }
+
+    /// The times between which no pod that held a key is unknown, if the index keeps times and has heard anything.
+    #[must_use]
+    pub fn known(&self) -> Option<(Time, Time)> {
+        let times = self.snapshot.times.as_deref()?;
+        Some((times.floor()?, self.settled(times)?))
+    }
+
+    /// The range of times at which the event happened.
+    #[inline]
+    fn range(&self) -> (Time, Time) {
+        (self.time.plus(-self.skew), self.time.plus(self.skew))
+    }
+
+    /// What happened until this time is known.
+    #[inline]
+    fn settled(&self, times: &Times) -> Option<Time> {
+        Some(times.as_of()?.plus(-self.delay))
+    }
+
+    /// If the pod that has the IP says itself that it had it then, nothing else matters: see the rules.
+    #[inline]
+    fn of_ip(&self, ip: u128) -> Option<&'a Arc<P>> {
+        let settled = self.settled(self.snapshot.times.as_deref()?)?;
+        let pod = self.snapshot.live.by_uncontested_ip(ip, &self.snapshot.hashing)?;
+        let (life, (first, last)) = (pod.life(), self.range());
+        let held = !life.stopped && life.ip_by.is_some_and(|by| by <= first) && last < settled;
+        held.then_some(pod)
+    }
+
+    fn search(&self, key: KeyRef<'_>, by: FoundBy) -> Holder<'a, P> {
+        let stays = self.stays(key);
+        let (first, last) = self.range();
+        let known = self.known();
+        let is_complete = known.is_some_and(|(floor, _)| floor <= first);
+        let certain = stays.iter().filter(|stay| stay.window.contains(first, last));
+        let possible = stays.iter().filter(|stay| stay.window.touches(first, last)).count();
+        let is_exclusive = !matches!(key, KeyRef::Own(..));
+        let is_any_current = certain.clone().any(|stay| stay.is_current);
+        let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
+        if let (Some(stay), None) = (certain.next(), certain.next())
+            && (is_exclusive || (possible == 1 && is_complete))
+        {
+            return match stay.pod {
+                Some((pod, removed_at)) => Holder::Pod(Found { pod, container: None, by, removed_at }),
+                None => Holder::Unknown(NotFound::TooEarly),
+            };
+        }
+        let candidates = self.listed(&stays, |stays, stay| {
+            let window = if is_exclusive { stay.window.among(stays) } else { stay.window };
+            window.touches(first, last)
+        });
+        if !candidates.is_empty() {
+            return Holder::Ambiguous(candidates);
+        }
+        Holder::Unknown(match known {
+            Some((_, settled)) if last >= settled => NotFound::TooLate,
+            Some(_) if is_complete => NotFound::NoPod,
+            Some(_) => NotFound::TooEarly,
+            None => NotFound::TooLate,
+        })
+    }
+
+    /// The pods that had a key.
+    fn stays(&self, key: KeyRef<'_>) -> Vec<Stay<'a, P>> {
+        let Some(times) = self.snapshot.times.as_deref() else { return Vec::new() };
+        let settled = self.settled(times);
+        let holds = times.of(key);
+        holds
+            .map(|hold| {
+                let pod = self.pod_of(hold);
+                let life = hold.end.as_ref().map(|end| end.life);
+                let life = life.or_else(|| Some(pod?.0.life())).unwrap_or_default();
+                let window = self.window(hold, &life, settled);
+                Stay { pod, is_current: hold.end.is_none() && !life.stopped, window }
+            })
+            .collect()
+    }
+
+    fn pod_of(&self, hold: &Hold) -> Option<(&'a Arc<P>, Option<Instant>)> {
+        let (live, gone) = (self.snapshot, self.snapshot.removed());
+        let uid = hold.uid.as_uid_ref();
+        let (pod, removed) = match hold.key {
+            OwnedKey::Name(PodKind::Mirror, ..) => (live.mirror_pod_by_uid(uid), gone.mirror_pod_by_uid(uid)),
+            _ => (live.pod_by_uid(uid), gone.pod_by_uid(uid)),
+        };
+        pod.map(|pod| (pod, None)).or_else(|| removed.map(|gone| (gone.pod, Some(gone.removed_at))))
+    }
+
+    /// The rules of the module.
+    fn window(&self, hold: &Hold, life: &Life, settled: Option<Time>) -> Window {
+        let known = |heard: Option<Time>| heard.map_or(Time::MIN, |heard| heard.plus(-self.delay));
+        let created = life.created.unwrap_or(Time::MIN).plus(-self.skew);
+        let created_by = life
+            .created
+            .map_or(Time::MAX, |created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
+        let is_ip = matches!(hold.key, OwnedKey::Ip(_));
+        let (not_before, by) = match hold.key {
+            OwnedKey::Ip(_) => (life.ip_not_before, life.ip_by.unwrap_or(Time::MAX)),
+            OwnedKey::Name(..) => (Some(created), created_by),
+            _ => (Some(created), Time::MAX),
+        };
+        let end = hold.end.as_deref();
+        let there = end.map_or(settled.unwrap_or(Time::MIN), |end| known(end.heard));
+        let has_stopped = is_ip && life.stopped;
+        let until = if has_stopped { known(hold.ran).max(life.ip_until.unwrap_or(Time::MIN)) } else { there };
+        let is_over = |removed: bool| !is_ip || !removed || life.stopped;
+        Window {
+            from: (known(hold.heard).max(not_before.unwrap_or(Time::MIN)), hold.by.min(by)),
+            until: (until, end.filter(|end| is_over(end.removed)).map_or(Time::MAX, |end| end.learned)),
+        }
+    }
+
+    /// The pods that are not forgotten and that `is` keeps, the likeliest one first.
+    fn listed(
+        &self,
+        stays: &[Stay<'a, P>],
+        is: impl Fn(&[Stay<'a, P>], &Stay<'a, P>) -> bool,
+    ) -> Vec<Candidate<'a, P>> {
+        let (first, last) = self.range();
+        let kept = stays.iter().filter(|stay| is(stays, stay));
+        let mut candidates: Vec<_> = kept
+            .filter_map(|stay| {
+                let ((pod, removed_at), window) = (stay.pod?, stay.window);
+                let bounds = |(earliest, latest): (Time, Time)| Bounds {
+                    earliest: (earliest != Time::MIN).then_some(earliest),
+                    latest: (latest != Time::MAX).then_some(latest),
+                };
+                let (from, until) = (bounds(window.from), bounds(window.until));
+                let is_certain = window.contains(first, last);
+                let likelihood = window.likelihood(self.time, stay.is_current);
+                let is_current = stay.is_current;
+                Some(Candidate { pod, removed_at, from, until, is_certain, is_current, likelihood })
+            })
+            .collect();
+        candidates.sort_by(|one, other| {
+            let order =
+                |one: &Candidate<'_, P>| (one.is_certain, one.likelihood, one.is_current, one.from.latest);
+            order(other).cmp(&order(one)).then_with(|| one.pod.uid().cmp(other.pod.uid()))
+        });
+        candidates
+    }
+}
+
+fn exact<P>(found: Option<Found<'_, P>>) -> Holder<'_, P> {
+    found.map_or(Holder::Unknown(NotFound::NoPod), Holder::Pod)
+}
+
+impl Window {
+    /// Whether the pod held the key at all these times, for all intervals within the bounds.
+    fn contains(&self, first: Time, last: Time) -> bool {
+        self.from.1 <= first && last < self.until.0
+    }
+
+    /// Whether the pod held the key at some of these times, for some interval within the bounds.
+    fn touches(&self, first: Time, last: Time) -> bool {
+        self.from.0 <= last && first < self.until.1 && self.from.0 < self.until.1
+    }
+
+    /// Whether this hold ended before the other began, if they were not at once.
+    fn precedes(&self, other: &Self) -> bool {
+        // The opposite is impossible.
+        self.from.1 < other.until.0 && other.from.1 >= self.until.0
+    }
+
+    /// These bounds, narrowed by the holds that came before and after.
+    fn among<P>(self, stays: &[Stay<'_, P>]) -> Self {
+        stays.iter().fold(self, |mut narrowed, other| {
+            if other.window.precedes(&self) {
+                narrowed.from.0 = narrowed.from.0.max(other.window.until.0);
+            }
+            if self.precedes(&other.window) {
+                narrowed.until.1 = narrowed.until.1.min(other.window.from.1);
+            }
+            narrowed
+        })
+    }
+
+    /// Of the intervals within the bounds, the share that contains the time, in thousandths of thousandths. After an open
+    /// end it falls within half a minute.
+    fn likelihood(&self, time: Time, is_current: bool) -> u64 {
+        let share = |(earliest, latest): (Time, Time)| {
+            let (time, earliest, latest) = (time.as_nanos(), earliest.as_nanos(), latest.as_nanos());
+            let width = i128::from(latest) - i128::from(earliest);
+            let part = (i128::from(time) - i128::from(earliest)).clamp(0, width.max(0));
+            if width <= 0 { i128::from(time >= latest) * 1000 } else { part * 1000 / width }
+        };
+        let half_a_minute = Duration::from_secs(30);
+        let from =
+            if self.from.0 == Time::MIN { self.from.1.saturating_sub(half_a_minute) } else { self.from.0 };
+        let until =
+            if self.until.1 == Time::MAX { self.until.0.saturating_add(half_a_minute) } else { self.until.1 };
+        let ended = share((self.until.0.min(until), until));
+        // One that runs, as far as is known, has most likely not ended.
+        let ended = if is_current { ended.min(100) } else { ended.min(990) };
+        u64::try_from(share((from.min(self.from.1), self.from.1)) * (1000 - ended)).unwrap_or_default()
+    }
+}
+
+impl Identity<'_> {
+    /// The pod that this identity belonged to at a time. As [`resolve`](Self::resolve), but IPs and names are those of that
+    /// time, and are not looked up among all removed pods. All other identities need no time.
+    ///
+    /// # Complexity
+    /// That of [`resolve`](Self::resolve) and of [`AtTime::get`].
+    #[must_use]
+    pub fn resolve_at<'s, P: PodMeta>(&'s self, at: &AtTime<'s, P>) -> Holder<'s, P> {
+        match *self {
+            Self::Ip(ip) => at.get(ip),
+            Self::Name { namespace, name } => at.get((namespace, name)),
+            Self::ContainerLog(log) => {
+                let ContainerLog { container_id, namespace: Some(namespace), name, container, .. } = log
+                else {
+                    return exact(self.resolve(at.snapshot));
+                };
+                let found = container_id.and_then(|id| Identity::ContainerId(id).resolve(at.snapshot));
+                if found.is_some() {
+                    return exact(found);
+                }
+                match at.get((namespace, name)) {
+                    Holder::Pod(found) => {
+                        let by = if container_id.is_some() { FoundBy::NameOnly } else { FoundBy::Name };
+                        Holder::Pod(Found { container, by, ..found })
+                    }
+                    unsure => unsure,
+                }
+            }
+            _ => exact(self.resolve(at.snapshot)),
+        }
+    }
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::TooEarly => "the time is before what is known",
+            Self::TooLate => "the time is after what is known yet",
+            Self::NoPod => "no pod is known to have had it then",
+        })
+    }
+}
+
+// None of these is derived: a derive would require the same of `P`.
+impl<P> Clone for AtTime<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for AtTime<'_, P> {}
+
+impl<P> Clone for Candidate<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Candidate<'_, P> {}
+
+impl<P> Clone for Holder<'_, P> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Pod(found) => Self::Pod(*found),
+            Self::Ambiguous(candidates) => Self::Ambiguous(candidates.clone()),
+            Self::Unknown(why) => Self::Unknown(*why),
+        }
+    }
+}
+
+impl<P> fmt::Debug for AtTime<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time, skew, delay, .. } = self;
+        f.debug_struct("AtTime")
+            .field("time", time)
+            .field("skew", skew)
+            .field("delay", delay)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for Candidate<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, removed_at, from, until, is_certain, .. } = self;
+        f.debug_struct("Candidate")
+            .field("pod", &pod.uid())
+            .field("removed_at", removed_at)
+            .field("from", from)
+            .field("until", until)
+            .field("is_certain", is_certain)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: PodMeta> fmt::Debug for Holder<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(found) => f.debug_tuple("Pod").field(found).finish(),
+            Self::Ambiguous(candidates) => f.debug_tuple("Ambiguous").field(candidates).finish(),
+            Self::Unknown(why) => f.debug_tuple("Unknown").field(why).finish(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a pod's object says about the times at which it held its keys.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A wall-clock time, in nanoseconds since 1970.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use pod_index::Time;
+///
+/// let time = Time::from_seconds(1_700_000_000);
+/// assert_eq!(SystemTime::from(time), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+/// assert_eq!(Time::from(SystemTime::from(time)), time);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Time(i64);
+
+impl Time {
+    pub(crate) const MIN: Self = Self(i64::MIN);
+    pub(crate) const MAX: Self = Self(i64::MAX);
+
+    /// From nanoseconds since 1970.
+    #[inline]
+    #[must_use]
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// From whole seconds since 1970, within the years 1678 to 2261.
+    #[inline]
+    #[must_use]
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// In nanoseconds since 1970.
+    #[inline]
+    #[must_use]
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// This many nanoseconds later, within the first and the last time.
+    #[inline]
+    pub(crate) fn plus(self, nanos: i64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// A later time, at most the last one.
+    #[must_use]
+    pub fn saturating_add(self, span: Duration) -> Self {
+        self.plus(nanos(span))
+    }
+
+    /// An earlier time, at least the first one.
+    #[must_use]
+    pub fn saturating_sub(self, span: Duration) -> Self {
+        self.plus(-nanos(span))
+    }
+}
+
+/// At most 292 years.
+#[expect(clippy::cast_possible_truncation, reason = "compared before")]
+pub(crate) const fn nanos(span: Duration) -> i64 {
+    let nanos = span.as_nanos();
+    if nanos < i64::MAX as u128 { nanos as i64 } else { i64::MAX }
+}
+
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Self {
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Self(nanos(since)),
+            Err(before) => Self(-nanos(before.duration())),
+        }
+    }
+}
+
+impl From<Time> for SystemTime {
+    fn from(Time(nanos): Time) -> Self {
+        let span = Duration::from_nanos(nanos.unsigned_abs());
+        let time = if nanos < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) };
+        time.unwrap_or(UNIX_EPOCH)
+    }
+}
+
+/// What a pod's object says about the times at which it held its IPs and its name. See [`PodMeta::life`](crate::PodMeta::life).
+///
+/// What is `None` is not known. All times but the first are of the node's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Life {
+    /// `metadata.creationTimestamp`: the API server's clock, in whole seconds.
+    pub created: Option<Time>,
+    /// The pod did not have its IPs before this time.
+    pub ip_not_before: Option<Time>,
+    /// The pod has had its present IPs since this time at the latest.
+    pub ip_by: Option<Time>,
+    /// None of its containers runs any more. From then on, its IPs may be another pod's.
+    pub stopped: bool,
+    /// If it has stopped, it had its IPs at least until this time.
+    pub ip_until: Option<Time>,
+}
