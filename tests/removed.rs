@@ -256,6 +256,21 @@ fn a_pod_that_is_removed_and_returns_in_one_batch_has_not_changed() {
     assert_eq!((snapshot.removed().len(), snapshot.pods_generation()), (0, before));
 }
 
+/// It is the same object under the same UID, but another removal.
+#[test]
+fn a_pod_that_returns_and_is_removed_again_in_one_batch_counts_as_removed_then() {
+    let (mut writer, reader) = index(60, 10);
+    let pod = web(U1, ID);
+    writer.expire(time(0));
+    writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+    writer.remove_pod_by_uid(U1).expect("a known pod");
+    writer.expire(time(5));
+    let applied = writer.apply([Operation::Add(pod), Operation::Remove(U1.into())]);
+    assert!(applied.published);
+    assert_eq!(reader.load().removed().pod_by_uid(U1).expect("it is kept").removed_at, time(5));
+    assert_eq!((writer.expire(time(60)), writer.expire(time(65))), (0, 1));
+}
+
 #[test]
 fn a_set_that_drops_more_than_fit_keeps_the_strongest() {
     let (mut writer, reader) = index(60, 3);
