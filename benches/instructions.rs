@@ -265,7 +265,7 @@ fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(10_628_302))]
+#[library_benchmark(setup = strangers, config = held_at(10_957_211))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -330,8 +330,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(7_133_006))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_760_060))]
+#[bench::an_ip(args = (0), config = held_at(7_023_499))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(11_531_066))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

@@ -169,8 +169,8 @@ impl<P: PodMeta> Snapshot<P> {
             Key::Own(kind, key) => (KeyRef::Own(kind, key), FoundBy::Key),
             Key::Uid(_) | Key::Name { .. } => return self.get(key).map(Claimed::Unique),
         };
-        let (_, flags, pod) = self.live.locate(claimed, &self.hashing)?;
-        if flags & CONTESTED == 0 {
+        let (place, pod) = self.live.locate(claimed, &self.hashing)?;
+        if place.flags() & CONTESTED == 0 {
             let found = if let Key::ContainerId(id) = key {
                 by_container_id(self, id)
             } else {

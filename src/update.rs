@@ -121,7 +121,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Replaces `old` by `pod`, which has the same UID.
     fn replace_pod(&mut self, key: UidKey<'_>, place: Place, old: &Arc<P>, pod: &Arc<P>) {
-        let before = self.live.pods.flags(place);
+        let before = place.flags();
         let flags = self.count_in(pod);
         self.count_out(old, before);
         let flags = flags | claimed_flags(self.replace_keys(key.uid(), old, pod, claimed(before)));
@@ -197,7 +197,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let (place, ..) = self.known(key)?;
         match kind {
             PodKind::Pod => {
-                let flags = self.live.pods.flags(place);
+                let flags = place.flags();
                 self.count_out(&pod, flags);
                 self.live_mut().of(Tables::pods()).remove(place);
                 if let Some((place, _)) =

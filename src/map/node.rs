@@ -576,20 +576,20 @@ impl<'a, E> Page<'a, E> {
         self.read_foot().next.map(|next| unsafe { Self::at(next) })
     }
 
-    /// The entry with this tag for which `is` returns true, and its index in the chain.
+    /// The entry with this tag for which `is` returns true, its page, and its index in the chain.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
-    pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(usize, &'a E)> {
+    pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(Self, usize, &'a E)> {
         let (mut page, mut before) = (self, 0);
         loop {
             let tags = page.tags();
             let mut hits = tags.cmp_eq(u8x16::splat(tag.get())).move_mask();
             while hits != 0 {
                 let index = hits.trailing_zeros() as usize;
-                // SAFETY: by the rules; each tag has an entry.
+                // SAFETY: by the rules the page exists and is not written to. Each tag has an entry.
                 let entry = unsafe { &*page.first().as_ptr().add(index) };
                 if is(entry) {
-                    return Some((before + index, entry));
+                    return Some((page, before + index, entry));
                 }
                 hits &= hits - 1;
             }

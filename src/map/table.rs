@@ -46,10 +46,18 @@ pub(crate) struct Place {
     hash: u64,
     /// Counts across the pages of a chain.
     index: usize,
+    flags: u16,
 }
 
 /// Entries per page when pages are reserved: few enough that hardly any page overflows.
 const PRESIZE_LOAD: usize = 8;
+
+impl Place {
+    /// The flags of the entry.
+    pub(crate) fn flags(self) -> u16 {
+        self.flags
+    }
+}
 
 impl<K, V> Table<K, V> {
     /// The first version, which is empty.
@@ -78,7 +86,7 @@ impl<K, V> Table<K, V> {
         tag: NonZero<u8>,
         is: impl Fn(&Entry<K, V>) -> bool,
     ) -> Option<&Entry<K, V>> {
-        Some(self.page(hash).find(tag, is)?.1)
+        Some(self.page(hash).find(tag, is)?.2)
     }
 
     /// Like [`find`](Self::find), with the entry's flags.
@@ -89,10 +97,8 @@ impl<K, V> Table<K, V> {
         tag: NonZero<u8>,
         is: impl Fn(&Entry<K, V>) -> bool,
     ) -> Option<(u16, &Entry<K, V>)> {
-        let page = self.page(hash);
-        let (index, entry) = page.find(tag, is)?;
-        let flags = if index < MAX_LEN { page.flags(index) } else { self.flags(Place { hash, index }) };
-        Some((flags, entry))
+        let (page, index, entry) = self.page(hash).find(tag, is)?;
+        Some((page.flags(index % MAX_LEN), entry))
     }
 
     /// Like [`find`](Self::find), with the entry's place.
@@ -102,13 +108,8 @@ impl<K, V> Table<K, V> {
         tag: NonZero<u8>,
         is: impl Fn(&Entry<K, V>) -> bool,
     ) -> Option<(Place, &Entry<K, V>)> {
-        let (index, entry) = self.page(hash).find(tag, is)?;
-        Some((Place { hash, index }, entry))
-    }
-
-    /// The flags of an entry that was just located.
-    pub(crate) fn flags(&self, place: Place) -> u16 {
-        self.page_of(place).flags(place.index % MAX_LEN)
+        let (page, index, entry) = self.page(hash).find(tag, is)?;
+        Some((Place { hash, index, flags: page.flags(index % MAX_LEN) }, entry))
     }
 
     /// The generation in which the value of an entry was stored. The entry was just located.
@@ -212,7 +213,7 @@ fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
 
 impl<K: Key, V: Value> TableMut<'_, K, V> {
     /// Replaces the value at `place`, which was just located.
-    pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V, flags: u16) {
+    pub(crate) fn replace(&mut self, Place { hash, index, .. }: Place, value: V, flags: u16) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
         let link = child_mut(chunk, rest, self.memory);
         if let Some(mut page) = link.own(self.memory) {
@@ -266,7 +267,7 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
     }
 
     /// Removes the entry at `place`, which was just located.
-    pub(crate) fn remove(&mut self, Place { hash, index }: Place) {
+    pub(crate) fn remove(&mut self, Place { hash, index, .. }: Place) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
         let count = chunk.count().saturating_sub(1);
         let link = child_mut(chunk, rest, self.memory);

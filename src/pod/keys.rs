@@ -74,8 +74,10 @@ pub(crate) struct NamedKey<'a> {
 pub(crate) struct Claims {
     pub(crate) strength: Strength,
     items: Vec<Item>,
-    /// Texts that items refer to, concatenated.
+    /// Custom keys that items refer to, concatenated.
     bytes: Vec<u8>,
+    /// Names of containers that items refer to, concatenated.
+    names: String,
     /// Number of ignored keys.
     pub(crate) ignored: usize,
 }
@@ -111,8 +113,9 @@ impl PodKeys<'_> {
         }
         match ContainerId::try_from(id) {
             Ok(id) if container.len() <= MAX_KEY_LENGTH && self.has_room() => {
-                let name = self.claims.store(container.as_bytes());
-                self.claims.items.push(Item::ContainerId(id, name));
+                let start = self.claims.names.len();
+                self.claims.names.push_str(container);
+                self.claims.items.push(Item::ContainerId(id, range(start, self.claims.names.len())));
             }
             _ => self.claims.ignored += 1,
         }
@@ -151,8 +154,9 @@ impl PodKeys<'_> {
         }
         let key = key.as_ref();
         if (1..=MAX_KEY_LENGTH).contains(&key.len()) && self.has_room() {
-            let bytes = self.claims.store(key);
-            self.claims.items.push(Item::Own(kind, bytes));
+            let start = self.claims.bytes.len();
+            self.claims.bytes.extend_from_slice(key);
+            self.claims.items.push(Item::Own(kind, range(start, self.claims.bytes.len())));
         } else {
             self.claims.ignored += 1;
         }
@@ -219,7 +223,7 @@ impl Strength {
 impl Claims {
     pub(crate) const fn new() -> Self {
         let strength = Strength::DEFAULT;
-        Self { strength, items: Vec::new(), bytes: Vec::new(), ignored: 0 }
+        Self { strength, items: Vec::new(), bytes: Vec::new(), names: String::new(), ignored: 0 }
     }
 
     /// Clears the claims, and collects those of `name`.
@@ -227,6 +231,7 @@ impl Claims {
     pub(crate) fn collect(&mut self, kept: Kinds, name: impl FnOnce(&mut PodKeys<'_>)) {
         self.items.clear();
         self.bytes.clear();
+        self.names.clear();
         self.ignored = 0;
         self.strength = Strength::DEFAULT;
         name(&mut PodKeys { kept, claims: self });
@@ -236,13 +241,6 @@ impl Claims {
     #[inline]
     pub(crate) fn any(&self) -> bool {
         !self.items.is_empty() || self.ignored > 0
-    }
-
-    fn store(&mut self, text: &[u8]) -> Range<u32> {
-        let at = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let begin = at(self.bytes.len());
-        self.bytes.extend_from_slice(text);
-        begin..at(self.bytes.len())
     }
 
     /// Sorts the keys and removes duplicates: the one named first stays.
@@ -255,18 +253,34 @@ impl Claims {
         }
     }
 
+    /// Whether both name the same few keys in the same order, each once. Then they need not be sorted.
+    pub(crate) fn alike(&self, other: &Self) -> bool {
+        const FEW: usize = 8;
+        let mut both = self.items.iter().zip(&other.items).enumerate();
+        self.len() == other.len()
+            && self.len() <= FEW
+            && both.all(|(at, (one, other_one))| {
+                let key = one.key(&self.bytes);
+                let is_new = self.items[..at].iter().all(|before| before.key(&self.bytes) != key);
+                is_new && key == other_one.key(&other.bytes)
+            })
+    }
+
     /// Number of keys; after [`sort`](Self::sort), of different ones.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = NamedKey<'_>> {
-        self.items.iter().map(|item| item.named(&self.bytes))
+        self.items
+            .iter()
+            .map(|item| NamedKey { key: item.key(&self.bytes), container: item.container(&self.names) })
     }
 
     /// Frees the memory of a pod with unusually many keys.
     pub(crate) fn trim(&mut self) {
-        if self.bytes.capacity() + self.items.capacity() * size_of::<Item>() > MAX_KEPT_BYTES {
+        let texts = self.bytes.capacity() + self.names.capacity();
+        if texts + self.items.capacity() * size_of::<Item>() > MAX_KEPT_BYTES {
             *self = Self::new();
         }
     }
@@ -284,21 +298,26 @@ impl Item {
         match self {
             Self::ContainerId(id, _) => KeyRef::ContainerId(*id),
             Self::Ip(ip) => KeyRef::Ip(*ip),
-            Self::Own(kind, key) => KeyRef::Own(*kind, text(key, bytes)),
+            Self::Own(kind, key) => {
+                KeyRef::Own(*kind, bytes.get(key.start as usize..key.end as usize).unwrap_or_default())
+            }
         }
     }
 
     #[inline]
-    fn named<'a>(&self, bytes: &'a [u8]) -> NamedKey<'a> {
-        let container = match self {
-            Self::ContainerId(_, name) => str::from_utf8(text(name, bytes)).unwrap_or_default(),
+    fn container<'a>(&self, names: &'a str) -> &'a str {
+        match self {
+            Self::ContainerId(_, name) => {
+                names.get(name.start as usize..name.end as usize).unwrap_or_default()
+            }
             Self::Ip(_) | Self::Own(..) => "",
-        };
-        NamedKey { key: self.key(bytes), container }
+        }
     }
 }
 
+/// Shorter than a range of `usize`. A pod's keys have at most a mebibyte.
 #[inline]
-fn text<'a>(range: &Range<u32>, bytes: &'a [u8]) -> &'a [u8] {
-    bytes.get(range.start as usize..range.end as usize).unwrap_or_default()
+fn range(start: usize, end: usize) -> Range<u32> {
+    let number = |at| u32::try_from(at).unwrap_or(u32::MAX);
+    number(start)..number(end)
 }

@@ -178,29 +178,29 @@ impl<V> Tables<V> {
         (flags & CONTESTED == 0).then_some(&entry.value)
     }
 
-    /// The holder of a key, with the flags and the place of its entry.
-    pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, u16, &V)> {
+    /// The holder of a key, with the place of its entry.
+    pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
         match key {
             KeyRef::ContainerId(id) => {
                 let (words, hash) = container_key(id, hashing);
                 let (place, entry) =
                     self.container_ids.locate(hash, any_tag(hash), |entry| entry.key.words == words)?;
-                Some((place, self.container_ids.flags(place), &entry.value))
+                Some((place, &entry.value))
             }
             KeyRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
                 let (place, entry) = self.ips.locate(hash, any_tag(hash), |entry| entry.key == words)?;
-                Some((place, self.ips.flags(place), &entry.value))
+                Some((place, &entry.value))
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, hashing);
                 let (place, entry) = self.keys.locate_text(hash, kind, key)?;
-                Some((place, self.keys.flags(place), &entry.value))
+                Some((place, &entry.value))
             }
             KeyRef::Name(kind, name, namespace) => {
-                let names = self.of_names(kind);
-                let (place, entry) = names.locate_text(hashing.pair(name, namespace), name, namespace)?;
-                Some((place, names.flags(place), &entry.value))
+                let hash = hashing.pair(name, namespace);
+                let (place, entry) = self.of_names(kind).locate_text(hash, name, namespace)?;
+                Some((place, &entry.value))
             }
         }
     }
@@ -275,10 +275,10 @@ impl<V: PodValue<Pod: PodMeta>> Tables<V> {
     /// The pods that claim this key, the strongest claim first.
     pub(crate) fn claimants<'a>(&'a self, key: KeyRef<'_>, hashing: &'a Hashing) -> Claimants<'a, V> {
         let next = match self.locate(key, hashing) {
-            Some((_, flags, holder)) if flags & CONTESTED != 0 => {
+            Some((place, holder)) if place.flags() & CONTESTED != 0 => {
                 Next::Holder(holder, self.contender(key, None))
             }
-            Some((_, _, holder)) => Next::Holder(holder, None),
+            Some((_, holder)) => Next::Holder(holder, None),
             None => Next::Contender(None),
         };
         Claimants { tables: self, hashing, next }

@@ -8,7 +8,6 @@
 //! replaced or removed. Its flags have the number of its keys. If fewer are found, its answers have changed, and all
 //! tables are searched for the others: no key may lead to a pod that is gone.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
@@ -56,7 +55,7 @@ impl<P: PodMeta> Draft<'_, P> {
         })
     }
 
-    /// Calls `work` with the sorted claims of the old and of the new pod, unless there are none: most pods of some
+    /// Calls `work` with the claims of the old and of the new pod, sorted or [alike](Claims::alike), unless there are none: most pods of some
     /// embedders have no keys. Returns the number of the new one's keys.
     #[inline]
     pub(super) fn with_claims(
@@ -87,7 +86,10 @@ impl<P: PodMeta> Draft<'_, P> {
         scratch: &mut [Claims; 2],
         work: impl FnOnce(&mut Self, &[Claims; 2]),
     ) -> usize {
-        scratch.iter_mut().for_each(Claims::sort);
+        // Most updates change no key.
+        if !scratch[0].alike(&scratch[1]) {
+            scratch.iter_mut().for_each(Claims::sort);
+        }
         work(self, scratch);
         let claimed = scratch[1].len();
         scratch.iter_mut().for_each(Claims::trim);
@@ -134,23 +136,24 @@ impl<V: Claimant> TablesMut<'_, V> {
         [old_pod, new_pod]: [&V; 2],
         claimed: usize,
     ) {
-        let (mut of_old, mut of_new) = (old.iter().peekable(), new.iter().peekable());
+        let (mut of_old, mut of_new) = (old.iter(), new.iter());
+        let (mut before, mut after) = (of_old.next(), of_new.next());
         let mut found = 0;
         loop {
-            let order = match (of_old.peek(), of_new.peek()) {
-                (Some(one), Some(other)) => one.key.cmp(&other.key),
-                (Some(_), None) => Ordering::Less,
-                (None, _) => Ordering::Greater,
-            };
-            match (of_old.next_if(|_| order.is_le()), of_new.next_if(|_| order.is_ge())) {
-                (Some(_), Some(named)) => {
-                    found += usize::from(self.keep(named, new.strength, uid, [old_pod, new_pod]));
+            match (before, after) {
+                (Some(one), Some(other)) if one.key == other.key => {
+                    found += usize::from(self.keep(other, new.strength, uid, [old_pod, new_pod]));
+                    (before, after) = (of_old.next(), of_new.next());
                 }
-                (Some(named), None) => {
-                    found += usize::from(self.release(named.key, old.strength, uid, old_pod));
+                (Some(one), other) if other.is_none_or(|other| one.key < other.key) => {
+                    found += usize::from(self.release(one.key, old.strength, uid, old_pod));
+                    before = of_old.next();
                 }
-                (None, Some(named)) => self.claim(named, new.strength, uid, new_pod),
-                (None, None) => break,
+                (_, Some(other)) => {
+                    self.claim(other, new.strength, uid, new_pod);
+                    after = of_new.next();
+                }
+                (_, None) => break,
             }
         }
         if found < claimed {
@@ -163,8 +166,8 @@ impl<V: Claimant> TablesMut<'_, V> {
     /// Stores the new pod under a key that the old one claimed too. Returns whether the old one did.
     fn keep(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, [old, new]: [&V; 2]) -> bool {
         match self.locate(named.key, self.hashing()) {
-            Some((place, flags, holder)) if holder.same(old) => {
-                self.replace_entry(named, place, new, flags);
+            Some((place, holder)) if holder.same(old) => {
+                self.replace_entry(named, place, new, place.flags());
                 true
             }
             // A contender has the pod's UID, which stays.
@@ -174,7 +177,7 @@ impl<V: Claimant> TablesMut<'_, V> {
 
     /// Adds a key that this pod newly claims.
     pub(super) fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, pod: &V) {
-        let Some((place, flags, holder)) = self.locate(named.key, self.hashing()) else {
+        let Some((place, holder)) = self.locate(named.key, self.hashing()) else {
             return self.add_entry(named, pod, 0);
         };
         let (holder, kept) = (holder.clone(), self.kept());
@@ -183,7 +186,7 @@ impl<V: Claimant> TablesMut<'_, V> {
             self.replace_entry(named, place, pod, CONTESTED);
             self.contend(named.key, other, other_uid);
         } else {
-            if flags & CONTESTED == 0 {
+            if place.flags() & CONTESTED == 0 {
                 self.replace_value(named.key, place, holder, CONTESTED);
             }
             self.contend(named.key, strength, uid.clone());
@@ -193,8 +196,8 @@ impl<V: Claimant> TablesMut<'_, V> {
     /// Removes a key that this pod no longer claims. Returns whether it did.
     pub(super) fn release(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) -> bool {
         match self.locate(key, self.hashing()) {
-            Some((place, flags, holder)) if holder.same(pod) => {
-                self.pass_on(key, place, flags);
+            Some((place, holder)) if holder.same(pod) => {
+                self.pass_on(key, place);
                 true
             }
             _ => {
@@ -205,8 +208,8 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Passes a key on to the first contender.
-    fn pass_on(&mut self, key: KeyRef<'_>, place: Place, flags: u16) {
-        while flags & CONTESTED != 0
+    fn pass_on(&mut self, key: KeyRef<'_>, place: Place) {
+        while place.flags() & CONTESTED != 0
             && let Some(contender) = self.contender(key, None).cloned()
         {
             self.contenders().remove(&contender);
@@ -233,8 +236,8 @@ impl<V: Claimant> TablesMut<'_, V> {
     fn release_others(&mut self, uid: &PodUid, pod: &V) {
         let (held, contended) = (self.held_by(pod), self.contended_by(uid));
         for key in held {
-            if let Some((place, flags, _)) = self.locate(key.as_ref(), self.hashing()) {
-                self.pass_on(key.as_ref(), place, flags);
+            if let Some((place, _)) = self.locate(key.as_ref(), self.hashing()) {
+                self.pass_on(key.as_ref(), place);
             }
         }
         for contender in contended {
@@ -258,7 +261,7 @@ impl<V: Claimant> TablesMut<'_, V> {
         let key = contender.key.as_ref();
         if was_there
             && self.contender(key, None).is_none()
-            && let Some((place, _, holder)) = self.locate(key, self.hashing())
+            && let Some((place, holder)) = self.locate(key, self.hashing())
         {
             let holder = holder.clone();
             self.replace_value(key, place, holder, 0);

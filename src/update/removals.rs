@@ -147,14 +147,14 @@ impl<P: PodMeta> Draft<'_, P> {
             PodKind::Pod => tables
                 .pods
                 .locate(key.hash, key.tag, |entry| entry.value.number == number)
-                .map(|(place, entry)| (place, tables.pods.flags(place), entry.value.clone())),
+                .map(|(place, entry)| (place, entry.value.clone())),
             PodKind::Mirror => tables
                 .mirrors
                 .locate(key.hash, key.tag, |entry| entry.value.pod.number == number)
-                .map(|(place, entry)| (place, tables.mirrors.flags(place), entry.value.pod.clone())),
+                .map(|(place, entry)| (place, entry.value.pod.clone())),
         };
-        let Some((place, flags, removed)) = found else { return };
-        let (pod, owner) = (Arc::clone(&removed.pod), uid.into());
+        let Some((place, removed)) = found else { return };
+        let (flags, pod, owner) = (place.flags(), Arc::clone(&removed.pod), uid.into());
         let named = (kind == PodKind::Pod).then_some(&*pod);
         self.with_claims([named, None], claimed(flags), |draft, [claims, _]| {
             let Some(mut tables) = draft.removed_mut() else { return };

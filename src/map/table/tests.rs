@@ -67,7 +67,7 @@ impl Version {
         let flags = flags_of(key);
         let key = key.to_string();
         let (place, entry) = self.table.locate_text(hash, &key, "of a test")?;
-        assert_eq!((self.table.flags(place), self.table.born(place)), (flags, entry.value.1));
+        assert_eq!((place.flags(), self.table.born(place)), (flags, entry.value.1));
         let at_place = self.table.at(place).expect("it was located");
         assert!(Arc::ptr_eq(&at_place.value, &entry.value));
         assert!(self.table.find_text(hash, &key, "of a test").is_some());
