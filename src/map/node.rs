@@ -169,7 +169,7 @@ unsafe impl<E: Send + Sync> Sync for PageLink<E> {}
 /// follows it.
 unsafe fn retire<P>(memory: &mut Memory<P>, at: NonNull<Line>, lines: usize, born: u64) {
     if !is_static(at) {
-        // SAFETY: the caller's promise; it is no static, so `allocate` returned it.
+        // SAFETY: the node is no static, so `allocate` returned it, in this size. The draft no longer follows its link.
         unsafe { memory.retire_node(at, lines, born) };
     }
 }
@@ -259,7 +259,7 @@ impl<T> Array<T> {
         self.check();
         // Two shifts, because the length may be 1.
         let index = (hash >> 1 >> tag(self.at)) as usize;
-        // SAFETY: as in `children`; the index has as many bits as the length.
+        // SAFETY: by the rules the node exists and is not written to. The index has as many bits as the length.
         unsafe { &*untagged(self.at).cast::<T>().as_ptr().add(index) }
     }
 
@@ -510,7 +510,7 @@ impl<'a, E> Page<'a, E> {
 
     #[inline]
     fn tags(self) -> u8x16 {
-        // SAFETY: a page starts with its tags. By the rules it exists and is not written to; likewise below.
+        // SAFETY: a page starts with its tags. By the rules it exists and is not written to.
         u8x16::from(unsafe { self.at.cast::<[u8; TAGS]>().read() })
     }
 
@@ -528,7 +528,7 @@ impl<'a, E> Page<'a, E> {
 
     #[inline]
     pub(super) fn entries(self) -> &'a [E] {
-        // SAFETY: by the rules; there are as many entries as tags.
+        // SAFETY: by the rules the page exists and is not written to. It has as many entries as tags.
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
     }
 
@@ -566,7 +566,7 @@ impl<'a, E> Page<'a, E> {
     }
 
     fn read_foot(self) -> PageFoot {
-        // SAFETY: by the rules.
+        // SAFETY: by the rules the page exists and is not written to. Its foot is written when it is made.
         unsafe { self.foot().read() }
     }
 
@@ -607,7 +607,7 @@ impl<'a, E> Page<'a, E> {
     /// # Safety
     /// The entry must exist. Only one of its copies may die: rule 5.
     unsafe fn read(self, index: usize) -> Slot<E> {
-        // SAFETY: the caller guarantees it. The tag of an entry is not 0.
+        // SAFETY: the entry at `index` exists, so its tag, its stamp and itself are written. The tag of an entry is not 0.
         unsafe {
             Slot {
                 tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()),

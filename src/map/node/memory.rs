@@ -222,7 +222,7 @@ impl<P> Memory<P> {
     /// The version must have been dropped, and no version between the two may remain.
     pub(crate) unsafe fn reclaim(&mut self, mut dead: DeadList<P>, older: Option<(u64, &mut DeadList<P>)>) {
         let mut freed = Vec::new();
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the list's version is gone, and `older` is that of the next older version that remains.
         unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
         if self.spare.len() < SPARE_LISTS && dead.capacity() <= SPARE_ITEMS {
             self.spare.push(dead);
@@ -271,7 +271,7 @@ impl<P> DeadList<P> {
     /// No version may be left.
     pub(crate) unsafe fn free(mut self) {
         let mut freed = Vec::new();
-        // SAFETY: the caller guarantees it.
+        // SAFETY: no version is left, neither the list's nor an older one.
         unsafe { self.reclaim_into(None, &mut NodePool::default(), &mut freed) };
         drop_all(&mut freed);
     }
@@ -293,13 +293,13 @@ impl<P> DeadList<P> {
             if node.born < first {
                 older.nodes.push(node);
             } else {
-                // SAFETY: rule 3.
+                // SAFETY: newer versions do not have it, and older ones are older than its birth: rule 3.
                 unsafe { free(node.at, node.lines, pool) };
             }
         }
         let mut sweep = Sweep { first, pool, older, freed };
         for tree in self.trees.drain(..) {
-            // SAFETY: rule 3, for each node.
+            // SAFETY: newer versions have no node of the tree, and older ones none that was born in `first` or later: rule 3.
             unsafe { (tree.sweep)(tree.link, &mut sweep) };
         }
         self.pods.drain(..).for_each(|(born, pod)| sweep.pod(born, ManuallyDrop::into_inner(pod)));

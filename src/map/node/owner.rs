@@ -11,7 +11,7 @@ impl<K, V> Table<K, V> {
     /// This version must be kept until the draft is abandoned or, once it is published, as long as the dead
     /// lists of both versions require. At most one draft of a version may be published.
     pub(crate) unsafe fn draft(&self) -> Self {
-        // SAFETY: the caller keeps this version, and publishes or drops only this draft.
+        // SAFETY: this version is kept for the draft, which is the only one of it that is published or dropped.
         Self { root: unsafe { self.root.share() }, len: self.len }
     }
 }
@@ -22,7 +22,7 @@ impl<K: Key, V: Value> Table<K, V> {
     /// # Safety
     /// This must be the last version, and it must be added only once.
     pub(crate) unsafe fn retire_into(&self, dead: &mut DeadList<V::Pod>) {
-        // SAFETY: the caller adds the last version, once.
+        // SAFETY: the table is of the last version, and is added only this time.
         unsafe { dead.add_tree(&self.root) };
     }
 

@@ -87,18 +87,23 @@ impl<K: Key, V: Value> Holds<V::Pod> for Entry<K, V> {
 }
 
 /// # Safety
-/// The link must lead to the root of a table of such entries, and only versions that have what was born
-/// before the sweep's `first` may follow a link in it; likewise for the two functions below.
+/// The link leads to the root of a table of such entries. Nothing follows it, or a link below it, to what was born in the
+/// sweep's `first` generation or later.
 unsafe fn sweep_root<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the link leads to a root, whose children are chunks. Nothing follows it, or a link below it, to what is freed.
     unsafe { sweep_array::<Array<PageLink<E>>, P>(link, sweep, sweep_root::<E, P>, sweep_chunk::<E, P>) }
 }
 
+/// # Safety
+/// As for [`sweep_root`], but the link leads to a chunk.
 unsafe fn sweep_chunk<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the link leads to a chunk, whose children are pages. Nothing follows it, or a link below it, to what is freed.
     unsafe { sweep_array::<PageLink<E>, P>(link, sweep, sweep_chunk::<E, P>, sweep_page::<E, P>) }
 }
 
+/// # Safety
+/// The link leads to an array of `T`, which are links that `below` may take apart. Nothing follows it, or a link below it, to
+/// what was born in the sweep's `first` generation or later.
 unsafe fn sweep_array<T, P>(
     link: NonNull<Line>,
     sweep: &mut Sweep<'_, P>,
@@ -115,18 +120,20 @@ unsafe fn sweep_array<T, P>(
         return;
     }
     for child in array.children() {
-        // SAFETY: a child is a link, which is only a tagged pointer; the caller guarantees the rest.
+        // SAFETY: a child is a link, which is only a tagged pointer. It is below this one, so nothing follows it either.
         unsafe { below(ptr::from_ref(child).cast::<NonNull<Line>>().read(), sweep) };
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the tag of the link gives the size. The array was born in `first` or later, so nothing follows a link to it.
     unsafe { free(untagged(link), array_lines(array.bits()), sweep.pool) };
 }
 
+/// # Safety
+/// As for [`sweep_root`], but the link leads to a page.
 unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
     if is_static(link) {
         return;
     }
-    // SAFETY: the caller guarantees that the link leads to such a page, which is freed at the end.
+    // SAFETY: the link leads to a page of such entries, which exists until it is freed at the end of this function.
     let page = unsafe { Page::<E>::at(link) };
     let PageFoot { born, next } = page.read_foot();
     if born < sweep.first {
@@ -149,9 +156,9 @@ unsafe fn sweep_page<E: Holds<P>, P>(link: NonNull<Line>, sweep: &mut Sweep<'_, 
         }
     }
     if let Some(next) = next {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `next` is the link of this page to the next page of its chain, and nothing follows a link of this page.
         unsafe { sweep_page::<E, P>(next, sweep) };
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the tag of the link gives the size. The page was born in `first` or later, so nothing follows a link to it.
     unsafe { free(page.at, page.lines, sweep.pool) };
 }
