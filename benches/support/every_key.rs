@@ -162,6 +162,7 @@ pub fn section(figures: &[Figure], machine: &str) -> String {
 }
 
 /// A pod, its keys, and another object of the same pod.
+#[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "the index reads the keys from the pod"))]
 struct Item {
     uid: Box<str>,
     full_name: Box<str>,
@@ -211,9 +212,9 @@ pub fn subjects(workload: &mut Workload) -> Vec<Subject> {
         ids: order.iter().filter_map(|pod| pod.container()?.parse().ok()).collect(),
         texts: order.iter().filter_map(|pod| Some(pod.container()?.into())).collect(),
     };
-    let mut all = vec![index(&pods, &items, &keys)];
+    let all = vec![index(&pods, &items, &keys)];
     #[cfg(feature = "peers")]
-    all.extend(peers::subjects(&items, &keys, &order));
+    let all = all.into_iter().chain(peers::subjects(&items, &keys, &order)).collect();
     all
 }
 
