@@ -31,10 +31,10 @@ pub(crate) use tables::{
 };
 pub(crate) use times::{Hold, Moment, Times};
 use views::PodsOf;
-pub use views::{FullNames, Pods, PodsAndMirrorPods, UidTranslations};
+pub use views::{Pods, UidTranslations};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Hashing, OrdMap, OrdSet};
+use crate::map::{Entry, Hashing, OrdMap, OrdSet};
 use crate::options::{Kinds, Options};
 use crate::pod::{PodKind, PodMeta, is_mirror_pod};
 
@@ -352,20 +352,16 @@ impl<P: PodMeta> Snapshot<P> {
         Pods(PodsOf::Mirrors(self.live.mirrors.iter()))
     }
 
-    /// All pods, all mirrors, and the full names of the mirrors without a pod.
+    /// [`pods`](Self::pods), [`mirror_pods`](Self::mirror_pods), and
+    /// [`orphaned_mirror_pod_full_names`](Self::orphaned_mirror_pod_full_names).
     ///
     /// # Complexity
     /// O(1) to obtain; no copy.
     ///
     /// Kubelet: `GetPodsAndMirrorPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPodsAndMirrorPods")]
-    #[must_use]
-    pub fn pods_and_mirror_pods(&self) -> PodsAndMirrorPods<'_, P> {
-        PodsAndMirrorPods {
-            pods: self.pods(),
-            mirror_pods: self.mirror_pods(),
-            orphaned_mirror_pod_full_names: self.orphaned_mirror_pod_full_names(),
-        }
+    pub fn pods_and_mirror_pods(&self) -> (Pods<'_, P>, Pods<'_, P>, impl Iterator<Item = FullName> + Clone) {
+        (self.pods(), self.mirror_pods(), self.orphaned_mirror_pod_full_names())
     }
 
     /// The full names of the mirrors without a pod.
@@ -376,9 +372,12 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetOrphanedMirrorPodNames` (`pkg/kubelet/pod/pod_manager.go`, until 1.26; since then a part of
     /// `GetPodsAndMirrorPods`).
     #[doc(alias = "GetOrphanedMirrorPodNames")]
-    #[must_use]
-    pub fn orphaned_mirror_pod_full_names(&self) -> FullNames<'_, P> {
-        FullNames { snapshot: self, mirrors: self.live.mirror_names.iter() }
+    pub fn orphaned_mirror_pod_full_names(&self) -> impl Iterator<Item = FullName> + Clone {
+        self.live.mirror_names.iter().filter_map(|Entry { key, .. }| {
+            let (name, namespace) = key.record.parts();
+            let is_orphan = self.live.names.find_text(key.hash, name, namespace).is_none();
+            is_orphan.then(|| FullName::new(name, namespace).ok())?
+        })
     }
 
     /// Every static pod with the mirror that holds its full name, if there is one.

@@ -5,8 +5,8 @@ use std::iter::FusedIterator;
 use std::sync::Arc;
 
 use super::{Mirror, PodKind, Snapshot};
-use crate::id::{FullName, MirrorPodUid, PodUid, UidRef};
-use crate::map::{self, Text, Words};
+use crate::id::{MirrorPodUid, PodUid, UidRef};
+use crate::map::{self, Words};
 use crate::pod::PodMeta;
 
 /// An iterator over pods of a snapshot that knows their number. See [`Snapshot::pods`], [`Snapshot::static_pods`],
@@ -18,27 +18,9 @@ pub(super) enum PodsOf<'a, P> {
     Mirrors(map::Iter<'a, Words, Mirror<Arc<P>>>),
 }
 
-/// An iterator over the full names of the mirrors without a pod. See [`Snapshot::orphaned_mirror_pod_full_names`].
-pub struct FullNames<'a, P> {
-    pub(super) snapshot: &'a Snapshot<P>,
-    pub(super) mirrors: map::Iter<'a, Text, Arc<P>>,
-}
-
 /// Both directions of the translation. See [`Snapshot::uid_translations`].
 pub struct UidTranslations<'a, P> {
     pub(super) snapshot: &'a Snapshot<P>,
-}
-
-/// The result of [`Snapshot::pods_and_mirror_pods`]: three iterators over one snapshot.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct PodsAndMirrorPods<'a, P: PodMeta> {
-    /// All pods.
-    pub pods: Pods<'a, P>,
-    /// All mirror pods.
-    pub mirror_pods: Pods<'a, P>,
-    /// The full names of the mirror pods without a pod.
-    pub orphaned_mirror_pod_full_names: FullNames<'a, P>,
 }
 
 impl<P> Pods<'_, P> {
@@ -76,25 +58,6 @@ impl<P> ExactSizeIterator for Pods<'_, P> {}
 
 impl<P> FusedIterator for Pods<'_, P> {}
 
-impl<P: PodMeta> Iterator for FullNames<'_, P> {
-    type Item = FullName;
-
-    fn next(&mut self) -> Option<FullName> {
-        let names = &self.snapshot.live.names;
-        self.mirrors.by_ref().map(|mirror| &mirror.key).find_map(|key| {
-            let (name, namespace) = key.record.parts();
-            let orphan = names.find_text(key.hash, name, namespace).is_none();
-            orphan.then(|| FullName::new(name, namespace).ok()).flatten()
-        })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.mirrors.len()))
-    }
-}
-
-impl<P: PodMeta> FusedIterator for FullNames<'_, P> {}
-
 // Not derived: a derive would require `P: Clone`.
 impl<P> Clone for Pods<'_, P> {
     fn clone(&self) -> Self {
@@ -102,12 +65,6 @@ impl<P> Clone for Pods<'_, P> {
             PodsOf::Pods(pods) => PodsOf::Pods(pods.clone()),
             PodsOf::Mirrors(mirrors) => PodsOf::Mirrors(mirrors.clone()),
         })
-    }
-}
-
-impl<P> Clone for FullNames<'_, P> {
-    fn clone(&self) -> Self {
-        Self { snapshot: self.snapshot, mirrors: self.mirrors.clone() }
     }
 }
 
@@ -122,12 +79,6 @@ impl<P> Copy for UidTranslations<'_, P> {}
 impl<P: PodMeta> fmt::Debug for Pods<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.clone().map(PodMeta::uid)).finish()
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for FullNames<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
     }
 }
 

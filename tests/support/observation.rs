@@ -69,15 +69,14 @@ impl Observation {
             ids
         };
         let translations = snapshot.uid_translations();
-        let mut all = snapshot.pods_and_mirror_pods();
-        let mut orphans: Vec<_> =
-            all.orphaned_mirror_pod_full_names.map(|full_name| full_name.to_string()).collect();
+        let (mut pods, mut mirror_pods, orphans) = snapshot.pods_and_mirror_pods();
+        let mut orphans: Vec<_> = orphans.map(|full_name| full_name.to_string()).collect();
         orphans.sort_unstable();
 
         let observation = Self {
-            pods: ids(&mut all.pods),
+            pods: ids(&mut pods),
             static_pods: ids(&mut snapshot.static_pods()),
-            mirror_pods: ids(&mut all.mirror_pods),
+            mirror_pods: ids(&mut mirror_pods),
             ephemeral_containers: snapshot.ephemeral_container_count(),
             orphans,
             static_to_mirror: once_each(
