@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::mem;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Maximum length of the standard output. More is an error.
@@ -27,38 +26,34 @@ const LONGEST_STDERR: usize = 64 << 10;
 ///
 /// # Errors
 /// If the process cannot be started, or if its standard output is too long ([`io::ErrorKind::FileTooLarge`]).
-pub(super) async fn output(mut command: Command) -> io::Result<Output> {
+pub(super) async fn output(command: Command) -> io::Result<Output> {
+    let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let run = Run::default();
-    let _cancel = Cancel(run.clone());
-    let (started, pipes) = oneshot::channel();
-    let (ended, mut status) = oneshot::channel();
-    // One thread for each run. The runtime's threads for blocking work are few, and the file source needs them.
-    thread::Builder::new().name("plugin".to_owned()).spawn(move || match run.start(&mut command) {
-        Ok(mut child) => {
-            let _ = started.send(Ok((child.stdout.take(), child.stderr.take())));
-            let _ = ended.send(run.wait(child));
-        }
-        Err(error) => {
-            let _ = started.send(Err(error));
-        }
+    let (started, run) = oneshot::channel();
+    let runtime = Handle::current();
+    // The plugin's file system may hang. The runtime's threads for blocking work are few, and the file source needs them.
+    thread::Builder::new().name("plugin".to_owned()).spawn(move || {
+        let _runtime = runtime.enter();
+        // If the run is cancelled, this drops the process.
+        let _ = started.send(command.spawn().map(Run));
     })?;
-    let (stdout, stderr) = pipes.await.map_err(io::Error::other)??;
-    let mut stdout = Captured::new(stdout, Limit::Fails(LONGEST_STDOUT))?;
-    let mut stderr = Captured::new(stderr, Limit::Cuts(LONGEST_STDERR))?;
+    let mut run = run.await.map_err(io::Error::other)??;
+    let pipes = (run.0.stdout.take(), run.0.stderr.take());
+    let fds = (pipes.0.map(ChildStdout::into_owned_fd), pipes.1.map(ChildStderr::into_owned_fd));
+    let mut stdout = Captured::new(fds.0, Limit::Fails(LONGEST_STDOUT))?;
+    let mut stderr = Captured::new(fds.1, Limit::Cuts(LONGEST_STDERR))?;
     let ended = tokio::select! {
         read = async { tokio::try_join!(stdout.read(), stderr.read()) } => {
             read?;
             None
         }
-        status = &mut status => Some(status),
+        status = run.0.wait() => Some(status?),
     };
     let status = match ended {
         Some(status) => status,
         // The process has closed both pipes and still runs.
-        None => status.await,
+        None => run.0.wait().await?,
     };
-    let status = status.map_err(io::Error::other)??;
     Ok(Output { status, stdout: stdout.rest()?, stderr: stderr.rest()? })
 }
 
@@ -76,9 +71,9 @@ enum Limit {
 }
 
 impl Captured {
-    fn new(pipe: Option<impl Into<OwnedFd>>, limit: Limit) -> io::Result<Self> {
-        let pipe = pipe.ok_or_else(|| io::Error::other("no pipe"))?;
-        Ok(Self { pipe: Receiver::from_owned_fd(pipe.into())?, content: Vec::new(), limit })
+    fn new(pipe: Option<io::Result<OwnedFd>>, limit: Limit) -> io::Result<Self> {
+        let pipe = pipe.ok_or_else(|| io::Error::other("no pipe"))??;
+        Ok(Self { pipe: Receiver::from_owned_fd(pipe)?, content: Vec::new(), limit })
     }
 
     /// Reads to the end of the pipe. If the future is dropped earlier, what it has read stays in `content`.
@@ -115,57 +110,15 @@ impl Limit {
     }
 }
 
-/// The process of a run.
-#[derive(Clone, Default)]
-struct Run(Arc<Mutex<State>>);
+/// A process. Kills its group when dropped before its end.
+struct Run(Child);
 
-#[derive(Default)]
-enum State {
-    #[default]
-    Starting,
-    /// The process ID of the group's leader.
-    Running(Pid),
-    /// It has ended or was cancelled.
-    Over,
-}
-
-impl Run {
-    /// Starts the process. Kills it at once if the run was cancelled before.
-    fn start(&self, command: &mut Command) -> io::Result<Child> {
-        let child = command.spawn()?;
-        let group = Pid::from_child(&child);
-        let mut state = self.lock();
-        if matches!(*state, State::Over) {
-            let _ = kill_process_group(group, Signal::KILL);
-        } else {
-            *state = State::Running(group);
-        }
-        Ok(child)
-    }
-
-    fn wait(&self, mut child: Child) -> io::Result<ExitStatus> {
-        // Do not reap the process yet: afterwards, another one may get its ID.
-        let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&child)), end));
-        // Also after an error: the kernel has reaped the process if this one ignores SIGCHLD.
-        *self.lock() = State::Over;
-        ended?;
-        child.wait()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Cancels a run when dropped.
-struct Cancel(Run);
-
-impl Drop for Cancel {
+impl Drop for Run {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        if let State::Running(group) = mem::replace(&mut *state, State::Over) {
-            let _ = kill_process_group(group, Signal::KILL);
+        // No ID once it is reaped: another process may have it then.
+        let leader = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(leader) = leader {
+            let _ = kill_process_group(leader, Signal::KILL);
         }
     }
 }
@@ -173,7 +126,7 @@ impl Drop for Cancel {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::CommandExt;
     use std::time::Duration;
 
     use super::*;
@@ -188,22 +141,17 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), output(shell(script))).await.expect("it hangs")
     }
 
-    #[test]
-    fn a_run_that_is_cancelled_before_the_process_starts_is_killed() {
-        let run = Run::default();
-        drop(Cancel(run.clone()));
-        let child = run.start(Command::new("sleep").arg("1000").process_group(0)).unwrap();
-        assert_eq!(run.wait(child).unwrap().signal(), Some(9));
-    }
-
-    /// As after the end of a process whose parent ignores SIGCHLD. Its ID may belong to another process.
-    #[test]
-    fn a_process_that_is_already_reaped_is_not_killed() {
-        let run = Run::default();
-        let child = run.start(Command::new("true").process_group(0)).unwrap();
-        waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED).unwrap();
-        run.wait(child).unwrap_err();
-        assert!(matches!(*run.lock(), State::Over));
+    #[tokio::test]
+    async fn a_run_that_is_cancelled_is_killed_with_its_children() {
+        let (mut alive, writer) = tokio::net::unix::pipe::pipe().unwrap();
+        let mut command = shell("sleep 1000 & sleep 1000");
+        command.stdout(writer.into_blocking_fd().unwrap()).process_group(0);
+        let run = Run(tokio::process::Command::from(command).spawn().unwrap());
+        drop(run);
+        let end = alive.read_u8();
+        let end =
+            tokio::time::timeout(Duration::from_secs(60), end).await.expect("no process holds the pipe");
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]
@@ -220,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_in_the_pipe_is_taken_without_waiting_for_its_end() {
         let (reader, mut writer) = io::pipe().unwrap();
-        let captured = Captured::new(Some(reader), Limit::Fails(LONGEST_STDOUT)).unwrap();
+        let captured = Captured::new(Some(Ok(reader.into())), Limit::Fails(LONGEST_STDOUT)).unwrap();
         writer.write_all(b"a").unwrap();
         assert_eq!(captured.rest().unwrap(), b"a");
     }
