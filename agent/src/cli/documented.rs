@@ -8,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::Cli;
-use crate::config::file::ConfigFile;
+use crate::config::args::Shared;
 
 const REFERENCE: &str = include_str!("../../../docs/reference.md");
 
@@ -68,7 +68,7 @@ fn keys() -> BTreeSet<&'static str> {
             unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
         }
     }
-    ConfigFile::deserialize(Names).expect_err("nothing to read").0.iter().copied().collect()
+    Shared::deserialize(Names).expect_err("nothing to read").0.iter().copied().collect()
 }
 
 #[test]

@@ -21,16 +21,13 @@ pub(crate) enum AuthorizationMode {
 
 /// The access settings from the command line and the file.
 pub(super) fn settings(
-    names: BTreeSet<String>,
-    groups: BTreeSet<String>,
+    names: Vec<String>,
+    groups: Vec<String>,
     tokens: bool,
     mode: Option<AuthorizationMode>,
 ) -> AccessSettings {
-    let given = |mut items: BTreeSet<String>| {
-        // An empty name would match a certificate without a name.
-        items.retain(|item| !item.is_empty());
-        items
-    };
+    // An empty name would match a certificate without a name.
+    let given = |items: Vec<String>| items.into_iter().filter(|item| !item.is_empty()).collect();
     let rights = mode == Some(AuthorizationMode::Webhook);
     AccessSettings { names: given(names), groups: given(groups), tokens, rights }
 }

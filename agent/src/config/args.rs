@@ -1,134 +1,204 @@
-//! The flags and environment variables of the agent, with the kubelet's flag names where they exist.
+//! The settings of the agent as flags, environment variables and keys of the configuration file, with the kubelet's names
+//! where they exist.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::access::AuthorizationMode;
 use super::duration::GoDuration;
 use super::log_filter::LogFilter;
 use super::values::{Extra, Mode, StaticPods};
 
-/// The sources of pods, and what to do with the pods.
-#[derive(Args, Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct RunArgs {
-    /// A YAML configuration file. Keys are the kubelet's (staticPodPath, staticPodURL, staticPodURLHeader,
-    /// fileCheckFrequency, httpCheckFrequency) or like the flags (hostnameOverride). Flags override environment
-    /// variables, which override the file.
-    #[arg(long, env = "POD_INDEX_CONFIG", value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+/// Declares settings once, for flags, environment variables and the configuration file.
+macro_rules! settings {
+    ($($(#[$of_struct:meta])* $struct:ident { $($(#[$of_field:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$of_struct])*
+        #[derive(Args, Clone, Debug, Default, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
+        #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+        pub(crate) struct $struct { $($(#[$of_field])* pub(crate) $field: $type,)* }
 
+        impl Setting for $struct {
+            fn or(self, file: Self) -> Self {
+                Self { $($field: self.$field.or(file.$field),)* }
+            }
+
+            fn relative_to(&mut self, directory: &Path) {
+                $(self.$field.relative_to(directory);)*
+            }
+        }
+    )*};
+}
+
+/// A setting, or several.
+pub(super) trait Setting {
+    /// What is set here overrides the file.
+    fn or(self, file: Self) -> Self;
+
+    /// Makes relative paths relative to the file's directory.
+    fn relative_to(&mut self, _: &Path) {}
+}
+
+impl Setting for Option<PathBuf> {
+    fn or(self, file: Self) -> Self {
+        self.or(file)
+    }
+
+    fn relative_to(&mut self, directory: &Path) {
+        // An empty path means none, not the directory.
+        if let Some(path) = self.as_mut().filter(|path| !path.as_os_str().is_empty()) {
+            *path = directory.join(&*path);
+        }
+    }
+}
+
+/// Settings other than paths, of which one value counts.
+macro_rules! single {
+    ($($type:ty),*) => {$(
+        impl Setting for Option<$type> {
+            fn or(self, file: Self) -> Self {
+                self.or(file)
+            }
+        }
+    )*};
+}
+
+single!(AuthorizationMode, GoDuration, IpAddr, LogFilter, LogFormat, Mode, SocketAddr, StaticPods, String);
+single!(Vec<(String, String)>, u16, usize);
+
+impl Setting for bool {
+    fn or(self, file: Self) -> Self {
+        self || file
+    }
+}
+
+/// Both lists count.
+impl<T: Clone> Setting for Vec<T> {
+    fn or(self, file: Self) -> Self {
+        [self, file].concat()
+    }
+}
+
+settings! {
+/// The keys of a configuration file, and their flags. Any other key is an error.
+Shared {
     /// A directory of static pod manifests, or one manifest.
     #[arg(long, visible_alias = "static-pod-path", env = "POD_INDEX_POD_MANIFEST_PATH", value_name = "PATH")]
-    pub(crate) pod_manifest_path: Option<PathBuf>,
+    #[serde(rename = "staticPodPath")]
+    pod_manifest_path: Option<PathBuf>,
 
     /// A URL that serves static pod manifests.
     #[arg(long, visible_alias = "static-pod-url", env = "POD_INDEX_MANIFEST_URL", value_name = "URL")]
-    pub(crate) manifest_url: Option<String>,
+    #[serde(rename = "staticPodURL")]
+    manifest_url: Option<String>,
 
     /// Headers to send to that URL.
     #[arg(long, env = "POD_INDEX_MANIFEST_URL_HEADER", hide_env_values = true, value_delimiter = ',')]
     #[arg(value_name = "NAME:VALUE", value_parser = header)]
-    pub(crate) manifest_url_header: Vec<(String, String)>,
+    #[serde(rename = "staticPodURLHeader", deserialize_with = "headers")]
+    manifest_url_header: Option<Vec<(String, String)>>,
 
     /// The authorities to trust for that URL, in PEM, instead of the system's.
     #[arg(long, env = "POD_INDEX_MANIFEST_URL_CA", value_name = "FILE")]
-    pub(crate) manifest_url_ca: Option<PathBuf>,
+    manifest_url_ca: Option<PathBuf>,
 
     /// Read pods from this node's kubelet, for example `https://127.0.0.1:10250`.
     #[arg(long, env = "POD_INDEX_KUBELET", value_name = "URL")]
-    pub(crate) kubelet: Option<String>,
+    kubelet: Option<String>,
 
     /// The bearer token to send to the kubelet. Without it, the token of the service account, if there is one.
     #[arg(long, env = "POD_INDEX_KUBELET_TOKEN_FILE", value_name = "FILE")]
-    pub(crate) kubelet_token_file: Option<PathBuf>,
+    kubelet_token_file: Option<PathBuf>,
 
     /// The authorities to trust for the kubelet, in PEM, instead of the system's.
     #[arg(long, env = "POD_INDEX_KUBELET_CA", value_name = "FILE")]
-    pub(crate) kubelet_ca: Option<PathBuf>,
+    kubelet_ca: Option<PathBuf>,
 
     /// Accept any certificate from the kubelet. A process that impersonates the kubelet then receives the token.
     #[arg(long, env = "POD_INDEX_KUBELET_INSECURE_SKIP_TLS_VERIFY")]
-    pub(crate) kubelet_insecure_skip_tls_verify: bool,
+    kubelet_insecure_skip_tls_verify: bool,
 
     /// How often to ask the kubelet [default: 20s].
     #[arg(long, env = "POD_INDEX_KUBELET_CHECK_FREQUENCY", value_name = "DURATION")]
-    pub(crate) kubelet_check_frequency: Option<GoDuration>,
+    kubelet_check_frequency: Option<GoDuration>,
 
     /// How often to read the manifests; file events trigger a read at once [default: 20s].
     #[arg(long, env = "POD_INDEX_FILE_CHECK_FREQUENCY", value_name = "DURATION")]
-    pub(crate) file_check_frequency: Option<GoDuration>,
+    file_check_frequency: Option<GoDuration>,
 
     /// How often to request the URL [default: 20s].
     #[arg(long, env = "POD_INDEX_HTTP_CHECK_FREQUENCY", value_name = "DURATION")]
-    pub(crate) http_check_frequency: Option<GoDuration>,
+    http_check_frequency: Option<GoDuration>,
 
     /// Follow the API server that this file names.
     #[arg(long, env = "POD_INDEX_KUBECONFIG", value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
 
     /// Follow the API server of $KUBECONFIG, of ~/.kube/config or, in a pod, of its service account.
     #[arg(long, env = "POD_INDEX_API_SERVER")]
-    pub(crate) api_server: bool,
+    api_server: bool,
 
     /// Follow the API server's pods of all nodes, not only of this node.
     #[arg(long, env = "POD_INDEX_ALL_NODES")]
-    pub(crate) all_nodes: bool,
+    all_nodes: bool,
 
     /// Keep metadata.managedFields of the API server's pods. They can take most of a pod's memory, and the agent does
     /// not use them.
     #[arg(long, env = "POD_INDEX_KEEP_MANAGED_FIELDS")]
-    pub(crate) keep_managed_fields: bool,
+    keep_managed_fields: bool,
 
     /// Where the processes of the host are, to look up process IDs [default: /proc].
     #[arg(long, env = "POD_INDEX_PROC", value_name = "PATH")]
-    pub(crate) proc: Option<PathBuf>,
+    proc: Option<PathBuf>,
 
     /// How long a removed pod is found by whois, for events that arrive late; 0 turns this off [default: 60s].
     #[arg(long, env = "POD_INDEX_KEEP_REMOVED", value_name = "DURATION")]
-    pub(crate) keep_removed: Option<GoDuration>,
+    keep_removed: Option<GoDuration>,
 
     /// Maximum number of removed pods to keep [default: 10000].
     #[arg(long, env = "POD_INDEX_KEEP_REMOVED_MAX", value_name = "PODS")]
-    pub(crate) keep_removed_max: Option<usize>,
+    keep_removed_max: Option<usize>,
 
     /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
     /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
     #[arg(long, env = "POD_INDEX_REDACT_ENV")]
-    pub(crate) redact_env: bool,
+    redact_env: bool,
 
     /// Follow only the API server's pods in this namespace.
     #[arg(long, env = "POD_INDEX_NAMESPACE", value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
+    namespace: Option<String>,
 
     /// Follow only the API server's pods that match this label selector, for example app=web,tier!=test.
     #[arg(long, env = "POD_INDEX_POD_SELECTOR", value_name = "SELECTOR")]
-    pub(crate) pod_selector: Option<String>,
+    pod_selector: Option<String>,
 
     /// Follow only the API server's pods that match this field selector, for example status.phase=Running.
     #[arg(long, env = "POD_INDEX_POD_FIELD_SELECTOR", value_name = "SELECTOR")]
-    pub(crate) pod_field_selector: Option<String>,
+    pod_field_selector: Option<String>,
 
     /// The node's name, instead of the host's.
     #[arg(long, visible_alias = "node-name", env = "POD_INDEX_HOSTNAME_OVERRIDE", value_name = "NAME")]
-    pub(crate) hostname_override: Option<String>,
+    #[serde(alias = "nodeName")]
+    hostname_override: Option<String>,
 
     /// Also export metrics under the kubelet's own names. Do not use it on a node with a kubelet.
     #[arg(long, env = "POD_INDEX_KUBELET_METRICS")]
-    pub(crate) kubelet_metrics: bool,
+    kubelet_metrics: bool,
 
     /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
     /// for a node without a kubelet. If a kubelet runs, the agent changes nothing and exits with code 4. If one starts
     /// later, the agent stops managing mirror pods.
     #[arg(long, env = "POD_INDEX_MANAGE_MIRROR_PODS", conflicts_with = "once")]
-    pub(crate) manage_mirror_pods: bool,
+    manage_mirror_pods: bool,
 
     /// Manage mirror pods although something renews the node's lease. Only if that is not a kubelet.
     #[arg(long, env = "POD_INDEX_FORCE_MANAGE_MIRROR_PODS")]
-    pub(crate) force_manage_mirror_pods: bool,
+    force_manage_mirror_pods: bool,
 
     /// Store pods annotated node.kubernetes.io/bootstrap-checkpoint: "true" in this directory. They are available right
     /// after a restart, before sources respond.
@@ -138,90 +208,149 @@ pub(crate) struct RunArgs {
         env = "POD_INDEX_CHECKPOINT_DIR",
         value_name = "PATH"
     )]
-    pub(crate) checkpoint_dir: Option<PathBuf>,
+    checkpoint_dir: Option<PathBuf>,
 
     /// Store all pods there.
     #[arg(long, env = "POD_INDEX_CHECKPOINT_ALL_PODS")]
-    pub(crate) checkpoint_all_pods: bool,
+    checkpoint_all_pods: bool,
 
     /// Serve on an --address that is not loopback, without TLS. Anyone who can reach it, or who can read the traffic,
     /// can then read every pod.
     #[arg(long, env = "POD_INDEX_ALLOW_REMOTE_CLIENTS")]
-    pub(crate) allow_remote_clients: bool,
+    allow_remote_clients: bool,
 
     /// Also serve /livez and /readyz, and nothing else, in plain HTTP on this address: for probes without a client
     /// certificate. Responses only show whether the agent is live and ready.
     #[arg(long, env = "POD_INDEX_HEALTH_ADDRESS", value_name = "ADDRESS:PORT")]
-    pub(crate) health_address: Option<SocketAddr>,
+    health_address: Option<SocketAddr>,
 
     /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds and on SIGHUP;
     /// invalid or mismatched files change nothing.
     #[arg(long, env = "POD_INDEX_TLS_CERT_FILE", value_name = "FILE")]
-    pub(crate) tls_cert_file: Option<PathBuf>,
+    tls_cert_file: Option<PathBuf>,
 
     /// The certificate's private key, in PEM.
     #[arg(long, env = "POD_INDEX_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
-    pub(crate) tls_private_key_file: Option<PathBuf>,
+    tls_private_key_file: Option<PathBuf>,
 
-    /// Serve only clients with a certificate from these authorities, in PEM, also at /livez and /metrics. Without it,
-    /// TLS encrypts, but anyone who can reach the agent can query it.
-    #[arg(long, env = "POD_INDEX_CLIENT_CA_FILE", value_name = "FILE")]
-    pub(crate) client_ca_file: Option<PathBuf>,
+    /// The kubelet's `authentication`.
+    #[command(flatten)]
+    authentication: Authentication,
+
+    /// The kubelet's `authorization`.
+    #[command(flatten)]
+    authorization: Authorization,
 
     /// The object that the pod API shows for a static pod if it knows both: the node's own or the API server's mirror
     /// [default: node].
     #[arg(long, env = "POD_INDEX_STATIC_POD_OBJECT", value_enum, value_name = "OBJECT")]
-    pub(crate) static_pod_object: Option<StaticPods>,
+    static_pod_object: Option<StaticPods>,
 
     /// What the pod API serves besides pods, separated by commas: nodes, this node's Node object; namespaces. The agent
     /// follows them on the API server, once for all clients.
-    #[arg(
-        long,
-        env = "POD_INDEX_SERVE_RESOURCES",
-        value_enum,
-        value_name = "RESOURCE",
-        value_delimiter = ','
-    )]
-    pub(crate) serve_resources: Vec<Extra>,
+    #[arg(long, env = "POD_INDEX_SERVE_RESOURCES", value_enum, value_name = "RESOURCE", value_delimiter = ',')]
+    serve_resources: Vec<Extra>,
 
     /// Maximum number of open watches. Further watches get 429 [default: 1024].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES", value_name = "WATCHES")]
-    pub(crate) max_watches: Option<usize>,
+    max_watches: Option<usize>,
 
     /// Maximum number of open watches of one client. A client is the name in its certificate or token; without one, its
     /// IP address or its user on the socket [default: 256].
     #[arg(long, env = "POD_INDEX_MAX_WATCHES_PER_CLIENT", value_name = "WATCHES")]
-    pub(crate) max_watches_per_client: Option<usize>,
+    max_watches_per_client: Option<usize>,
 
     /// The permissions of the socket, in octal. Users with write permission can connect [default: 0660].
     #[arg(long, env = "POD_INDEX_SOCKET_MODE", value_name = "MODE")]
-    pub(crate) socket_mode: Option<Mode>,
+    socket_mode: Option<Mode>,
 
     /// Of the authenticated clients, serve only those with one of these names: a certificate's common name or
     /// alternative name, or a token's user. Separated by commas.
     #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_NAMES", value_name = "NAME", value_delimiter = ',')]
-    pub(crate) allowed_client_names: Vec<String>,
+    allowed_client_names: Vec<String>,
 
     /// Of the authenticated clients, serve only those in one of these groups: a certificate's organizations, or a
     /// token's groups. Separated by commas. An allowed name or an allowed group is enough.
     #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_GROUPS", value_name = "GROUP", value_delimiter = ',')]
-    pub(crate) allowed_client_groups: Vec<String>,
-
-    /// Also accept tokens of the API server (TokenReview) instead of a certificate.
-    #[arg(long, env = "POD_INDEX_AUTHENTICATION_TOKEN_WEBHOOK")]
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
-    pub(crate) authentication_token_webhook: bool,
-
-    /// What authenticated clients may request: AlwaysAllow, everything; Webhook, what the API server lets them do with
-    /// a kubelet (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy), or with the resource
-    /// that a path of the API names [default: AlwaysAllow].
-    #[arg(long, env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
-    pub(crate) authorization_mode: Option<AuthorizationMode>,
+    allowed_client_groups: Vec<String>,
 
     /// Let clients change the log level with PUT /log-level.
     #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
-    pub(crate) debug_endpoints: bool,
+    debug_endpoints: bool,
+
+    /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
+    /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
+    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    log_level: Option<LogFilter>,
+
+    /// text for people, json for programs [default: text].
+    #[arg(long, env = "POD_INDEX_LOG_FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
+
+    /// See [`ServerArgs`].
+    #[arg(skip)]
+    address: Option<IpAddr>,
+
+    /// See [`ServerArgs`].
+    #[arg(skip)]
+    port: Option<u16>,
+
+    /// See [`ServerArgs`].
+    #[arg(skip)]
+    socket: Option<PathBuf>,
+}
+
+/// Which clients may query the agent: the kubelet's `authentication`.
+Authentication {
+    /// By certificate.
+    #[command(flatten)]
+    x509: X509,
+
+    /// By token.
+    #[command(flatten)]
+    webhook: TokenWebhook,
+}
+
+/// The authorities of the clients.
+X509 {
+    /// Serve only clients with a certificate from these authorities, in PEM, also at /livez and /metrics. Without it,
+    /// TLS encrypts, but anyone who can reach the agent can query it.
+    #[arg(long, env = "POD_INDEX_CLIENT_CA_FILE", value_name = "FILE")]
+    #[serde(rename = "clientCAFile")]
+    client_ca_file: Option<PathBuf>,
+}
+
+/// Reviews of tokens.
+TokenWebhook {
+    /// Also accept tokens of the API server (TokenReview) instead of a certificate.
+    #[arg(long = "authentication-token-webhook", env = "POD_INDEX_AUTHENTICATION_TOKEN_WEBHOOK")]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    enabled: bool,
+}
+
+/// What a client may query: the kubelet's `authorization`.
+Authorization {
+    /// What authenticated clients may request: AlwaysAllow, everything; Webhook, what the API server lets them do with
+    /// a kubelet (SubjectAccessReview for nodes/pods, nodes/metrics, nodes/healthz, nodes/proxy), or with the resource
+    /// that a path of the API names [default: AlwaysAllow].
+    #[arg(long = "authorization-mode", env = "POD_INDEX_AUTHORIZATION_MODE", value_name = "MODE", value_enum)]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    mode: Option<AuthorizationMode>,
+}
+}
+
+/// The sources of pods, and what to do with the pods.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    /// A YAML configuration file. Keys are the kubelet's (staticPodPath, staticPodURL, staticPodURLHeader,
+    /// fileCheckFrequency, httpCheckFrequency) or like the flags (hostnameOverride). Flags override environment
+    /// variables, which override the file.
+    #[arg(long, env = "POD_INDEX_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) shared: Shared,
 
     /// Read all sources, print the pods and exit.
     #[arg(long)]
@@ -236,16 +365,6 @@ pub(crate) struct RunArgs {
     /// credential plugin of the kubeconfig, if there is one.
     #[arg(long, conflicts_with = "once")]
     pub(crate) check: bool,
-
-    /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
-    /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].
-    #[arg(long, env = "POD_INDEX_LOG_LEVEL", value_name = "LEVEL")]
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
-    pub(crate) log_level: Option<LogFilter>,
-
-    /// text for people, json for programs [default: text].
-    #[arg(long, env = "POD_INDEX_LOG_FORMAT", value_enum)]
-    pub(crate) log_format: Option<LogFormat>,
 }
 
 /// Where the agent serves, and where client commands connect.
@@ -262,6 +381,16 @@ pub(crate) struct ServerArgs {
     /// Also serve on this Unix socket, without TLS. Client commands connect to it instead of the port.
     #[arg(long, global = true, env = "POD_INDEX_SOCKET", value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// The headers of a configuration file, in the kubelet's format.
+fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<(String, String)>>, D::Error> {
+    let headers = BTreeMap::<String, Vec<String>>::deserialize(deserializer)?.into_iter();
+    Ok(Some(
+        headers
+            .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)))
+            .collect(),
+    ))
 }
 
 /// Parses a header in the kubelet's format.

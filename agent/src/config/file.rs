@@ -1,105 +1,13 @@
 //! The configuration file: YAML, with the kubelet's keys where they exist.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
-use super::access::AuthorizationMode;
-use super::args::LogFormat;
-use super::values::{Extra, Mode, StaticPods};
-use crate::config::duration::GoDuration;
+use super::args::{Setting, Shared};
 use crate::config::failure::Failure;
-use crate::config::log_filter::LogFilter;
 
-/// The keys of a configuration file. Any other key is an error.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a key of its own")]
-pub(crate) struct ConfigFile {
-    pub(super) static_pod_path: Option<PathBuf>,
-    #[serde(rename = "staticPodURL")]
-    pub(super) static_pod_url: Option<String>,
-    #[serde(rename = "staticPodURLHeader")]
-    pub(super) static_pod_url_header: BTreeMap<String, Vec<String>>,
-    pub(super) manifest_url_ca: Option<PathBuf>,
-    pub(super) kubelet: Option<String>,
-    pub(super) kubelet_token_file: Option<PathBuf>,
-    pub(super) kubelet_ca: Option<PathBuf>,
-    pub(super) kubelet_insecure_skip_tls_verify: bool,
-    pub(super) kubelet_check_frequency: Option<GoDuration>,
-    pub(super) file_check_frequency: Option<GoDuration>,
-    pub(super) http_check_frequency: Option<GoDuration>,
-    pub(super) kubeconfig: Option<PathBuf>,
-    pub(super) api_server: bool,
-    pub(super) all_nodes: bool,
-    pub(super) keep_managed_fields: bool,
-    pub(super) proc: Option<PathBuf>,
-    pub(super) keep_removed: Option<GoDuration>,
-    pub(super) keep_removed_max: Option<usize>,
-    pub(super) redact_env: bool,
-    pub(super) namespace: Option<String>,
-    pub(super) pod_selector: Option<String>,
-    pub(super) pod_field_selector: Option<String>,
-    #[serde(alias = "nodeName")]
-    pub(super) hostname_override: Option<String>,
-    pub(super) manage_mirror_pods: bool,
-    pub(super) force_manage_mirror_pods: bool,
-    pub(super) checkpoint_dir: Option<PathBuf>,
-    pub(super) checkpoint_all_pods: bool,
-    pub(super) address: Option<IpAddr>,
-    pub(super) port: Option<u16>,
-    pub(super) health_address: Option<SocketAddr>,
-    pub(super) kubelet_metrics: bool,
-    pub(super) allow_remote_clients: bool,
-    pub(super) tls_cert_file: Option<PathBuf>,
-    pub(super) tls_private_key_file: Option<PathBuf>,
-    pub(super) authentication: Authentication,
-    pub(super) static_pod_object: Option<StaticPods>,
-    pub(super) serve_resources: Vec<Extra>,
-    pub(super) max_watches: Option<usize>,
-    pub(super) max_watches_per_client: Option<usize>,
-    pub(super) socket: Option<PathBuf>,
-    pub(super) socket_mode: Option<Mode>,
-    pub(super) authorization: Authorization,
-    pub(super) allowed_client_names: Vec<String>,
-    pub(super) allowed_client_groups: Vec<String>,
-    pub(super) debug_endpoints: bool,
-    pub(super) log_level: Option<LogFilter>,
-    pub(super) log_format: Option<LogFormat>,
-}
-
-/// Which clients may query the agent: the kubelet's `authentication`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Authentication {
-    pub(super) x509: X509,
-    pub(super) webhook: TokenWebhook,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct TokenWebhook {
-    pub(super) enabled: bool,
-}
-
-/// What a client may query: the kubelet's `authorization`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Authorization {
-    pub(super) mode: Option<AuthorizationMode>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct X509 {
-    #[serde(rename = "clientCAFile")]
-    pub(super) client_ca_file: Option<PathBuf>,
-}
-
-impl ConfigFile {
+impl Shared {
     /// Reads a configuration file. Relative paths are relative to its directory, as in the kubelet's file.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
@@ -109,25 +17,7 @@ impl ConfigFile {
             Failure::Usage(format!("{}:{line} {message}", path.display()))
         })?;
         if let Some(directory) = path.parent() {
-            let paths = [
-                &mut config.static_pod_path,
-                &mut config.manifest_url_ca,
-                &mut config.kubelet_token_file,
-                &mut config.kubelet_ca,
-                &mut config.kubeconfig,
-                &mut config.proc,
-                &mut config.checkpoint_dir,
-                &mut config.tls_cert_file,
-                &mut config.tls_private_key_file,
-                &mut config.authentication.x509.client_ca_file,
-                &mut config.socket,
-            ];
-            for relative in paths.into_iter().flatten() {
-                // An empty path means none, not the directory.
-                if !relative.as_os_str().is_empty() {
-                    *relative = directory.join(&*relative);
-                }
-            }
+            config.relative_to(directory);
         }
         Ok(config)
     }
@@ -165,10 +55,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::config::duration::GoDuration;
 
     #[test]
     fn the_kubelets_keys_are_understood() {
-        let config = ConfigFile::parse(
+        let config = Shared::parse(
             "staticPodPath: /etc/kubernetes/manifests\n\
              staticPodURL: https://example.org/pods\n\
              staticPodURLHeader: {X-Token: [a, b]}\n\
@@ -179,8 +70,9 @@ mod tests {
              authentication: {x509: {clientCAFile: /pki/ca.crt}}\n",
         )
         .unwrap();
-        assert_eq!(config.static_pod_path.unwrap(), Path::new("/etc/kubernetes/manifests"));
-        assert_eq!(config.static_pod_url_header["X-Token"], ["a", "b"]);
+        assert_eq!(config.pod_manifest_path.unwrap(), Path::new("/etc/kubernetes/manifests"));
+        let headers = ["a", "b"].map(|value| ("X-Token".to_owned(), value.to_owned()));
+        assert_eq!(config.manifest_url_header.unwrap(), headers);
         assert_eq!(config.http_check_frequency, Some(GoDuration(Duration::from_millis(500))));
         assert_eq!(config.tls_cert_file.unwrap(), Path::new("/pki/node.crt"));
         assert_eq!(config.tls_private_key_file.unwrap(), Path::new("/pki/node.key"));
@@ -198,7 +90,7 @@ mod tests {
             ("port: 1\nport: 2\n", 2, "port"),
             ("authentication: {x509: {clientCaFile: /x}}\n", 1, "clientCaFile"),
         ] {
-            let (at, message) = ConfigFile::parse(text).unwrap_err();
+            let (at, message) = Shared::parse(text).unwrap_err();
             assert_eq!(at, Some(line), "{text}: {message}");
             assert!(message.contains(word), "{message}");
         }
@@ -210,8 +102,8 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("config.yaml");
         std::fs::write(&file, "staticPodPath: manifests\nsocket: agent.sock\nproc: /host/proc\n").unwrap();
-        let config = ConfigFile::read(&file).unwrap();
-        assert_eq!(config.static_pod_path, Some(directory.join("manifests")));
+        let config = Shared::read(&file).unwrap();
+        assert_eq!(config.pod_manifest_path, Some(directory.join("manifests")));
         assert_eq!(config.socket, Some(directory.join("agent.sock")));
         assert_eq!(config.proc.as_deref(), Some(Path::new("/host/proc")));
         std::fs::remove_dir_all(directory).unwrap();
@@ -220,7 +112,7 @@ mod tests {
     #[test]
     fn an_empty_file_configures_nothing() {
         for text in ["", "# nothing\n", "---\n", "{}"] {
-            assert!(ConfigFile::parse(text).unwrap().static_pod_path.is_none(), "{text:?}");
+            assert!(Shared::parse(text).unwrap().pod_manifest_path.is_none(), "{text:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod access;
 pub(crate) mod args;
 pub(crate) mod duration;
 pub(crate) mod failure;
-pub(crate) mod file;
+mod file;
 mod idle;
 pub(crate) mod log;
 pub(crate) mod log_filter;
@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::args::{LogFormat, Output, RunArgs, ServerArgs};
+use self::args::{LogFormat, Output, RunArgs, ServerArgs, Setting, Shared};
 use crate::api::table;
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
@@ -30,7 +30,6 @@ use pod_index_kubelet::sources::manifest::names::dns_subdomain;
 use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
-use self::file::ConfigFile;
 use self::selection::Selection;
 use self::values::{AccessSettings, Management, Mode, PodApiSettings, TlsFiles};
 
@@ -153,111 +152,95 @@ impl ApiSettings {
 impl Settings {
     #[allow(clippy::too_many_lines, reason = "a list: each setting once")]
     fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
-        let config = args.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-        let without_effect = idle::idle(&args, &config);
-        let address = server.address.or(config.address).unwrap_or(DEFAULT_ADDRESS);
+        let file = args.config.as_deref().map(Shared::read).transpose()?.unwrap_or_default();
+        let given = args.shared.or(file);
+        let without_effect = idle::idle(&given);
+        let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
+        let address = server.address.or(given.address).unwrap_or(DEFAULT_ADDRESS);
         let access = access::settings(
-            args.allowed_client_names.into_iter().chain(config.allowed_client_names).collect(),
-            args.allowed_client_groups.into_iter().chain(config.allowed_client_groups).collect(),
-            args.authentication_token_webhook || config.authentication.webhook.enabled,
-            args.authorization_mode.or(config.authorization.mode),
+            given.allowed_client_names,
+            given.allowed_client_groups,
+            given.authentication.webhook.enabled,
+            given.authorization.mode,
         );
-        let tls = tls(
-            args.tls_cert_file.or(config.tls_cert_file),
-            args.tls_private_key_file.or(config.tls_private_key_file),
-            args.client_ca_file.or(config.authentication.x509.client_ca_file),
-            access.tokens,
-        )?;
-        let remote_allowed = args.allow_remote_clients || config.allow_remote_clients;
-        if !(tls.is_some() || remote_allowed) {
+        let client_ca = given.authentication.x509.client_ca_file;
+        let tls = tls(given.tls_cert_file, given.tls_private_key_file, client_ca, access.tokens)?;
+        if !(tls.is_some() || given.allow_remote_clients) {
             within_the_node(address)?;
         }
-        let address = SocketAddr::new(address, server.port.or(config.port).unwrap_or(DEFAULT_PORT));
+        let address = SocketAddr::new(address, server.port.or(given.port).unwrap_or(DEFAULT_PORT));
 
-        let period = |arg: Option<GoDuration>, config: Option<GoDuration>| match arg.or(config) {
-            Some(GoDuration(period)) if !period.is_zero() => period,
-            _ => CHECK_FREQUENCY,
+        let path = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+        let text = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let period = |period: Option<GoDuration>| {
+            period.map_or(
+                CHECK_FREQUENCY,
+                |GoDuration(period)| if period.is_zero() { CHECK_FREQUENCY } else { period },
+            )
         };
-        let file_period = period(args.file_check_frequency, config.file_check_frequency);
-        let http_period = period(args.http_check_frequency, config.http_check_frequency);
-        let file =
-            args.pod_manifest_path.or(config.static_pod_path).filter(|path| !path.as_os_str().is_empty());
-        let file = file.map(|path| FileSettings { path, period: file_period });
-        let url = args.manifest_url.or(config.static_pod_url).filter(|url| !url.is_empty());
-        let headers: Vec<(String, String)> = if args.manifest_url_header.is_empty() {
-            let headers = config.static_pod_url_header.into_iter();
-            headers
-                .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)))
-                .collect()
-        } else {
-            args.manifest_url_header
-        };
-        let given_name = args.hostname_override.or(config.hostname_override);
-        let is_named = given_name.is_some();
-        let node = node_name(given_name)?;
-        let ca = args.manifest_url_ca.or(config.manifest_url_ca);
-        let http =
-            url.as_deref().map(|url| http(url, &headers, ca.as_deref(), http_period, &node)).transpose()?;
-        let kubelet_url = args.kubelet.or(config.kubelet).filter(|url| !url.is_empty());
-        let kubelet_period = period(args.kubelet_check_frequency, config.kubelet_check_frequency);
+        let [file_period, http_period, kubelet_period] =
+            [given.file_check_frequency, given.http_check_frequency, given.kubelet_check_frequency]
+                .map(period);
+        let file = path(given.pod_manifest_path).map(|path| FileSettings { path, period: file_period });
+        let url = text(given.manifest_url);
+        let headers = given.manifest_url_header.unwrap_or_default();
+        let is_named = given.hostname_override.is_some();
+        let node = node_name(given.hostname_override)?;
+        let ca = given.manifest_url_ca.as_deref();
+        let http = url.as_deref().map(|url| http(url, &headers, ca, http_period, &node)).transpose()?;
+        let kubelet_url = text(given.kubelet);
         let kubelet = KubeletArgs {
-            token: args.kubelet_token_file.or(config.kubelet_token_file),
-            ca: args.kubelet_ca.or(config.kubelet_ca),
-            insecure: args.kubelet_insecure_skip_tls_verify || config.kubelet_insecure_skip_tls_verify,
+            token: given.kubelet_token_file,
+            ca: given.kubelet_ca,
+            insecure: given.kubelet_insecure_skip_tls_verify,
             period: kubelet_period,
         };
         let kubelet = kubelet_url.as_deref().map(|url| kubelet.config(url)).transpose()?;
-        let selection = Selection::new(
-            args.namespace.or(config.namespace),
-            args.pod_selector.or(config.pod_selector),
-            args.pod_field_selector.or(config.pod_field_selector),
-        )?;
-        let kubeconfig = args.kubeconfig.or(config.kubeconfig);
-        let is_asked_for = kubeconfig.is_some() || args.api_server || config.api_server;
-        let all_nodes = args.all_nodes || config.all_nodes;
-        let managed_fields = args.keep_managed_fields || config.keep_managed_fields;
-        let api = api(is_asked_for, ApiSettings { kubeconfig, all_nodes, selection, managed_fields })?;
+        let selection = Selection::new(given.namespace, given.pod_selector, given.pod_field_selector)?;
+        let is_asked_for = given.kubeconfig.is_some() || given.api_server;
+        let api = ApiSettings {
+            kubeconfig: given.kubeconfig,
+            all_nodes: given.all_nodes,
+            selection,
+            managed_fields: given.keep_managed_fields,
+        };
+        let api = api_server(is_asked_for, api)?;
         if file.is_none() && http.is_none() && kubelet.is_none() && api.is_none() {
-            let message = "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or \
-                           --api-server";
-            return Err(Failure::Usage(message.to_owned()));
+            return refused(
+                "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server",
+            );
         }
         access::makes_sense(&access, tls.as_ref(), api.is_some())?;
         let has_static_pods = file.is_some() || http.is_some();
-        let mirrors = match management(
-            args.manage_mirror_pods || config.manage_mirror_pods,
-            args.force_manage_mirror_pods || config.force_manage_mirror_pods,
-        )? {
+        let mirrors = match management(given.manage_mirror_pods, given.force_manage_mirror_pods)? {
             // Prints and writes nothing.
             _ if args.once => Management::Off,
             Management::Off => Management::Off,
             asked => manageable(is_named, has_static_pods, api.as_ref()).map(|()| asked)?,
         };
-
-        let all_pods = args.checkpoint_all_pods || config.checkpoint_all_pods;
-        let checkpoints = checkpoints(args.checkpoint_dir.or(config.checkpoint_dir), all_pods);
-        if all_pods && checkpoints.is_none() {
-            return Err(Failure::Usage("checkpointAllPods needs a directory (--checkpoint-dir)".to_owned()));
+        let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
+        let checkpoints = path(given.checkpoint_dir).map(|path| (path, which));
+        if given.checkpoint_all_pods && checkpoints.is_none() {
+            return refused("checkpointAllPods needs a directory (--checkpoint-dir)");
         }
         let pod_api = PodApiSettings {
-            static_pods: args.static_pod_object.or(config.static_pod_object).unwrap_or_default(),
-            watches: args.max_watches.or(config.max_watches).unwrap_or(WATCHES),
-            watches_per_client: args
-                .max_watches_per_client
-                .or(config.max_watches_per_client)
-                .unwrap_or(WATCHES_PER_CLIENT),
-            extra: args.serve_resources.into_iter().chain(config.serve_resources).collect(),
+            static_pods: given.static_pod_object.unwrap_or_default(),
+            watches: given.max_watches.unwrap_or(WATCHES),
+            watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
+            extra: given.serve_resources.into_iter().collect(),
         };
         if !pod_api.extra.is_empty() && api.is_none() {
-            let message = "--serve-resources needs an API server: --kubeconfig or --api-server";
-            return Err(Failure::Usage(message.to_owned()));
+            return refused("--serve-resources needs an API server: --kubeconfig or --api-server");
         }
-        let mode = args.socket_mode.or(config.socket_mode);
-        let socket = server.socket.clone().or(config.socket).filter(|path| !path.as_os_str().is_empty());
-        if socket.is_none() && mode.is_some() {
-            return Err(Failure::Usage("socketMode needs a socket (--socket)".to_owned()));
+        let socket = path(server.socket.clone().or(given.socket));
+        if socket.is_none() && given.socket_mode.is_some() {
+            return refused("socketMode needs a socket (--socket)");
         }
-        let socket = socket.map(|path| (path, mode.unwrap_or_default()));
+        let socket = socket.map(|path| (path, given.socket_mode.unwrap_or_default()));
+        let keep_removed = (
+            given.keep_removed.map_or(KEEP_REMOVED, |GoDuration(age)| age),
+            given.keep_removed_max.unwrap_or(KEEP_REMOVED_MAX),
+        );
 
         let mut summary = vec![["node".to_owned(), node.to_string()]];
         if let Some(FileSettings { path, period }) = &file {
@@ -271,13 +254,7 @@ impl Settings {
             summary.push(["kubelet".to_owned(), format!("{url} every {kubelet_period:?}")]);
         }
         summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
-        let proc = args.proc.or(config.proc).filter(|path| !path.as_os_str().is_empty());
-        let keep_removed = (
-            args.keep_removed.or(config.keep_removed).map_or(KEEP_REMOVED, |GoDuration(age)| age),
-            args.keep_removed_max.or(config.keep_removed_max).unwrap_or(KEEP_REMOVED_MAX),
-        );
-        let redact_env = args.redact_env || config.redact_env;
-        if redact_env {
+        if given.redact_env {
             summary.push(["environment".to_owned(), "values are redacted".to_owned()]);
         }
         if mirrors != Management::Off {
@@ -292,8 +269,7 @@ impl Settings {
                 .map(|(path, mode)| ["socket".to_owned(), format!("{} with mode {mode}", path.display())]),
         );
         summary.extend(access::words(&access).map(|words| ["clients".to_owned(), words]));
-        let health_address = args.health_address.or(config.health_address);
-        summary.extend(health_address.map(|address| ["health".to_owned(), address.to_string()]));
+        summary.extend(given.health_address.map(|address| ["health".to_owned(), address.to_string()]));
         Ok(Self {
             node,
             file,
@@ -301,24 +277,24 @@ impl Settings {
             kubelet,
             api,
             mirrors,
-            proc: proc.unwrap_or_else(|| PROC.into()),
+            proc: path(given.proc).unwrap_or_else(|| PROC.into()),
             keep_removed,
-            redact_env,
+            redact_env: given.redact_env,
             // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
             address,
-            health_address,
+            health_address: given.health_address,
             tls,
             pod_api,
             socket,
             access,
-            kubelet_metrics: args.kubelet_metrics || config.kubelet_metrics,
-            debug_endpoints: args.debug_endpoints || config.debug_endpoints,
+            kubelet_metrics: given.kubelet_metrics,
+            debug_endpoints: given.debug_endpoints,
             once: args.once,
             once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
-            log_filter: args.log_level.or(config.log_level).unwrap_or_else(|| LogLevel::Info.into()),
-            log_format: args.log_format.or(config.log_format).unwrap_or(LogFormat::Text),
+            log_filter: given.log_level.unwrap_or_else(|| LogLevel::Info.into()),
+            log_format: given.log_format.unwrap_or(LogFormat::Text),
             http_period,
             kubelet_period,
             summary,
@@ -451,11 +427,6 @@ fn served(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
     }
 }
 
-fn checkpoints(path: Option<PathBuf>, all_pods: bool) -> Option<(PathBuf, Which)> {
-    let which = if all_pods { Which::All } else { Which::Annotated };
-    Some((path.filter(|path| !path.as_os_str().is_empty())?, which))
-}
-
 /// The summary row of checkpoints.
 fn kept((path, which): &(PathBuf, Which)) -> [String; 2] {
     let which = if *which == Which::All { "all pods" } else { "annotated pods" };
@@ -463,7 +434,7 @@ fn kept((path, which): &(PathBuf, Which)) -> [String; 2] {
 }
 
 /// The API server, if configured. Rejects selectors without it.
-fn api(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>, Failure> {
+fn api_server(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>, Failure> {
     match settings.selection.flag() {
         Some(flag) if !is_asked_for => {
             let message = format!("{flag} needs an API server: --kubeconfig or --api-server");

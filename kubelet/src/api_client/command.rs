@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_is_cancelled_is_killed_with_its_children() {
-        let (mut alive, writer) = tokio::net::unix::pipe::pipe().unwrap();
+        let (writer, mut alive) = tokio::net::unix::pipe::pipe().unwrap();
         let mut command = shell("sleep 1000 & sleep 1000");
         command.stdout(writer.into_blocking_fd().unwrap()).process_group(0);
         let run = Run(tokio::process::Command::from(command).spawn().unwrap());
