@@ -1,11 +1,14 @@
 //! A separate address for probes without a certificate: serves only liveness and readiness.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::{ApiServer, Fault, Verb};
+use crate::metrics::with_descriptors;
 use crate::support::{Agent, Directory, get, run, stderr};
 use crate::tls::Pki;
 
@@ -57,4 +60,30 @@ fn a_health_address_in_use_is_exit_code_3_and_named() {
     let output = run(&["--pod-manifest-path", "x", "--port", "0", "--health-address", &address]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains(&format!("{address} (--health-address)")), "{}", stderr(&output));
+}
+
+/// Watches do not end by themselves, so that no descriptor becomes free.
+#[test]
+fn at_the_limit_of_open_files_probes_are_answered() {
+    let agent = with_descriptors(64, &["--health-address", "127.0.0.1:0"]);
+    let health = health_address(&agent);
+    agent.until("/readyz", |answer| answer.code == 200);
+    let mut watches = Vec::new();
+    let is_logged = || agent.logged().iter().any(|line| line.contains("cannot accept connections"));
+    while !is_logged() {
+        assert!(watches.len() < 100, "64 descriptors are enough for 100 watches");
+        let mut stream = TcpStream::connect(agent.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        write!(stream, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+        // Connections that are not watches yet would be closed for others. The last ones are not answered.
+        let _ = stream.read(&mut [0]);
+        watches.push(stream);
+    }
+    for _ in 0..20 {
+        assert_eq!(get(health, "/livez").code, 200);
+    }
+    let failures = agent.logged().iter().filter(|line| line.contains("cannot accept connections")).count();
+    assert!(failures <= 2, "at most one line for each address, not {failures}");
+    drop(watches);
+    agent.until("/livez", |answer| answer.code == 200);
 }

@@ -140,16 +140,22 @@ async fn requests_are_counted_by_path_and_status_code() {
     assert!((-2.0..300.0).contains(&age), "{age} s");
 }
 
-#[test]
-fn connections_and_the_descriptor_limit_are_metrics() {
+/// An agent with this limit of open files.
+pub fn with_descriptors(limit: usize, more: &[&str]) -> Agent {
     let manifests = shipped();
-    let agent = binary(&["--pod-manifest-path", manifests.to_str().unwrap()]);
+    let agent = binary(&[&["--pod-manifest-path", manifests.to_str().unwrap()], more].concat());
     let mut limited = Command::new("bash");
-    limited.args(["-c", r#"ulimit -n 700; exec "$0" "$@""#]).arg(agent.get_program()).args(agent.get_args());
+    let script = format!(r#"ulimit -n {limit}; exec "$0" "$@""#);
+    limited.args(["-c", &script]).arg(agent.get_program()).args(agent.get_args());
     for (name, _) in agent.get_envs() {
         limited.env_remove(name);
     }
-    let agent = Agent::spawn(limited);
+    Agent::spawn(limited)
+}
+
+#[test]
+fn connections_and_the_descriptor_limit_are_metrics() {
+    let agent = with_descriptors(700, &[]);
     let open = |connections| {
         agent.until("/metrics", |answer| value(&answer.body, "pod_index_http_connections") == connections)
     };

@@ -21,6 +21,7 @@ mod measure;
 mod page;
 mod routes;
 pub(crate) mod socket;
+mod spare;
 mod stall;
 
 use std::collections::VecDeque;
@@ -47,6 +48,7 @@ use self::half_close::{Answering, HalfClose};
 pub(crate) use self::measure::Requests;
 use self::measure::measured;
 pub(crate) use self::socket::Socket;
+use self::spare::Spare;
 use self::stall::{Bounds, StallGuard};
 use super::access::{Access, Certified, Identity, guarded};
 use super::tls::Tls;
@@ -74,7 +76,7 @@ const HEADERS: usize = 64;
 /// progress: it accepts more only when a third of it is empty.
 const SLOWNESS: Bounds =
     Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
-/// Pause after a failed accept, for example if no file descriptor is free.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The state that handlers use.
@@ -154,6 +156,7 @@ async fn accept(
 ) {
     let mut tasks = JoinSet::new();
     let (clients, mut oldest_first) = (Clients::new(), VecDeque::new());
+    let mut spare = Spare::new();
     loop {
         let accepted = tokio::select! {
             accepted = accept_on_port(&listener) => {
@@ -162,12 +165,16 @@ async fn accept(
             accepted = accept_on(socket.as_ref()) => {
                 accepted.map(|(stream, client, router)| (Stream::Unix(stream), clients.peer(&client), router))
             }
-            Some(_) = tasks.join_next() => continue,
+            Some(_) = tasks.join_next() => {
+                spare.take_back();
+                continue;
+            }
             () = stopped(stop.clone()) => break,
         };
         match accepted {
             Ok((stream, peer, router)) => {
-                make_room(&mut oldest_first);
+                // At the limit of open files, another connection has to go.
+                make_room(&mut oldest_first, if spare.take_back() { CONNECTIONS } else { 1 });
                 let tls = tls.clone().filter(|_| matches!(stream, Stream::Tcp(_)));
                 let has_handshake = Arc::new(AtomicBool::new(tls.is_none()));
                 let service =
@@ -180,10 +187,8 @@ async fn accept(
                 };
                 oldest_first.push_back(Connection { task: tasks.spawn(served), has_handshake, peer });
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+            Err(error) if spare.lend(&error) => {}
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
     drop(socket);
@@ -243,13 +248,13 @@ impl Drop for Counted {
     }
 }
 
-/// If there are too many connections, closes the oldest, first among those that have not completed the handshake.
+/// If there are `most` connections or more, closes the oldest, first among those that have not completed the handshake.
 /// Normal requests are short, so the oldest is likely idle or hostile. Watches do not count: they are long and have
 /// their own limits.
-fn make_room(oldest_first: &mut VecDeque<Connection>) {
+fn make_room(oldest_first: &mut VecDeque<Connection>, most: usize) {
     oldest_first.retain(|connection| !connection.task.is_finished());
     let is_short = |connection: &Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
-    if oldest_first.iter().filter(|connection| is_short(connection)).count() < CONNECTIONS {
+    if oldest_first.iter().filter(|connection| is_short(connection)).count() < most {
         return;
     }
     let stranger =
