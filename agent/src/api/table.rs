@@ -100,7 +100,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
 
 /// The text with the characters that [`harmless`] replaces as `\n` or `\u1234`. JSON that was valid stays valid.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+    if !text.chars().any(|c| c.is_control() || is_deceptive(c)) {
         return text.into();
     }
     let mut escaped = String::with_capacity(text.len());

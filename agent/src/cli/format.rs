@@ -1,10 +1,12 @@
 //! Answers on standard output: a table for people, JSON or YAML for programs.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::Output;
+use crate::api::table::escaped;
 use crate::config::failure::Failure;
 
 /// Prints a response. `table` is the human-readable form.
@@ -18,9 +20,35 @@ pub(crate) fn answer<T: Serialize>(
         Output::Json => {
             serde_json::to_string_pretty(value).map_err(|error| Failure::unable("JSON", error))? + "\n"
         }
-        Output::Yaml => serde_saphyr::to_string(value).map_err(|error| Failure::unable("YAML", error))?,
+        Output::Yaml => yaml(value)?,
     };
     print(&text)
+}
+
+/// As YAML; as JSON, which is YAML as well, if the text has characters that only a quoted string can escape.
+pub(crate) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_saphyr::to_string(value).map_err(|error| Failure::unable("YAML", error))?;
+    if safe(&text) == text {
+        return Ok(text);
+    }
+    let json = serde_json::to_string_pretty(value).map_err(|error| Failure::unable("YAML", error))?;
+    Ok(safe(&json).into_owned() + "\n")
+}
+
+/// The text with the characters [`escaped`] that a terminal may interpret, except tabs and ends of lines.
+fn safe(text: &str) -> Cow<'_, str> {
+    // Almost all text is like this.
+    if text.bytes().fold(true, |is, byte| is & matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+        return text.into();
+    }
+    let parts = text.split_inclusive(['\n', '\t']).map(|part| {
+        let content = part.trim_end_matches(['\n', '\t']);
+        (escaped(content), &part[content.len()..])
+    });
+    if parts.clone().all(|(escaped, _)| matches!(escaped, Cow::Borrowed(_))) {
+        return text.into();
+    }
+    parts.fold(String::new(), |text, (part, end)| text + &part + end).into()
 }
 
 /// Prints to standard output. A closed pipe is not an error.
@@ -28,12 +56,31 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(text.as_bytes()).map(|_| ())
 }
 
-/// As [`print`], for bytes. `false`: the pipe is closed.
+/// As [`print`], for bytes. Escapes what a terminal may interpret; JSON stays valid. `false`: the pipe is closed.
 pub(crate) fn write(bytes: &[u8]) -> Result<bool, Failure> {
+    let text = String::from_utf8_lossy(bytes);
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    match out.write_all(safe(&text).as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::unable("standard output", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_output_controls_the_terminal_and_each_keeps_its_meaning() {
+        let value = ["a\tb\n\u{1b}[2J\u{85}\u{202e}é"];
+        let is_safe = |text: &str| text.chars().all(|c| matches!(c, '\n' | '\t' | ' '..='~' | 'é'));
+        let yaml = yaml(&value).unwrap();
+        assert!(is_safe(&yaml), "{yaml:?}");
+        assert_eq!(serde_saphyr::from_str::<[String; 1]>(&yaml).unwrap(), value);
+        let json = serde_json::to_string_pretty(&value).unwrap();
+        assert!(is_safe(&safe(&json)), "{json:?}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&safe(&json)).unwrap(), value);
+        assert_eq!(super::yaml(&["é"]).unwrap(), "- é\n");
     }
 }

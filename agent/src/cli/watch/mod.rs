@@ -11,7 +11,6 @@
 mod fields;
 mod pods;
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use form_urlencoded::Serializer;
@@ -22,8 +21,8 @@ use pod_index_kubelet::backoff::Backoff;
 use tokio::time::{sleep, timeout};
 
 use self::pods::{Event, Pods};
-use super::Output;
 use super::client::{Denied, Server, escaped};
+use super::{Output, format};
 use crate::api::table::harmless;
 use crate::config::failure::Failure;
 
@@ -198,11 +197,7 @@ fn print(pods: &mut Pods, event: &Event) -> Result<(), Fatal> {
         text += &serde_json::to_string(&line).map_err(|error| Failure::unable("JSON", error))?;
         text.push('\n');
     }
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Fatal::Unread,
-        _ => Failure::unable("standard output", error).into(),
-    })
+    if format::write(text.as_bytes())? { Ok(()) } else { Err(Fatal::Unread) }
 }
 
 #[cfg(test)]

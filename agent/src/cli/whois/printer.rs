@@ -46,8 +46,7 @@ impl Printer {
         if self.output == Output::Yaml {
             let mut text = String::new();
             for answer in &answers {
-                let yaml = serde_saphyr::to_string(answer).map_err(|error| Failure::unable("YAML", error))?;
-                text.extend(["---\n", &yaml]);
+                text.extend(["---\n", &format::yaml(answer)?]);
             }
             return format::write(text.as_bytes());
         }
