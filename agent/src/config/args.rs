@@ -156,6 +156,11 @@ Shared {
     #[arg(long, env = "POD_INDEX_PROC", value_name = "PATH")]
     proc: Option<PathBuf>,
 
+    /// The cgroup below which the kubelet puts its pods, if it has a cgroupRoot, to look up process IDs. Anyone who may
+    /// create cgroups elsewhere can name them like those of a pod.
+    #[arg(long, env = "POD_INDEX_CGROUP_ROOT", value_name = "CGROUP")]
+    cgroup_root: Option<String>,
+
     /// How long a removed pod is found by whois, for events that arrive late; 0 turns this off [default: 60s].
     #[arg(long, env = "POD_INDEX_KEEP_REMOVED", value_name = "DURATION")]
     keep_removed: Option<GoDuration>,

@@ -67,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) mirrors: Management,
     /// Where the host's processes are.
     pub(crate) proc: PathBuf,
+    /// Where the kubelet puts its pods, beside the usual places.
+    pub(crate) cgroup_root: Option<String>,
     /// How long to keep removed pods, and how many.
     pub(crate) keep_removed: (Duration, usize),
     /// Whether to omit literal values of environment variables.
@@ -277,6 +279,7 @@ impl Settings {
             kubelet,
             api,
             mirrors,
+            cgroup_root: text(given.cgroup_root),
             proc: path(given.proc).unwrap_or_else(|| PROC.into()),
             keep_removed,
             redact_env: given.redact_env,
@@ -345,7 +348,7 @@ impl Settings {
             ("healthAddress", self.health_address != new.health_address),
             ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls != new.tls),
             ("manageMirrorPods", self.mirrors != new.mirrors),
-            ("proc", self.proc != new.proc),
+            ("proc or cgroupRoot", (&self.proc, &self.cgroup_root) != (&new.proc, &new.cgroup_root)),
             ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
             ("redactEnv", self.redact_env != new.redact_env),
             ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),

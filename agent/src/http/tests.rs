@@ -235,7 +235,7 @@ fn a_thousand_watches_of_ten_thousand_pods() {
         whois: Whois::new(
             &reader,
             &readiness,
-            Processes::new(Path::new("/proc")).unwrap(),
+            Processes::new(Path::new("/proc"), None).unwrap(),
             Lookups::default(),
         ),
         readiness,

@@ -228,7 +228,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     metrics.ours().register_collector(Box::new(Watches(pods.clone())));
     let lookups = Lookups::default();
     metrics.ours().register_collector(Box::new(ByClients(lookups.clone())));
-    let processes = Processes::new(&settings.proc).map_err(|error| Failure::unable("--proc", error))?;
+    let processes = Processes::new(&settings.proc, settings.cgroup_root.as_deref());
+    let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
     let whois = Whois::new(&reader, &readiness, processes, lookups);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());

@@ -31,9 +31,16 @@ pub(crate) struct Processes {
 pub(super) type Placements = HashMap<u32, Result<Placement, ResolveError>>;
 
 impl Processes {
-    /// The processes of the `/proc` at this path.
-    pub(crate) fn new(proc: &Path) -> Result<Self, ResolveError> {
-        let idle = (0..READERS).map(|_| PidResolver::new(proc)).collect::<Result<_, _>>()?;
+    /// The processes of the `/proc` at this path. `root`: the kubelet's `cgroupRoot`, if it has one.
+    pub(crate) fn new(proc: &Path, root: Option<&str>) -> Result<Self, ResolveError> {
+        let resolver = || {
+            let resolver = PidResolver::new(proc)?;
+            Ok(match root {
+                Some(root) => resolver.cgroup_root(root),
+                None => resolver,
+            })
+        };
+        let idle = (0..READERS).map(|_| resolver()).collect::<Result<_, _>>()?;
         Ok(Self { idle: Arc::new(Mutex::new(idle)), readers: Arc::new(Semaphore::new(READERS)) })
     }
 

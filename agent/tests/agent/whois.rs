@@ -371,8 +371,14 @@ async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_is_looked_up_in_the_proc_of_the_host() {
-    let setup = Setup::new().await;
+    let setup = Setup::with(&["--cgroup-root", "/nodes"]).await;
     setup.process("7", "0::/system.slice/sshd.service\n");
+    // A user with a delegated cgroup can make such a name.
+    setup.process("12", &format!("0::/user.slice/kubepods/pod{STATIC}\n"));
+    setup.process("13", &format!("0::/nodes/kubepods/pod{STATIC}\n"));
+    let answers = setup.get(&["12", "13"]);
+    assert_eq!(answers[0]["error"], "the process belongs to no pod");
+    assert_eq!(answers[1]["podUID"], json!(STATIC));
     setup.process("8", &format!("0::/kubepods/pod{STATIC}/{}\n", id('f')));
     setup.process("9", &format!("0::/kubepods/podu-9/{}\n", id('f')));
     setup.process("10", "");
