@@ -33,6 +33,8 @@ mod fnv;
 pub mod https;
 #[cfg(feature = "api-server")]
 pub mod mirror;
+#[doc(hidden)]
+pub mod names;
 #[cfg(target_os = "linux")]
 pub mod process;
 #[cfg(feature = "api-server")]

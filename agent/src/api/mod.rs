@@ -5,5 +5,6 @@ pub(crate) mod client;
 pub(crate) mod gzip;
 pub(crate) mod headers;
 pub(crate) mod refusal;
+pub(crate) mod seen;
 pub(crate) mod table;
 pub(crate) mod types;

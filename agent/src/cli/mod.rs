@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::config::args::{Output, RunArgs, ServerArgs};
 use crate::config::duration::GoDuration;
@@ -47,6 +48,12 @@ pub(crate) struct Cli {
     /// The output format.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
+}
+
+/// A runtime on this thread.
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
 }
 
 /// What to do instead of running the agent.

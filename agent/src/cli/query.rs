@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 
 use super::client::{Server, escaped};
-use super::{ClientArgs, Output, Query, ServerArgs};
+use super::{ClientArgs, Output, Query, ServerArgs, runtime};
 use super::{format, top, watch, whois};
 use crate::api::table;
 use crate::api::types::Translation;
@@ -66,10 +66,7 @@ fn translation_table(answer: &Translation) -> String {
 
 /// GETs `path` and reads the response.
 fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let runtime = runtime()?;
     let late = || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", server.place));
     let answer = async { tokio::time::timeout(TIMEOUT, server.get_json(path)).await };
     runtime.block_on(answer).map_err(|_| late())?

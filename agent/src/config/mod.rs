@@ -24,9 +24,9 @@ use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use crate::config::log_filter::{LogFilter, LogLevel};
 use pod_index_kubelet::checkpoint::Which;
+use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::kubelet::{KubeletConfig, KubeletSource};
-use pod_index_kubelet::sources::manifest::names::dns_subdomain;
 use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 

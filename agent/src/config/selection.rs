@@ -4,8 +4,8 @@
 //! fields pods can be selected by.
 
 use crate::config::failure::Failure;
+use pod_index_kubelet::names;
 use pod_index_kubelet::sources::api_server::ApiServer;
-use pod_index_kubelet::sources::manifest::names;
 
 /// The selection. Empty: all pods.
 #[derive(Clone, Default, PartialEq, Debug)]

@@ -3,12 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::report::{Finding, span};
+use crate::api::seen::{self, Mirrors, Pair, Source, Sources};
 use crate::cli::ClientArgs;
 use crate::cli::client::Server;
 use crate::config::failure::Failure;
@@ -35,76 +34,13 @@ struct Answers {
     metrics: Metrics,
 }
 
-/// The part of the response of `/sources` that is checked.
-#[derive(Deserialize)]
-struct Sources {
-    node: String,
-    sources: Vec<Source>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(clippy::struct_field_names, reason = "the names of the answer")]
-struct Source {
-    source: String,
-    origin: String,
-    seen: bool,
-    pods: u64,
-    seconds_since_heard: Option<u64>,
-    problems: Vec<Problem>,
-}
-
-#[derive(Deserialize)]
-struct Problem {
-    kind: String,
-    origin: String,
-    line: Option<u64>,
-    field: Option<String>,
-    message: String,
-}
-
-impl Problem {
-    /// As in [`is_grave`](crate::pipeline::readiness::is_grave).
-    fn is_grave(&self) -> bool {
-        !["skipped", "warning", "unhinted"].contains(&&*self.kind)
-    }
-
-    /// Leaves out the place if it is only `source`, the origin of the source.
-    fn words(&self, source: &str) -> String {
-        let place = match self.line {
-            Some(line) => format!("{}:{line}: ", self.origin),
-            None if self.origin == source => String::new(),
-            None => format!("{}: ", self.origin),
-        };
-        let field = self.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
-        format!("{place}{field}{}", self.message)
-    }
-}
-
-/// The part of the response of `/mirrors` that is checked.
-#[derive(Deserialize)]
-struct Mirrors {
-    managed: bool,
-    problem: Option<String>,
-    pods: Vec<Pair>,
-    orphans: Vec<IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct Pair {
-    #[serde(rename = "mirrorUID")]
-    mirror_uid: Option<IgnoredAny>,
-    state: Option<String>,
-}
-
 /// The response of `/metrics`.
 pub(super) struct Metrics(String);
 
 impl Metrics {
     /// The value of a metric without labels.
     pub(super) fn value(&self, name: &str) -> Option<f64> {
-        let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        line.split(' ').next()?.parse().ok()
+        seen::value(&self.0, name)
     }
 
     fn version(&self) -> Option<&str> {
@@ -193,7 +129,7 @@ async fn answers(server: &Server) -> Result<Answers, Failure> {
 
 /// `period`: how often the source is read, if it is read periodically.
 fn judge(source: &Source, period: Duration) -> Finding {
-    let Source { source: name, origin, seen, pods, seconds_since_heard, problems } = source;
+    let Source { source: name, origin, seen, pods, seconds_since_heard, problems, .. } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
     let look = "see \"It is not ready\" in docs/operators.md";
@@ -243,6 +179,7 @@ fn static_pods(mirrors: &Mirrors) -> Finding {
 mod tests {
     use super::super::report::Outcome;
     use super::*;
+    use crate::api::seen::Problem;
 
     fn source(seen: bool, heard: Option<u64>, kinds: &[&str]) -> Source {
         let problem = |kind: &&str| Problem {
@@ -259,6 +196,7 @@ mod tests {
             pods: 2,
             seconds_since_heard: heard,
             problems: kinds.iter().map(problem).collect(),
+            ..Source::default()
         }
     }
 

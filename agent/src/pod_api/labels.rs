@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_index_kubelet::sources::manifest::names;
+use pod_index_kubelet::names;
 
 /// Maximum number of keys and values together.
 const MOST: usize = 256;

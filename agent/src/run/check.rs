@@ -30,8 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// directory would not stop the agent; they are reported as well.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     format::print(&settings.summary())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let runtime = crate::cli::runtime()?;
     runtime.block_on(credentials(settings))?;
     files(settings)?;
     format::print("\nThe configuration is valid.\n")?;

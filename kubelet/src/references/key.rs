@@ -1,5 +1,7 @@
 //! The namespace and name of an object, valid for the API server.
 
+use crate::names::dns_subdomain;
+
 /// The namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct ObjectKey {
@@ -8,24 +10,12 @@ pub(super) struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// `None` if no object can have this namespace and name.
+    /// `None` if no object can have this namespace and name. Others are safe in a path and in a field selector without
+    /// escaping.
     pub(super) fn new(namespace: &str, name: &str) -> Option<Self> {
-        (is_subdomain(namespace) && is_subdomain(name))
-            .then(|| Self { namespace: namespace.into(), name: name.into() })
+        let is_name = |name| dns_subdomain(name).is_none();
+        (is_name(namespace) && is_name(name)).then(|| Self { namespace: namespace.into(), name: name.into() })
     }
-}
-
-/// Whether `name` is a DNS-1123 subdomain, as names of Secrets and `ConfigMaps` are. Such a name is safe in a
-/// path and in a field selector without escaping.
-fn is_subdomain(name: &str) -> bool {
-    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        bytes.iter().all(|byte| is_end(*byte) || *byte == b'-')
-            && bytes.first().is_some_and(|byte| is_end(*byte))
-            && bytes.last().is_some_and(|byte| is_end(*byte))
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 #[cfg(test)]

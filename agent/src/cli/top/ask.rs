@@ -12,7 +12,8 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use super::seen::{Answer, Cells, Counts, Identified, Sources, Table};
+use super::seen::{Answer, Cells, Counts, Identified, Table};
+use crate::api::seen::Sources;
 use crate::cli::client::{Denied, Server, escaped};
 use crate::config::failure::Failure;
 

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use k8s_openapi::jiff::Timestamp;
 
 use super::model::{List, Model, Moment, Row, View};
-use super::seen::Source;
 use super::text::{Line, Tone, fitted, width as columns_of, wrapped};
+use crate::api::seen::Source;
 
 /// The gap between two columns.
 const GAP: &str = "  ";

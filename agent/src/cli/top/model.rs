@@ -9,7 +9,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use self::list::Column;
 pub(super) use self::list::{Filter, List, Row};
-use super::seen::{Answer, Cells, Counts, Identified, Pair, Sources};
+use super::seen::{Answer, Cells, Counts, Identified};
+use crate::api::seen::{Pair, Sources};
 
 /// The window of the rates.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -68,8 +68,7 @@ pub(crate) fn run(server: &Server, wanted: &Wanted<'_>, output: Output) -> Resul
     if output == Output::Yaml {
         return Err(Failure::Usage("watch prints lines of JSON: -o json".to_owned()));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let runtime = super::runtime()?;
     let fatal = runtime.block_on(follow(server, wanted));
     match fatal {
         Fatal::Unread => Ok(()),

@@ -31,10 +31,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     if wait.is_some_and(|wait| wait > limits::WAIT) {
         return Err(Failure::Usage(format!("--wait: at most {} s", limits::WAIT.as_secs())));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let runtime = crate::cli::runtime()?;
     let printer = Printer::new(output);
     let all_found = match asked.anything.as_slice() {
         [] => runtime.block_on(of_input(server, wait, printer)),

@@ -37,8 +37,6 @@ mod api_objects;
 mod decode;
 mod defaults;
 mod field;
-#[doc(hidden)]
-pub mod names;
 mod origin;
 mod validate;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 
 use super::field::Field;
-use super::names::{dns_label, dns_subdomain, label_value, qualified_name};
+use crate::names::{dns_label, dns_subdomain, label_value, qualified_name};
 use crate::sources::ProblemKind;
 use pod_index::{CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
 
