@@ -3,6 +3,7 @@
 //! The server rejects an invalid selector as well, but only after the agent has started. The server alone knows which
 //! fields pods can be selected by.
 
+use crate::api::labels::Labels;
 use crate::config::failure::Failure;
 use pod_index_kubelet::names;
 use pod_index_kubelet::sources::api_server::ApiServer;
@@ -27,6 +28,7 @@ impl Selection {
     ) -> Result<Self, Failure> {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let selection = Self { namespace: given(namespace), labels: given(labels), fields: given(fields) };
+        let label_selector = |text: &str| Labels::parse(text).map(drop);
         let checks: [Check; 3] = [namespace_name, label_selector, field_selector];
         for ((flag, text), check) in selection.given().into_iter().zip(checks) {
             if let Some(text) = text {
@@ -82,42 +84,6 @@ fn good(objection: Option<&'static str>) -> Result<(), String> {
 
 fn namespace_name(name: &str) -> Result<(), String> {
     good(names::dns_label(name))
-}
-
-/// `labels.Parse` of apimachinery.
-fn label_selector(selector: &str) -> Result<(), String> {
-    let mut depth = 0_usize;
-    let terms = selector.split(|c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    terms.map(str::trim).try_for_each(|term| requirement(term).map_err(|why| format!("in {term:?}: {why}")))
-}
-
-fn requirement(term: &str) -> Result<(), String> {
-    let key = |key: &str| good(names::qualified_name(key.trim()));
-    if let Some(absent) = term.strip_prefix('!') {
-        return key(absent);
-    }
-    if let Some((set, values)) = term.strip_suffix(')').and_then(|term| term.split_once('(')) {
-        let set = set.trim_end();
-        let name = set.strip_suffix(" notin").or_else(|| set.strip_suffix(" in"));
-        key(name.ok_or("a set must follow `in` or `notin`")?)?;
-        return values.split(',').try_for_each(|value| good(names::label_value(value.trim())));
-    }
-    let Some(at) = term.find(['!', '=', '<', '>']) else { return key(term) };
-    let (name, rest) = term.split_at(at);
-    key(name)?;
-    if let Some(bound) = rest.strip_prefix(['<', '>']) {
-        let is_number = bound.trim().parse::<i64>().is_ok();
-        return if is_number { Ok(()) } else { Err("must be compared with an integer".to_owned()) };
-    }
-    let value = ["!=", "==", "="].into_iter().find_map(|operator| rest.strip_prefix(operator));
-    good(names::label_value(value.ok_or("the operator must be one of =, ==, !=, in, notin, < and >")?.trim()))
 }
 
 /// `fields.ParseSelector` of apimachinery.

@@ -76,9 +76,9 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::Value;
 
-    use super::super::labels::Labels;
     use super::super::object::Object;
     use super::*;
+    use crate::api::labels::Labels;
 
     fn state(pods: usize) -> State<Pod> {
         let pod = |n: usize| {

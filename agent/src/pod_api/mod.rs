@@ -17,7 +17,6 @@ mod fields;
 mod follow;
 mod followed;
 mod history;
-mod labels;
 mod list;
 pub(crate) mod metrics;
 mod namespace;

@@ -1,10 +1,10 @@
 //! Request parameters: `metav1.ListOptions`, parsed and validated like the API server.
 
 use super::fields::Fields;
-use super::labels::Labels;
 use super::resource::Resource;
 use super::selection::Selection;
 use super::status::Refusal;
+use crate::api::labels::Labels;
 
 /// The requested version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

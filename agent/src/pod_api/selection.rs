@@ -4,9 +4,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::fields::Fields;
-use super::labels::Labels;
 use super::object::{Content, Object};
 use super::resource::{MARKED, NAMESPACE, Resource};
+use crate::api::labels::Labels;
 
 /// The selected objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -152,7 +152,7 @@ fn an_invalid_selection_is_exit_code_2() {
     for (args, why) in [
         (
             &["--api-server", "--pod-selector", "app=a b"][..],
-            "--pod-selector \"app=a b\": in \"app=a b\": must consist of",
+            "--pod-selector \"app=a b\": found 'b', expected: ','",
         ),
         (&["--api-server", "--pod-field-selector", "Running"], "--pod-field-selector \"Running\": in"),
         (&["--api-server", "--namespace", "a/pods"], "--namespace \"a/pods\": must consist of"),

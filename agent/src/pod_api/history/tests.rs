@@ -5,11 +5,11 @@ use std::sync::Weak;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::super::labels::Labels;
 use super::super::query::Options;
 use super::super::watch;
 use super::*;
 use crate::api::client::{Client, Clients};
+use crate::api::labels::Labels;
 
 /// The pods that exist at any time.
 const PODS: usize = 10;

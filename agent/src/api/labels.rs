@@ -9,7 +9,7 @@ const MOST: usize = 256;
 
 /// Requirements, all of which must match. Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Labels(Vec<Requirement>);
+pub(crate) struct Labels(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirement {
@@ -29,7 +29,7 @@ enum Operator {
 
 impl Labels {
     /// Parses a selector such as `app in (a, b), tier != test, !canary`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
         let mut requirements = BTreeSet::new();
         let mut terms = 0;
@@ -60,18 +60,18 @@ impl Labels {
     }
 
     /// The number of keys to look up.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+    pub(crate) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         self.0
             .iter()
             .all(|requirement| requirement.holds(labels.and_then(|labels| labels.get(&requirement.key))))
     }
 
     /// Label values that every selected pod has.
-    pub(super) fn necessary(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn necessary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|requirement| match &requirement.operator {
             Operator::In(values) if values.len() == 1 => Some((&*requirement.key, &**values.first()?)),
             _ => None,
