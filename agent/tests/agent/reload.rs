@@ -3,6 +3,7 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::List;
@@ -10,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 use crate::config::serve_manifests;
-use crate::support::{Agent, Directory, PATIENCE, binary, manifest};
+use crate::support::{Agent, Directory, PATIENCE, Stop, binary, manifest};
 
 fn names(agent: &Agent) -> Vec<String> {
     let list: List<Pod> = agent.get("/pods").json();
@@ -98,11 +99,25 @@ fn no_pod_disappears_during_a_reload() {
     }
     let (agent, _) = started(&directory, &format!("staticPodPath: {}\n", directory.0.display()));
     let before: List<Pod> = agent.get("/pods").json();
-    for _ in 0..20 {
-        agent.signal("HUP");
-        assert_eq!(names(&agent).len(), 50);
-    }
-    agent.wait_for_log("reloaded the configuration");
+    let stop = Stop::default();
+    thread::scope(|scope| {
+        let end = stop.at_the_end();
+        let asking = scope.spawn(|| {
+            let mut asked = 0;
+            while !stop.is_set() {
+                assert_eq!(names(&agent).len(), 50);
+                asked += 1;
+            }
+            asked
+        });
+        for _ in 0..3 {
+            agent.signal("HUP");
+            agent.wait_for_log("reloaded the configuration");
+        }
+        drop(end);
+        let asked = asking.join().unwrap();
+        assert!(asked > 9, "only {asked} answers during three reloads");
+    });
     let uids = |list: List<Pod>| {
         let mut pods: Vec<_> =
             list.items.into_iter().map(|pod| (pod.metadata.uid, pod.metadata.annotations)).collect();

@@ -266,10 +266,10 @@ fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
     }
     // A client without a finished handshake does not block a shutdown either.
     let _held = TcpStream::connect(agent.address).unwrap();
-    let signalled = Instant::now();
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
-    assert!(signalled.elapsed() < Duration::from_secs(9), "it waited for the handshake");
+    let waited = agent.whole_log().into_iter().find(|line| line.contains("closing connections"));
+    assert_eq!(waited, None, "it waited for the handshake");
 }
 
 #[test]
