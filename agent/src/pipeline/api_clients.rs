@@ -29,7 +29,7 @@ const REVIEWS: usize = 8;
 pub(crate) struct Clients {
     /// For the source.
     pub(crate) pods: Client,
-    /// For what the agent itself reads and writes: mirror pods, its Node object, Secrets, `ConfigMaps`.
+    /// For what the agent itself reads and writes: mirror pods, its Node object.
     pub(crate) others: Client,
     /// For what clients of the agent cause: reviews of their tokens and rights.
     pub(crate) reviews: Client,

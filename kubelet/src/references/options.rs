@@ -80,12 +80,6 @@ impl Options {
         self
     }
 
-    /// The time set with [`idle`](Self::idle).
-    #[must_use]
-    pub fn idle_after(&self) -> Duration {
-        self.idle
-    }
-
     /// How long a fetched object counts as fresh with [`Strategy::Cache`]; 1 min by default. See [`node_ttl`]
     /// and [`Manager::set_ttl`](super::Manager::set_ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
