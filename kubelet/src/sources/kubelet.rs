@@ -16,14 +16,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::Stream;
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_mirror_pod};
 use serde::Deserialize;
@@ -148,27 +144,9 @@ impl KubeletSource {
         let (updates, status) = Asking::new(Source::Kubelet, config.http, config.token, decode)?.updates();
         Ok(Self { updates, status })
     }
-
-    /// The source's status. The receiver keeps the last value after the source is dropped.
-    #[must_use]
-    pub fn status(&self) -> watch::Receiver<SourceStatus> {
-        self.status.clone()
-    }
 }
 
-impl Stream for KubeletSource {
-    type Item = SourceUpdate<Pod>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.updates.poll_next_unpin(context)
-    }
-}
-
-impl fmt::Debug for KubeletSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeletSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
-    }
-}
+source!(KubeletSource, Pod);
 
 #[derive(Deserialize)]
 struct PodList<'a> {

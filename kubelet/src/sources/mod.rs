@@ -53,6 +53,36 @@
 //! in-memory form of the pod, which no other program can reproduce. The UIDs here are equally stable and
 //! unique, but not the kubelet's.
 
+/// Implements the stream and the status of a source, which has the fields `updates` and `status`.
+macro_rules! source {
+    ($name:ident $(<$parameter:ident>)?, $pod:ty) => {
+        impl $(<$parameter>)? $name $(<$parameter>)? {
+            /// The source's status. The receiver keeps the last value after the source is dropped.
+            #[must_use]
+            pub fn status(&self) -> tokio::sync::watch::Receiver<$crate::sources::SourceStatus> {
+                self.status.clone()
+            }
+        }
+
+        impl $(<$parameter>)? futures_util::Stream for $name $(<$parameter>)? {
+            type Item = $crate::sources::SourceUpdate<$pod>;
+
+            fn poll_next(
+                mut self: std::pin::Pin<&mut Self>,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Self::Item>> {
+                futures_util::StreamExt::poll_next_unpin(&mut self.updates, context)
+            }
+        }
+
+        impl $(<$parameter>)? std::fmt::Debug for $name $(<$parameter>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).field("status", &*self.status.borrow()).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 #[cfg(feature = "api-server")]
 pub mod api_server;
 mod clock;

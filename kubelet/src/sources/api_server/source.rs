@@ -1,12 +1,9 @@
 //! Selects the pods to follow, and their stream.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PartialObjectMeta;
@@ -383,27 +380,7 @@ pub struct ApiServerSource<P> {
     status: watch::Receiver<SourceStatus>,
 }
 
-impl<P> ApiServerSource<P> {
-    /// The source's status. The receiver keeps the last value after the source is dropped.
-    #[must_use]
-    pub fn status(&self) -> watch::Receiver<SourceStatus> {
-        self.status.clone()
-    }
-}
-
-impl<P> Stream for ApiServerSource<P> {
-    type Item = SourceUpdate<P>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.updates.poll_next_unpin(context)
-    }
-}
-
-impl<P> fmt::Debug for ApiServerSource<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServerSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
-    }
-}
+source!(ApiServerSource<P>, P);
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,10 @@
 //! The file source: lists a path periodically, and after file events.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::{oneshot, watch};
@@ -117,27 +113,9 @@ impl FileSource {
         });
         Self { updates: updates.boxed(), status: receiver }
     }
-
-    /// The source's status. The receiver keeps the last value after the source is dropped.
-    #[must_use]
-    pub fn status(&self) -> watch::Receiver<SourceStatus> {
-        self.status.clone()
-    }
 }
 
-impl Stream for FileSource {
-    type Item = SourceUpdate<Pod>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.updates.poll_next_unpin(context)
-    }
-}
-
-impl fmt::Debug for FileSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
-    }
-}
+source!(FileSource, Pod);
 
 /// The state between two updates.
 struct Following {

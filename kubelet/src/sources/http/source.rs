@@ -1,11 +1,6 @@
 //! The http source: requests a URL periodically and reports changed pods.
 
-use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use futures_util::Stream;
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
@@ -62,24 +57,6 @@ impl HttpSource {
         let (updates, status) = Asking::new(Source::Http, config, None, decode)?.updates();
         Ok(Self { updates, status })
     }
-
-    /// The source's status. The receiver keeps the last value after the source is dropped.
-    #[must_use]
-    pub fn status(&self) -> watch::Receiver<SourceStatus> {
-        self.status.clone()
-    }
 }
 
-impl Stream for HttpSource {
-    type Item = SourceUpdate<Pod>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.updates.poll_next_unpin(context)
-    }
-}
-
-impl fmt::Debug for HttpSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpSource").field("status", &*self.status.borrow()).finish_non_exhaustive()
-    }
-}
+source!(HttpSource, Pod);
