@@ -126,7 +126,7 @@ fn words(file: &str, name: &str) -> Vec<String> {
     let names = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['/', '#']));
     names
         .map(|name| {
-            let (first, rest) = name.trim_end_matches(',').split_at(1);
+            let (first, rest) = name.split([',', ' ']).next().unwrap().split_at(1);
             format!("`{}{rest}`", first.to_lowercase())
         })
         .collect()

@@ -5,6 +5,25 @@ use std::error::Error;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Path;
 
+/// Declares the kinds of an error, each with its word.
+macro_rules! kinds {
+    ($(#[$of_kinds:meta])* pub enum $name:ident { $($(#[$of_kind:meta])* $kind:ident = $word:literal,)* }) => {
+        $(#[$of_kinds])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$of_kind])* $kind,)* }
+
+        impl $name {
+            /// A short word for the kind, for metric labels.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$kind => $word,)* }
+            }
+        }
+    };
+}
+pub(crate) use kinds;
+
 /// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {
     shorten_to(text, 128)

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::text::kinds;
+
 /// A problem with a checkpoint or with the checkpoint directory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CheckpointError {
@@ -12,48 +14,30 @@ pub struct CheckpointError {
     message: String,
 }
 
+kinds! {
 /// The kinds of [`CheckpointError`]s.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum CheckpointErrorKind {
     /// The directory cannot be created, opened or listed.
-    Directory,
+    Directory = "directory",
     /// Another process uses the directory.
-    Locked,
+    Locked = "locked",
     /// The file is damaged: it was cut off, or its bytes changed.
-    Torn,
+    Torn = "torn",
     /// The file is not a checkpoint, or holds another pod. Anything but a regular file is left alone, except
     /// a directory in the place of a checkpoint to be written: it is set aside.
-    Foreign,
+    Foreign = "foreign",
     /// A newer version of this program wrote the file.
-    Newer,
+    Newer = "newer",
     /// Several attempts to read the file failed. It stays until a source reports its pod, and is read again
     /// at the next start.
-    Unreadable,
+    Unreadable = "unreadable",
     /// A pod's checkpoint could not be written.
-    Write,
+    Write = "write",
     /// The pod is larger than the largest checkpoint. It gets no checkpoint, and no wait includes it.
-    TooLarge,
+    TooLarge = "tooLarge",
     /// An obsolete checkpoint could not be removed.
-    Remove,
+    Remove = "remove",
 }
-
-impl CheckpointErrorKind {
-    /// A short word for the kind, for metric labels.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Directory => "directory",
-            Self::Locked => "locked",
-            Self::Torn => "torn",
-            Self::Foreign => "foreign",
-            Self::Newer => "newer",
-            Self::Unreadable => "unreadable",
-            Self::Write => "write",
-            Self::TooLarge => "tooLarge",
-            Self::Remove => "remove",
-        }
-    }
 }
 
 impl CheckpointError {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::disk::{Disk, WRITING, set_aside};
-use super::{CheckpointError, CheckpointErrorKind, LARGEST, Which, format};
+use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, LARGEST, Which, format};
 use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
@@ -30,8 +30,6 @@ pub(super) struct Keeper<D> {
     which: Which,
     /// Hash of the content, by file name. `None`: the file may exist, with unknown content.
     files: HashMap<String, Option<u64>>,
-    /// Number of files known to exist.
-    whole: usize,
     /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
     /// alone: their pods are missing from the index because they could not be restored.
     unread: BTreeSet<String>,
@@ -41,28 +39,17 @@ pub(super) struct Keeper<D> {
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
     /// Pods without a file because they are too large to be read back.
     refused: BTreeMap<String, CheckpointError>,
-    done: Done,
-}
-
-/// Counters of the keeper.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Done {
-    pub(super) written: u64,
-    pub(super) removed: u64,
-    pub(super) failures: u64,
-    pub(super) last_failure: Option<SystemTime>,
-    pub(super) set_aside: usize,
+    status: CheckpointStatus,
 }
 
 impl<D: Disk> Keeper<D> {
     pub(super) fn new(disk: D, which: Which, found: Found) -> Self {
         let Found { files, unread, set_aside } = found;
-        let whole = files.len();
+        let status = CheckpointStatus { files: files.len(), set_aside, ..CheckpointStatus::default() };
         let known = files.into_iter().map(|(name, hash)| (name, Some(hash)));
         let files = known.chain(unread.iter().map(|name| (name.clone(), None))).collect();
         let (failed, refused) = (BTreeMap::new(), BTreeMap::new());
-        let done = Done { set_aside, ..Done::default() };
-        Self { disk, which, files, whole, unread, seen: None, failed, refused, done }
+        Self { disk, which, files, unread, seen: None, failed, refused, status }
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
@@ -135,29 +122,16 @@ impl<D: Disk> Keeper<D> {
         errors.filter(|error| said.insert(*error)).take(MOST_ERRORS).cloned().collect()
     }
 
-    /// Number of files that do not match the index.
-    pub(super) fn wrong(&self) -> usize {
-        self.failed.len() + self.refused.len()
-    }
-
-    /// Number of checkpoints on disk.
-    pub(super) fn files(&self) -> usize {
-        self.whole
-    }
-
-    /// Number of files that could not be read.
-    pub(super) fn unread(&self) -> usize {
-        self.unread.len()
+    /// The status, without its errors.
+    pub(super) fn status(&self) -> CheckpointStatus {
+        let wrong = self.failed.len() + self.refused.len();
+        CheckpointStatus { wrong, unread: self.unread.len(), ..self.status.clone() }
     }
 
     fn note(&mut self, name: &str, hash: Option<u64>) {
         let was = self.files.insert(name.to_owned(), hash);
-        self.whole += usize::from(hash.is_some());
-        self.whole -= usize::from(matches!(was, Some(Some(_))));
-    }
-
-    pub(super) fn done(&self) -> Done {
-        self.done
+        self.status.files += usize::from(hash.is_some());
+        self.status.files -= usize::from(matches!(was, Some(Some(_))));
     }
 
     /// Writes a pod's checkpoint unless the file already matches. Returns whether it wrote.
@@ -176,7 +150,7 @@ impl<D: Disk> Keeper<D> {
             self.past_a_directory(name, |disk| disk.rename(WRITING, name))?;
             self.note(name, Some(hash));
             self.unread.remove(name);
-            self.done.written += 1;
+            self.status.written += 1;
             Ok(Some(true))
         });
         match written {
@@ -206,8 +180,8 @@ impl<D: Disk> Keeper<D> {
         removed.map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
         self.unread.remove(name);
         let was = self.files.remove(name);
-        self.whole -= usize::from(matches!(was, Some(Some(_))));
-        self.done.removed += 1;
+        self.status.files -= usize::from(matches!(was, Some(Some(_))));
+        self.status.removed += 1;
         Ok(true)
     }
 
@@ -219,7 +193,7 @@ impl<D: Disk> Keeper<D> {
                 let aside = set_aside(&mut self.disk, name).map_err(|failure| {
                     io::Error::new(failure.kind(), format!("{error}; it cannot be set aside: {failure}"))
                 })?;
-                self.done.set_aside += 1;
+                self.status.set_aside += 1;
                 let path = self.disk.path(name);
                 tracing::warn!(path = %path.display(), "a directory was in a checkpoint's place; it is set aside as {aside}");
                 act(&mut self.disk)
@@ -234,8 +208,8 @@ impl<D: Disk> Keeper<D> {
     }
 
     fn note_failure(&mut self) {
-        self.done.failures += 1;
-        self.done.last_failure = Some(SystemTime::now());
+        self.status.failures += 1;
+        self.status.last_failure = Some(SystemTime::now());
     }
 
     fn error(&self, kind: CheckpointErrorKind, name: &str, error: &io::Error) -> CheckpointError {

@@ -366,7 +366,7 @@ mod tests {
             writer.add_pod(pod("d", true)).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), true), []);
             assert!(!keeper.has_failed(), "no wait includes it");
-            assert_eq!((keeper.files(), keeper.unread()), (2, 1));
+            assert_eq!((keeper.status().files, keeper.status().unread), (2, 1));
             assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
             assert_eq!(fs::read(place.0.join("Pod_b.yaml")).unwrap(), before);
             drop(keeper);
@@ -390,7 +390,7 @@ mod tests {
             writer.add_pod(changed).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             assert_eq!(
-                (place.names(), keeper.files(), keeper.unread()),
+                (place.names(), keeper.status().files, keeper.status().unread),
                 (names.iter().map(ToString::to_string).collect(), files, 0)
             );
         }

@@ -28,7 +28,7 @@ pub struct Checkpointing {
 }
 
 /// Status of the checkpoints.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckpointStatus {
     /// The latest generation of the index that is completely on disk. `None` before the first.
@@ -87,19 +87,7 @@ impl Shared {
 
 impl Checkpointing {
     pub(super) fn start<D: Disk>(keeper: Keeper<D>, reader: Reader<Pod>) -> io::Result<Self> {
-        let status = CheckpointStatus {
-            generation: None,
-            files: keeper.files(),
-            errors: Vec::new(),
-            wrong: 0,
-            written: 0,
-            removed: 0,
-            failures: 0,
-            last_failure: None,
-            set_aside: keeper.done().set_aside,
-            unread: keeper.unread(),
-        };
-        let state = Mutex::new(State { status, stop: false, ended: false });
+        let state = Mutex::new(State { status: keeper.status(), stop: false, ended: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let ends = Ends(Arc::clone(&shared));
         let followed = reader.clone();
@@ -265,17 +253,9 @@ fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
 /// Acknowledges the generation, or logs new errors.
 fn acknowledge<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &[CheckpointError]) {
     let mut state = shared.lock();
-    let status = &mut state.status;
-    status.files = keeper.files();
-    status.wrong = keeper.wrong();
-    status.unread = keeper.unread();
-    let done = keeper.done();
-    (status.written, status.removed, status.set_aside) = (done.written, done.removed, done.set_aside);
-    (status.failures, status.last_failure) = (done.failures, done.last_failure);
-    if !keeper.has_failed() {
-        status.generation = Some(generation);
-    }
-    let before = std::mem::replace(&mut status.errors, errors.to_vec());
+    let generation = if keeper.has_failed() { state.status.generation } else { Some(generation) };
+    let status = CheckpointStatus { generation, errors: errors.to_vec(), ..keeper.status() };
+    let before = std::mem::replace(&mut state.status, status).errors;
     drop(state);
     shared.changed.notify_all();
     // Logs without the lock, so that a status request does not wait for the log.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::text::shorten_to;
+use crate::text::{kinds, shorten_to};
 use pod_index::MirrorPodUid;
 
 /// Creates and deletes mirror pods.
@@ -93,41 +93,26 @@ pub struct MirrorError {
 /// message is logged and stored for each pod.
 const MESSAGE: usize = 1_024;
 
+kinds! {
 /// The kinds of [`MirrorError`]s.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum MirrorErrorKind {
     /// The full name is not `name_namespace`, or the pod has no full name.
-    Name,
+    Name = "name",
     /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
-    Node,
+    Node = "node",
     /// The pod's name is in use: by a pod that is not a mirror, by a mirror of another node or of another
     /// version of the pod, by a pod that the client may not read (a node may not read other nodes' pods), or
     /// by a mirror whose deletion waits for a finalizer.
-    Taken,
+    Taken = "taken",
     /// The API server refuses the request (4xx): authentication or authorization failed, the namespace does
     /// not exist, or the pod is invalid.
-    Refused,
+    Refused = "refused",
     /// The API server cannot be reached, has an internal problem (5xx), or asks the client to wait (408,
     /// 429).
-    Request,
+    Request = "request",
     /// Nothing failed, but another client keeps undoing the change.
-    Contended,
+    Contended = "contended",
 }
-
-impl MirrorErrorKind {
-    /// A short word for the kind, for metric labels.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Node => "node",
-            Self::Taken => "taken",
-            Self::Refused => "refused",
-            Self::Request => "request",
-            Self::Contended => "contended",
-        }
-    }
 }
 
 impl MirrorError {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::text::kinds;
+
 /// A file or directory that could not be read or followed. Errors name the path and never quote the content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolveError {
@@ -12,41 +14,25 @@ pub struct ResolveError {
     detail: String,
 }
 
+kinds! {
 /// The kinds of [`ResolveError`]s.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum ResolveErrorKind {
     /// It could not be read. A file that has vanished is not an error, but [`Gone`](super::Placement::Gone).
-    Unreadable,
+    Unreadable = "unreadable",
     /// It is longer than 64 KiB, which no valid file is.
-    TooLong,
+    TooLong = "tooLong",
     /// One of its fields is missing or invalid.
-    Malformed,
+    Malformed = "malformed",
     /// A cgroup is deeper than [`CgroupOptions::max_depth`](super::CgroupOptions::max_depth).
-    TooDeep,
+    TooDeep = "tooDeep",
     /// There are more cgroups than [`CgroupOptions::max_cgroups`](super::CgroupOptions::max_cgroups), or more in one
     /// pod than [`CgroupOptions::max_in_pod`](super::CgroupOptions::max_in_pod).
-    TooMany,
+    TooMany = "tooMany",
     /// Another file system is mounted there.
-    OtherFileSystem,
+    OtherFileSystem = "otherFileSystem",
     /// The kernel refuses another watch: `fs.inotify.max_user_watches` or `fs.inotify.max_user_instances` is reached.
-    NoWatch,
+    NoWatch = "noWatch",
 }
-
-impl ResolveErrorKind {
-    /// A short word for the kind, for metric labels.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::TooLong => "tooLong",
-            Self::Malformed => "malformed",
-            Self::TooDeep => "tooDeep",
-            Self::TooMany => "tooMany",
-            Self::OtherFileSystem => "otherFileSystem",
-            Self::NoWatch => "noWatch",
-        }
-    }
 }
 
 impl ResolveError {

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::key::ObjectKey;
-use crate::text::shorten;
+use crate::text::{kinds, shorten};
 
 /// Why [`Manager::get`](super::Manager::get) returned no object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,31 +15,18 @@ pub struct GetError {
     message: String,
 }
 
+kinds! {
 /// The kinds of [`GetError`]s.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum GetErrorKind {
     /// No registered pod names it.
-    NotRegistered,
+    NotRegistered = "notRegistered",
     /// It is followed, but the API server has not answered within the time that a get waits.
-    NotSynced,
+    NotSynced = "notSynced",
     /// There is no such object.
-    NotFound,
+    NotFound = "notFound",
     /// The API server refused, could not be reached, or sent an unreadable answer.
-    Request,
+    Request = "request",
 }
-
-impl GetErrorKind {
-    /// A short word for the kind, for metric labels.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotRegistered => "notRegistered",
-            Self::NotSynced => "notSynced",
-            Self::NotFound => "notFound",
-            Self::Request => "request",
-        }
-    }
 }
 
 impl GetError {

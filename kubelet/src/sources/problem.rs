@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::text::kinds;
+
 /// Something that a source could not use, and why. The source's other pods are unaffected.
 ///
 /// Displayed like a compiler's message, as `origin:line: field: message`.
@@ -34,36 +36,37 @@ pub struct Problem {
     message: String,
 }
 
+kinds! {
 /// The kinds of [`Problem`]s.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum ProblemKind {
     /// The path does not exist.
-    Missing,
+    Missing = "missing",
     /// It exists and could not be read.
-    Unreadable,
+    Unreadable = "unreadable",
     /// It is larger than the limit.
-    TooLarge,
+    TooLarge = "too_large",
     /// It was skipped on purpose: a sub-directory, a socket, an editor's leftover.
-    Skipped,
+    Skipped = "skipped",
     /// It could not be decoded as a pod.
-    Syntax,
+    Syntax = "syntax",
     /// It is a pod, but an invalid one.
-    Invalid,
+    Invalid = "invalid",
     /// It is a pod that names an object of the API server, which static pods may not do.
-    Reference,
+    Reference = "reference",
     /// Another pod of the same source has the same name or UID and is used instead.
-    Duplicate,
+    Duplicate = "duplicate",
     /// A mirror pod names a static pod that it cannot belong to.
-    Claim,
+    Claim = "claim",
     /// The server did not answer as expected.
-    Request,
+    Request = "request",
     /// Something in a manifest is ignored, for example an unknown field. The pod counts. The kubelet's strict decoder warns
     /// of it, too.
-    Warning,
+    Warning = "warning",
     /// There are no file events, so changes are seen only at the next listing. No pod is hidden.
-    Unhinted,
+    Unhinted = "unhinted",
+}
 }
 
 impl ProblemKind {
@@ -71,25 +74,6 @@ impl ProblemKind {
     #[must_use]
     pub fn is_grave(self) -> bool {
         !matches!(self, Self::Skipped | Self::Warning | Self::Unhinted)
-    }
-
-    /// A short word for the kind, in `snake_case`, for metric labels.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Unreadable => "unreadable",
-            Self::TooLarge => "too_large",
-            Self::Skipped => "skipped",
-            Self::Syntax => "syntax",
-            Self::Invalid => "invalid",
-            Self::Reference => "reference",
-            Self::Duplicate => "duplicate",
-            Self::Claim => "claim",
-            Self::Request => "request",
-            Self::Warning => "warning",
-            Self::Unhinted => "unhinted",
-        }
     }
 }
 
