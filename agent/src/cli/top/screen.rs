@@ -58,22 +58,8 @@ impl Screen {
         if self.drawn.as_ref() == Some(&lines) {
             return Ok(());
         }
-        // Collected, to reach the terminal in one write.
-        let mut frame = Vec::new();
-        queue!(frame, BeginSynchronizedUpdate)?;
-        for (row, line) in (0..).zip(&lines) {
-            queue!(frame, MoveTo(0, row))?;
-            for span in line.spans() {
-                tone(&mut frame, span.tone())?;
-                queue!(frame, Print(span.text()))?;
-            }
-            queue!(frame, SetAttribute(Attribute::Reset), Clear(ClearType::UntilNewLine))?;
-        }
-        if self.drawn.as_ref().is_none_or(|drawn| drawn.len() != lines.len()) {
-            queue!(frame, Clear(ClearType::FromCursorDown))?;
-        }
-        queue!(frame, EndSynchronizedUpdate)?;
-        self.out.write_all(&frame)?;
+        let is_resized = self.drawn.as_ref().is_none_or(|drawn| drawn.len() != lines.len());
+        self.out.write_all(&frame(&lines, is_resized)?)?;
         self.out.flush()?;
         self.drawn = Some(lines);
         Ok(())
@@ -84,6 +70,26 @@ impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+/// What draws the lines, to reach the terminal in one write.
+fn frame(lines: &[Line], is_resized: bool) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    queue!(frame, BeginSynchronizedUpdate)?;
+    if is_resized {
+        queue!(frame, MoveTo(0, 0), Clear(ClearType::FromCursorDown))?;
+    }
+    for (row, line) in (0..).zip(lines) {
+        // Before the text: after a full line the cursor is on its last column, which would be erased.
+        queue!(frame, MoveTo(0, row), Clear(ClearType::UntilNewLine))?;
+        for span in line.spans() {
+            tone(&mut frame, span.tone())?;
+            queue!(frame, Print(span.text()))?;
+        }
+        queue!(frame, SetAttribute(Attribute::Reset))?;
+    }
+    queue!(frame, EndSynchronizedUpdate)?;
+    Ok(frame)
 }
 
 /// Restores the terminal. Safe to call twice. Errors are ignored: the terminal may be gone.
@@ -121,6 +127,17 @@ mod tests {
         let mut screen = Screen::enter().unwrap();
         screen.draw(vec![Line::default().and("drawn", Tone::Plain)]).unwrap();
         panic!("{MESSAGE}");
+    }
+
+    #[test]
+    fn nothing_is_erased_after_the_text_of_a_line() {
+        let line = |text| Line::default().and(text, Tone::Plain);
+        let frame = String::from_utf8(frame(&[line("first"), line("second")], true).unwrap()).unwrap();
+        for (text, erased) in [("first", 2), ("second", 3)] {
+            let (before, _) = frame.split_once(text).unwrap();
+            assert_eq!(before.matches(['K', 'J']).count(), erased, "{frame:?}");
+        }
+        assert!(!frame.rsplit_once("second").unwrap().1.contains(['K', 'J']), "{frame:?}");
     }
 
     #[test]
