@@ -11,12 +11,16 @@ pub(crate) fn not_found(message: String) -> Response {
 
 /// An error response.
 pub(crate) fn refused(code: StatusCode, reason: &str, message: String) -> Response {
-    let status = Status {
+    (code, Json(status(code, reason, message))).into_response()
+}
+
+/// An error.
+pub(crate) fn status(code: StatusCode, reason: &str, message: String) -> Status {
+    Status {
         code: Some(code.as_u16().into()),
         message: Some(message),
         reason: Some(reason.to_owned()),
         status: Some("Failure".to_owned()),
         ..Status::default()
-    };
-    (code, Json(status)).into_response()
+    }
 }

@@ -27,6 +27,7 @@ use tokio::sync::watch as channel;
 use super::serve::{App, Requests, serve};
 use crate::config::values::{Management, PodApiSettings, StaticPods};
 use crate::metrics::Metrics;
+use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::PodApi;
@@ -227,7 +228,8 @@ fn a_thousand_watches_of_ten_thousand_pods() {
         watches_per_client: 4096,
         extra: std::collections::BTreeSet::new(),
     };
-    let (api, follow) = PodApi::new(&reader, &readiness, &settings);
+    let (api, follow) =
+        PodApi::new(&reader, &readiness, &settings, Events::register(&mut Registry::default()));
     std::thread::spawn(follow);
     let mut metrics = Metrics::new(&reader);
     let app = App {

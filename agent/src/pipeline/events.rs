@@ -6,11 +6,10 @@ use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tokio::task::coop::consume_budget;
 use tracing::debug;
 
 use crate::api::table;
-use pod_index::{Change, Changes};
+use pod_index::Change;
 use pod_index_kubelet::sources::{Difference, SourcePod};
 
 const EVENTS: [&str; 5] = ["added", "updated", "terminating", "status", "removed"];
@@ -31,18 +30,13 @@ impl Events {
         Self(counts)
     }
 
-    /// Counts and logs changes until the writer is gone and its last publication was seen.
-    pub(crate) async fn follow(self, mut changes: Changes<Pod>) {
-        while let Some(step) = changes.next().await {
-            let generation = step.after().generation();
-            for change in step.changes() {
-                // The first step has every pod, and this thread has other tasks.
-                consume_budget().await;
-                let event = event(&change);
-                self.0.get_or_create(&[("event", event)]).inc();
-                let [namespace, name, uid, source, ..] = table::row(change.pod());
-                debug!(event, namespace, name, uid, source, generation, "pod {event}");
-            }
+    /// Counts and logs the changes between two publications.
+    pub(crate) fn count(&self, changes: &[Change<'_, Pod>], generation: u64) {
+        for change in changes {
+            let event = event(change);
+            self.0.get_or_create(&[("event", event)]).inc();
+            let [namespace, name, uid, source, ..] = table::row(change.pod());
+            debug!(event, namespace, name, uid, source, generation, "pod {event}");
         }
     }
 }
@@ -63,7 +57,6 @@ fn event(change: &Change<'_, Pod>) -> &'static str {
 mod tests {
     use std::sync::Arc;
 
-    use futures_util::FutureExt;
     use pod_index::Operation::{Add, Remove, Update};
     use serde_json::{Value, json};
 
@@ -83,8 +76,11 @@ mod tests {
         let mut registry = Registry::default();
         let events = Events::register(&mut registry);
         let counts = || EVENTS.map(|event| events.0.get_or_create(&[("event", event)]).get());
-        let mut following = Box::pin(events.clone().follow(reader.changes()));
-        let mut is_over = || following.as_mut().now_or_never().is_some();
+        let mut changes = reader.changes();
+        let mut follow = || {
+            let step = changes.try_next().unwrap();
+            events.count(&step.changes(), step.after().generation());
+        };
         let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
         for (operations, expected) in [
             (
@@ -97,13 +93,13 @@ mod tests {
             (vec![Remove("a".into()), Remove("b".into())], [2, 1, 1, 1, 2]),
         ] {
             let _ = writer.apply(operations);
-            assert!(!is_over());
+            follow();
             assert_eq!(counts(), expected);
         }
         // Published just before the end.
         let _ = writer.apply([Add(pod("c", &json!({}), "Running"))]);
         drop(writer);
-        assert!(is_over(), "it ends with the writer");
+        follow();
         assert_eq!(counts(), [3, 1, 1, 1, 2]);
     }
 }

@@ -57,6 +57,7 @@ use self::seats::Seats;
 pub(crate) use self::status::Refusal;
 use crate::config::Settings;
 use crate::config::values::{Extra, PodApiSettings};
+use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
 
 /// Interval between checks of the events' age.
@@ -102,11 +103,13 @@ pub(crate) struct PodApi {
 pub(crate) type Following = (&'static str, BoxFuture<'static, ()>);
 
 impl PodApi {
-    /// The API of the pods, and the work that follows the index, for a thread of its own.
+    /// The API of the pods, and the work that follows the index for it and for `events`, for a thread of its own. It ends
+    /// when the writer is gone and its last publication was seen.
     pub(crate) fn new(
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
         settings: &PodApiSettings,
+        events: Events,
     ) -> (Self, impl FnOnce() + Send + use<>) {
         let PodApiSettings { static_pods, watches, watches_per_client, .. } = *settings;
         let seats = Seats::new(watches, watches_per_client);
@@ -127,10 +130,11 @@ impl PodApi {
                     Err(_) => return,
                 };
                 let before = step.before().map_or(0, Snapshot::generation);
-                let passed = step.after().generation().saturating_sub(before + 1);
-                history.counts.coalesced.fetch_add(passed, Ordering::Relaxed);
-                history.show(follow::touched(&step.changes(), step.after(), static_pods));
-                reach.send_replace(step.after().generation());
+                let (changes, generation) = (step.changes(), step.after().generation());
+                history.counts.coalesced.fetch_add(generation.saturating_sub(before + 1), Ordering::Relaxed);
+                history.show(follow::touched(&changes, step.after(), static_pods));
+                reach.send_replace(generation);
+                events.count(&changes, generation);
             }
         };
         let served: Vec<Arc<dyn Served>> = vec![Arc::clone(&pods) as _];

@@ -1,6 +1,7 @@
 //! Errors in the API server's format: a `Status` with code, reason and details.
 
 use super::resource::{Resource, qualified};
+use crate::api::refusal::status;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,13 +13,7 @@ pub(crate) struct Refusal(Box<Status>);
 
 impl Refusal {
     fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
-        Self(Box::new(Status {
-            code: Some(code.as_u16().into()),
-            message: Some(message.into()),
-            reason: Some(reason.to_owned()),
-            status: Some("Failure".to_owned()),
-            ..Status::default()
-        }))
+        Self(Box::new(status(code, reason, message.into())))
     }
 
     fn with(mut self, details: StatusDetails) -> Self {

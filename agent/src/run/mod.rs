@@ -90,7 +90,7 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
         writer_thread,
         writer_end,
         checkpoints,
-        events,
+        follower,
         source_tasks,
         clients,
     } = started;
@@ -135,7 +135,7 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     writer_thread.stop();
     let _ = timeout(leaving.left(), writer_end.wait()).await;
     // Let every change be logged, but not longer than the shutdown may take.
-    let _ = timeout(leaving.left(), events.wait()).await;
+    let _ = timeout(leaving.left(), follower.wait()).await;
     if let Some(checkpoints) = checkpoints {
         checkpoints::finish(checkpoints, leaving.left());
     }
@@ -160,8 +160,8 @@ struct Started {
     writer_thread: WriterThread,
     writer_end: End,
     checkpoints: Option<Checkpointing>,
-    /// The end of the log of changes.
-    events: End,
+    /// The end of the thread that follows the index.
+    follower: End,
     source_tasks: SourceTasks,
     clients: ApiClients,
 }
@@ -203,7 +203,6 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         readiness.restored();
     }
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
-    let events = tasks.spawn("the log of changes", Events::register(metrics.ours()).follow(reader.changes()));
     let clients = ApiClients::start(settings, ApiRequests::register(metrics.ours())).await?;
     let node = settings.node.to_string();
     tasks.spawn("the reader of the Node", own_node::follow(clients.follow(), node, writer_thread.own_node()));
@@ -219,8 +218,9 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         metrics.ours().register_collector(Box::new(collector));
     }
     let connections = metrics.connections();
-    let (mut pods, follow) = PodApi::new(&reader, &readiness, &settings.pod_api);
-    tasks.thread("pod-api", follow)?;
+    let (mut pods, follow) =
+        PodApi::new(&reader, &readiness, &settings.pod_api, Events::register(metrics.ours()));
+    let follower = tasks.thread("changes", follow)?;
     let latest = clients.latest(|clients| &clients.others);
     for (name, work) in pods.serve_also(settings, latest.as_ref()) {
         tasks.spawn(name, work);
@@ -247,7 +247,17 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         requests,
         access,
     };
-    Ok(Started { app, tls, listeners, writer_thread, writer_end, checkpoints, events, source_tasks, clients })
+    Ok(Started {
+        app,
+        tls,
+        listeners,
+        writer_thread,
+        writer_end,
+        checkpoints,
+        follower,
+        source_tasks,
+        clients,
+    })
 }
 
 /// The running server.
