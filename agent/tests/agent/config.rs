@@ -1,6 +1,5 @@
 //! The configuration file, the environment and the command line; and the URL as a source.
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +9,7 @@ use pod_index::PodMeta;
 use serde_json::Value;
 
 use crate::api_server::{ApiServer, Verb};
-use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, run_within, stderr, stdout};
+use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, run_within, serve, stderr, stdout};
 
 #[test]
 fn the_command_line_overrides_the_environment_which_overrides_the_file() {
@@ -153,23 +152,12 @@ fn once_does_not_wait_for_ever_for_a_silent_url() {
 
 /// A manifest server that answers with the cell's content and records the requests.
 pub(crate) fn serve_manifests(body: Arc<Mutex<String>>, asked: Arc<Mutex<String>>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/pods", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
-            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
-            *asked.lock().unwrap() = head.join("\n");
-            let body = body.lock().unwrap().clone();
-            let code = if body.is_empty() { "500 Oh" } else { "200 OK" };
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {code}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
+    let address = serve(move |head| {
+        head.clone_into(&mut asked.lock().unwrap());
+        let body = body.lock().unwrap().clone();
+        (if body.is_empty() { "500 Oh" } else { "200 OK" }, body)
     });
-    url
+    format!("http://{address}/pods")
 }
 
 #[test]

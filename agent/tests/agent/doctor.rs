@@ -1,7 +1,5 @@
 //! `pod-index doctor` on setups that work, and on broken ones.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -140,22 +138,7 @@ fn healthy() -> String {
 
 /// Answers each path with a text, until the test ends.
 fn serve(answer: impl Fn(&str) -> String + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
-            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
-            let path = head.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default().to_owned();
-            let body = answer(&path);
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-    });
-    address
+    crate::support::serve(move |head| ("200 OK", answer(head.split(' ').nth(1).unwrap_or_default())))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
