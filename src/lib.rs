@@ -142,8 +142,8 @@ pub use pod::{
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use resolve::{Claimed, Found, FoundBy, Key};
 pub use snapshot::{
-    Change, ContainerMatch, KeyCounts, PodAndMirror, Pods, PodsByKey, Removed, RemovedIter, RemovedPods,
-    Snapshot, UidTranslations,
+    Change, ContainerMatch, KeyCounts, PodAndMirror, Pods, PodsByKey, Removed, RemovedPods, Snapshot,
+    UidTranslations,
 };
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

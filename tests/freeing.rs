@@ -133,7 +133,7 @@ fn check_whole(snapshot: &Snapshot<Pod>) {
         let found = snapshot.pod_by_ip([10, 0, 0, last].into());
         assert!(found.is_none_or(|pod| all.contains(&pod.number)));
     }
-    for gone in snapshot.removed() {
+    for gone in snapshot.removed().iter() {
         assert!(!all.contains(&gone.pod.number), "a pod is living or removed");
         let found = snapshot.removed().pod_by_uid(gone.pod.uid());
         let found = found.or_else(|| snapshot.removed().mirror_pod_by_uid(gone.pod.uid()));

@@ -25,7 +25,7 @@ pub use by_key::{ContainerMatch, KeyCounts, PodsByKey};
 pub use changes::Change;
 pub(crate) use key::{CONTESTED, EPHEMERAL, Mirror, STATIC, Translation, UidKey, claimed, claimed_flags};
 pub(crate) use removed::{Removal, RemovalQueue, RemovedPod, RemovedSet};
-pub use removed::{Removed, RemovedIter, RemovedPods};
+pub use removed::{Removed, RemovedPods};
 pub(crate) use tables::{
     Claimant, Contender, EachTable, Field, OwnedKey, Tables, container_key, ip_key, own_key,
 };

@@ -4,17 +4,16 @@
 //! key, the one removed last holds it, and the others are contenders.
 
 use std::fmt;
-use std::iter::FusedIterator;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Snapshot;
 use super::key::Mirror;
-use super::tables::{Claimant, Claimants, Tables};
+use super::tables::{Claimant, Tables};
 use crate::id::{self, PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::map::{self, Hashing, OrdMap, PodValue, Value, Words};
+use crate::map::{Hashing, OrdMap, PodValue, Value};
 use crate::options::{KeepRemoved, Kinds};
 use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, Strength, ip_number};
 
@@ -118,15 +117,6 @@ pub struct RemovedPods<'a, P> {
     hashing: &'a Hashing,
 }
 
-/// An iterator over removed pods. See [`RemovedPods::iter`] and [`RemovedPods::pods_by_key`].
-pub struct RemovedIter<'a, P>(Iter<'a, P>);
-
-enum Iter<'a, P> {
-    All(map::Iter<'a, Words, RemovedPod<P>>, map::Iter<'a, Words, Mirror<RemovedPod<P>>>),
-    Key(Claimants<'a, RemovedPod<P>>),
-    None,
-}
-
 impl<P> RemovedSet<P> {
     pub(crate) fn new(limits: KeepRemoved) -> Self {
         Self { tables: Tables::new(), queue: RemovalQueue { limits, removals: OrdMap::new(), next: 0 } }
@@ -216,10 +206,10 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     ///
     /// # Complexity
     /// O(1) to obtain, O(n) to iterate; no allocation.
-    #[must_use]
-    pub fn iter(&self) -> RemovedIter<'a, P> {
-        let all = self.tables().map(|tables| Iter::All(tables.pods.iter(), tables.mirrors.iter()));
-        RemovedIter(all.unwrap_or(Iter::None))
+    pub fn iter(&self) -> impl Iterator<Item = Removed<'a, P>> + Clone + use<'a, P> {
+        let pods = self.tables().into_iter().flat_map(|tables| tables.pods.iter()).map(|entry| &entry.value);
+        let mirrors = self.tables().into_iter().flat_map(|tables| tables.mirrors.iter());
+        pods.chain(mirrors.map(|entry| &entry.value.pod)).map(|removed| removed.found(None))
     }
 
     /// The removed pod with this UID, without mirrors; a mirror's UID is not translated.
@@ -281,45 +271,13 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     }
 
     /// The removed pods that name this custom key, the one removed last first; see [`Snapshot::pods_by_key`].
-    #[must_use]
-    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> RemovedIter<'a, P> {
+    pub fn pods_by_key(
+        &self,
+        kind: KeyKind,
+        key: &[u8],
+    ) -> impl Iterator<Item = Removed<'a, P>> + Clone + use<'a, P> {
         let claimants = self.tables().map(|tables| tables.claimants(KeyRef::Own(kind, key), self.hashing));
-        RemovedIter(claimants.map_or(Iter::None, Iter::Key))
-    }
-}
-
-impl<'a, P: PodMeta> Iterator for RemovedIter<'a, P> {
-    type Item = Removed<'a, P>;
-
-    fn next(&mut self) -> Option<Removed<'a, P>> {
-        let removed = match &mut self.0 {
-            Iter::All(pods, mirrors) => {
-                pods.next().map(|entry| &entry.value).or_else(|| mirrors.next().map(|entry| &entry.value.pod))
-            }
-            Iter::Key(claimants) => claimants.next(),
-            Iter::None => None,
-        };
-        removed.map(|removed| removed.found(None))
-    }
-}
-
-impl<P: PodMeta> FusedIterator for RemovedIter<'_, P> {}
-
-impl<'a, P: PodMeta> IntoIterator for RemovedPods<'a, P> {
-    type Item = Removed<'a, P>;
-    type IntoIter = RemovedIter<'a, P>;
-
-    fn into_iter(self) -> RemovedIter<'a, P> {
-        self.iter()
-    }
-}
-
-impl<'a, P: PodMeta> IntoIterator for &RemovedPods<'a, P> {
-    type Item = Removed<'a, P>;
-    type IntoIter = RemovedIter<'a, P>;
-
-    fn into_iter(self) -> RemovedIter<'a, P> {
-        self.iter()
+        claimants.into_iter().flatten().map(|removed| removed.found(None))
     }
 }
 
@@ -339,16 +297,6 @@ impl<P> Clone for RemovedPods<'_, P> {
 }
 
 impl<P> Copy for RemovedPods<'_, P> {}
-
-impl<P> Clone for RemovedIter<'_, P> {
-    fn clone(&self) -> Self {
-        Self(match &self.0 {
-            Iter::All(pods, mirrors) => Iter::All(pods.clone(), mirrors.clone()),
-            Iter::Key(claimants) => Iter::Key(claimants.clone()),
-            Iter::None => Iter::None,
-        })
-    }
-}
 
 impl<P> Clone for RemovedPod<P> {
     fn clone(&self) -> Self {
@@ -370,11 +318,5 @@ impl<P: PodMeta> fmt::Debug for Removed<'_, P> {
 impl<P: PodMeta> fmt::Debug for RemovedPods<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemovedPods").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for RemovedIter<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone().map(|removed| removed.pod.uid())).finish()
     }
 }
