@@ -143,7 +143,6 @@ pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use resolve::{Claimed, Found, FoundBy, Key};
 pub use snapshot::{
     Change, ContainerMatch, KeyCounts, PodAndMirror, Pods, PodsByKey, Removed, RemovedPods, Snapshot,
-    UidTranslations,
 };
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

@@ -42,8 +42,8 @@ fn a_mirror_still_translates_to_a_removed_static_pod() {
     assert_eq!(orphans(&reader), ["web_default"]);
     let snapshot = reader.load();
     assert_eq!(pod_to_mirror(&snapshot), [("s".into(), "m".into())].into());
-    assert_eq!(snapshot.uid_translations().mirror_pod_uid("s").expect("still there"), "m");
-    assert_eq!(snapshot.uid_translations().pod_uid("m").expect("still there"), "s");
+    assert_eq!(snapshot.mirror_uid_of_pod("s").expect("still there"), "m");
+    assert_eq!(snapshot.pod_uid_of_mirror("m").expect("still there"), "s");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_translation_to_a_gone_static_pod_ends_with_the_mirror() {
     put(&mut writer, [TestPod::mirror("m", "web", "s")]);
 
     assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(reader.load().uid_translations().mirror_pod_uid("s"), None);
+    assert_eq!(reader.load().mirror_uid_of_pod("s"), None);
 }
 
 #[test]

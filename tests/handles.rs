@@ -161,11 +161,8 @@ fn every_view_can_be_iterated_and_has_a_length_if_known() {
     for (pod, mirror) in pairs {
         assert_eq!((pod.uid.as_str(), mirror.expect("its mirror").uid.as_str()), ("s", "m"));
     }
-    let pairs: Vec<_> = snapshot
-        .uid_translations()
-        .mirror_to_pod()
-        .map(|(mirror, pod)| (mirror.to_string(), pod.to_string()))
-        .collect();
+    let pairs: Vec<_> =
+        snapshot.mirror_to_pod_uids().map(|(mirror, pod)| (mirror.to_string(), pod.to_string())).collect();
     assert_eq!(pairs, [("m".into(), "s".into())]);
 }
 

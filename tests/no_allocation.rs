@@ -113,8 +113,8 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     }
     for uid in USUAL_UIDS {
         black_box(snapshot.translate_pod_uid(uid));
-        black_box(snapshot.uid_translations().pod_uid(uid));
-        black_box(snapshot.uid_translations().mirror_pod_uid(uid));
+        black_box(snapshot.pod_uid_of_mirror(uid));
+        black_box(snapshot.mirror_uid_of_pod(uid));
     }
     for full_name in ["web_shop", "etcd_kube-system", "nobody_nowhere", "not-a-full-name", ""] {
         black_box(snapshot.pod_by_full_name(full_name));
@@ -178,8 +178,8 @@ fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
     black_box(snapshot.static_pods().count());
     black_box(snapshot.mirror_pods().count());
     black_box(snapshot.static_pods_with_mirrors().count());
-    black_box(snapshot.uid_translations().pod_to_mirror().count());
-    black_box(snapshot.uid_translations().mirror_to_pod().count());
+    black_box(snapshot.pod_to_mirror_uids().count());
+    black_box(snapshot.mirror_to_pod_uids().count());
     black_box(&snapshot.pods_and_mirror_pods());
 }
 
@@ -246,10 +246,9 @@ fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_result() {
     assert_eq!(snapshot.translate_pod_uid(UNUSUAL_MIRROR), UNUSUAL_STATIC);
     assert_eq!(counted(|| snapshot.translate_pod_uid(UNUSUAL_MIRROR)), (0, 0), "shared");
 
-    let translations = snapshot.uid_translations();
-    assert_eq!(translations.pod_uid(UNUSUAL_MIRROR), Some(UNUSUAL_STATIC.into()));
-    assert_eq!(counted(|| translations.pod_uid(UNUSUAL_MIRROR)), (0, 0), "shared");
-    assert_eq!(counted(|| translations.mirror_pod_uid(UNUSUAL_STATIC)), (1, 1), "the mirror's UID");
+    assert_eq!(snapshot.pod_uid_of_mirror(UNUSUAL_MIRROR), Some(UNUSUAL_STATIC.into()));
+    assert_eq!(counted(|| snapshot.pod_uid_of_mirror(UNUSUAL_MIRROR)), (0, 0), "shared");
+    assert_eq!(counted(|| snapshot.mirror_uid_of_pod(UNUSUAL_STATIC)), (1, 1), "the mirror's UID");
 }
 
 /// The lookups among the removed pods.

@@ -144,10 +144,9 @@ const READS: &[Work] = &[
             && asking.kept.translate_pod_uid(&asking.parsed.1) == *STATIC
     }),
     ("one translation", |asking| {
-        let translations = asking.kept.uid_translations();
-        translations.pod_uid(MIRROR).is_some_and(|uid| uid == *STATIC)
-            && translations.mirror_pod_uid(STATIC).is_some_and(|uid| uid == *MIRROR)
-            && translations.mirror_pod_uid(GONE).is_some_and(|uid| uid == *LEFT)
+        asking.kept.pod_uid_of_mirror(MIRROR).is_some_and(|uid| uid == *STATIC)
+            && asking.kept.mirror_uid_of_pod(STATIC).is_some_and(|uid| uid == *MIRROR)
+            && asking.kept.mirror_uid_of_pod(GONE).is_some_and(|uid| uid == *LEFT)
     }),
     ("walk over pods", |asking| asking.kept.pods().count() == asking.kept.pods().len()),
     ("walk over static pods", |asking| asking.kept.static_pods().count() == 2),

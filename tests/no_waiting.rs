@@ -58,7 +58,7 @@ fn read<P: PodMeta>(manager: &PodManager<P>) {
         black_box(reader.load().pod_by_full_name("web_default"));
         black_box(reader.load().translate_pod_uid("p"));
         black_box(reader.load().pods().count());
-        black_box(reader.snapshot().uid_translations().pod_to_mirror().count());
+        black_box(reader.snapshot().pod_to_mirror_uids().count());
         let mut cached = reader.cached();
         black_box(cached.load().pod_by_name("default", "web"));
         cached.refresh();

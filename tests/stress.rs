@@ -153,7 +153,7 @@ fn read(reader: &Reader<Pod>, stop: &AtomicBool, seed: u64) -> Checked {
         last = snapshot.generation();
         invariants::check(snapshot);
         checked.snapshots += 1;
-        let translates = snapshot.uid_translations().mirror_to_pod().next().is_some();
+        let translates = snapshot.mirror_to_pod_uids().next().is_some();
         checked.with_a_translation += usize::from(translates);
     };
     while !stop.load(Ordering::Relaxed) {

@@ -212,13 +212,6 @@ pub fn scans(workload: &Workload, time: Duration) -> Vec<Figure> {
             black_box(cached.load().pods());
         }
     });
-    let (writer, mut cached) = Cached::new(workload.all().collect());
-    rounds.case("obtain uid_translations()", Cached::NAME, obtain, move || {
-        let _ = &writer;
-        for _ in 0..obtain {
-            black_box(cached.load().uid_translations());
-        }
-    });
     #[cfg(feature = "peers")]
     {
         let (writer, mut store) = designs::KubeStore::new(workload.pods.clone());

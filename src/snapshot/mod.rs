@@ -30,8 +30,8 @@ pub(crate) use tables::{
     Claimant, Contender, EachTable, Field, OwnedKey, Tables, container_key, ip_key, own_key,
 };
 pub(crate) use times::{Hold, Moment, Times};
+pub use views::Pods;
 use views::PodsOf;
-pub use views::{Pods, UidTranslations};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::map::{Entry, Hashing, OrdMap, OrdSet};
@@ -392,18 +392,6 @@ impl<P: PodMeta> Snapshot<P> {
         &self,
     ) -> impl ExactSizeIterator<Item = (&Arc<P>, Option<&Arc<P>>)> + Clone {
         self.static_pods().map(|pod| (pod, self.mirror_pod_by_pod(pod)))
-    }
-
-    /// Both directions of the translation between static pods and their mirrors.
-    ///
-    /// # Complexity
-    /// O(1) to obtain; no copy.
-    ///
-    /// Kubelet: `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).
-    #[doc(alias = "GetUIDTranslations")]
-    #[must_use]
-    pub fn uid_translations(&self) -> UidTranslations<'_, P> {
-        UidTranslations { snapshot: self }
     }
 
     /// The differences from an `old` snapshot of the same index: added, replaced and removed pods and

@@ -18,11 +18,6 @@ pub(super) enum PodsOf<'a, P> {
     Mirrors(map::Iter<'a, Words, Mirror<Arc<P>>>),
 }
 
-/// Both directions of the translation. See [`Snapshot::uid_translations`].
-pub struct UidTranslations<'a, P> {
-    pub(super) snapshot: &'a Snapshot<P>,
-}
-
 impl<P> Pods<'_, P> {
     /// Whether there are none. O(1).
     #[must_use]
@@ -68,35 +63,24 @@ impl<P> Clone for Pods<'_, P> {
     }
 }
 
-impl<P> Clone for UidTranslations<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for UidTranslations<'_, P> {}
-
 impl<P: PodMeta> fmt::Debug for Pods<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.clone().map(PodMeta::uid)).finish()
     }
 }
 
-impl<P: PodMeta> fmt::Debug for UidTranslations<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UidTranslations").field(self.snapshot).finish()
-    }
-}
-
-impl<'a, P: PodMeta> UidTranslations<'a, P> {
+/// Both directions of the translation between static pods and their mirrors.
+impl<P: PodMeta> Snapshot<P> {
     /// Every mirror that translates, with the UID it translates to.
     ///
     /// # Complexity
-    /// O(mirror pods) to iterate; no allocation for UIDs in a usual spelling.
-    pub fn mirror_to_pod(&self) -> impl Iterator<Item = (MirrorPodUid, PodUid)> + use<'a, P> {
-        let snapshot = self.snapshot;
-        snapshot.live.mirrors.iter().filter_map(|mirror| {
-            let target = snapshot.target_of(&mirror.value)?;
+    /// O(1) to obtain, O(mirror pods) to iterate; no allocation for UIDs in a usual spelling.
+    ///
+    /// Kubelet: the second result of `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetUIDTranslations")]
+    pub fn mirror_to_pod_uids(&self) -> impl Iterator<Item = (MirrorPodUid, PodUid)> {
+        self.live.mirrors.iter().filter_map(|mirror| {
+            let target = self.target_of(&mirror.value)?;
             Some((mirror.value.pod.uid().into(), target.clone()))
         })
     }
@@ -105,17 +89,19 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     /// without a mirror has `None`. If several mirrors have one full name, the one that holds it is used.
     ///
     /// # Complexity
-    /// O(static pods + mirror pods) to iterate, with one lookup per static pod; no allocation for UIDs in a
+    /// O(1) to obtain, O(static pods + mirror pods) to iterate, with one lookup per static pod; no allocation for UIDs in a
     /// usual spelling.
-    pub fn pod_to_mirror(&self) -> impl Iterator<Item = (PodUid, Option<MirrorPodUid>)> + use<'a, P> {
-        let snapshot = self.snapshot;
-        let mirrored = snapshot.live.mirrors.iter().filter_map(|mirror| {
+    ///
+    /// Kubelet: the first result of `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetUIDTranslations")]
+    pub fn pod_to_mirror_uids(&self) -> impl Iterator<Item = (PodUid, Option<MirrorPodUid>)> {
+        let mirrored = self.live.mirrors.iter().filter_map(|mirror| {
             let target = mirror.value.target.uid()?;
             Some((target.clone(), Some(mirror.value.pod.uid().into())))
         });
-        let unmirrored = snapshot
+        let unmirrored = self
             .static_pods()
-            .filter(|pod| snapshot.mirror_of_holder(pod).is_none())
+            .filter(|pod| self.mirror_of_holder(pod).is_none())
             .map(|pod| (pod.uid().into(), None));
         mirrored.chain(unmirrored)
     }
@@ -124,30 +110,29 @@ impl<'a, P: PodMeta> UidTranslations<'a, P> {
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
-    pub fn pod_uid<'u>(&self, mirror: impl Into<UidRef<'u>>) -> Option<PodUid> {
-        let mirror = self.snapshot.live.mirror(mirror.into(), &self.snapshot.hashing)?;
-        self.snapshot.target_of(mirror).cloned()
+    #[must_use]
+    pub fn pod_uid_of_mirror<'u>(&self, mirror: impl Into<UidRef<'u>>) -> Option<PodUid> {
+        self.target_of(self.live.mirror(mirror.into(), &self.hashing)?).cloned()
     }
 
     /// The UID of the mirror that translates to this pod UID, if there is one.
     ///
     /// # Complexity
     /// O(1) expected, O(log n) for a removed pod; no allocation for UIDs in a usual spelling.
-    pub fn mirror_pod_uid<'u>(&self, pod: impl Into<UidRef<'u>>) -> Option<MirrorPodUid> {
-        let (uid, snapshot) = (pod.into(), self.snapshot);
-        let mirror = match snapshot.pod_by_uid(uid) {
-            Some(pod) => snapshot.mirror_of_holder(pod)?,
-            None if snapshot.history.tombstones.is_empty() => return None,
+    #[must_use]
+    pub fn mirror_uid_of_pod<'u>(&self, pod: impl Into<UidRef<'u>>) -> Option<MirrorPodUid> {
+        let uid = pod.into();
+        let mirror = match self.pod_by_uid(uid) {
+            Some(pod) => self.mirror_of_holder(pod)?,
+            None if self.history.tombstones.is_empty() => return None,
             None => {
-                let full_name = snapshot.history.tombstones.get(&PodUid::from(uid))?;
-                snapshot.mirror_pod_by_full_name(full_name.as_str())?
+                let full_name = self.history.tombstones.get(&PodUid::from(uid))?;
+                self.mirror_pod_by_full_name(full_name.as_str())?
             }
         };
         Some(mirror.uid().into())
     }
-}
 
-impl<P: PodMeta> Snapshot<P> {
     /// The mirror of `pod`, if `pod` holds its full name.
     fn mirror_of_holder(&self, pod: &Arc<P>) -> Option<&Arc<P>> {
         let holder = self.by_name(PodKind::Pod, pod.name(), pod.namespace())?;

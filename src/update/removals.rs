@@ -25,7 +25,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
         let key = UidKey::new(uid, &self.hashing);
         let (_, kind, pod) = self.known(key)?;
-        let living = Living { kind, pod: Arc::clone(pod), target: self.translation(uid) };
+        let living = Living { kind, pod: Arc::clone(pod), target: self.pod_uid_of_mirror(uid) };
         let pod = self.take(key)?;
         self.keep(uid, &living);
         Some(pod)
@@ -40,7 +40,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let mirrors = self.mirror_pods().map(|pod| Living {
             kind: PodKind::Mirror,
             pod: Arc::clone(pod),
-            target: self.translation(pod.uid().into()),
+            target: self.pod_uid_of_mirror(pod.uid()),
         });
         pods.chain(mirrors).collect()
     }
@@ -84,10 +84,6 @@ impl<P: PodMeta> Draft<'_, P> {
             expired += 1;
         }
         expired
-    }
-
-    fn translation(&self, uid: UidRef<'_>) -> Option<PodUid> {
-        self.target_of(self.live.mirror(uid, &self.hashing)?).cloned()
     }
 
     fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>) {

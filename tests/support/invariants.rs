@@ -18,7 +18,7 @@ pub fn check<P: PodMeta>(snapshot: &Snapshot<P>) {
 /// I1: each UID with a translation is a known mirror. If its target is a known pod, it has the same full
 /// name.
 pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
-    for (mirror, pod) in snapshot.uid_translations().mirror_to_pod() {
+    for (mirror, pod) in snapshot.mirror_to_pod_uids() {
         let known = snapshot.mirror_pod_by_uid(&mirror).map(full_name);
         assert!(known.is_some(), "I1: {mirror} translates to {pod}, but is no known mirror");
         assert!(snapshot.mirror_pod_by_uid(&pod).is_none(), "I1: {mirror} translates to the mirror {pod}");
@@ -39,17 +39,16 @@ pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
 
 /// I6: pod to mirror, and mirror to pod.
 fn both_directions_agree<P: PodMeta>(snapshot: &Snapshot<P>) {
-    let translations = snapshot.uid_translations();
-    let to_pod: BTreeMap<_, _> = translations.mirror_to_pod().collect();
-    let to_mirror: BTreeMap<_, _> = translations.pod_to_mirror().collect();
+    let to_pod: BTreeMap<_, _> = snapshot.mirror_to_pod_uids().collect();
+    let to_mirror: BTreeMap<_, _> = snapshot.pod_to_mirror_uids().collect();
     for (pod, mirror) in &to_mirror {
-        assert_eq!(translations.mirror_pod_uid(pod), *mirror, "I6: {pod} asked for alone");
+        assert_eq!(snapshot.mirror_uid_of_pod(pod), *mirror, "I6: {pod} asked for alone");
         if let Some(mirror) = mirror {
             assert_eq!(to_pod.get(mirror), Some(pod), "I6: {pod} to {mirror} and back");
         }
     }
     for (mirror, pod) in &to_pod {
-        assert_eq!(translations.pod_uid(mirror).as_ref(), Some(pod), "I6: {mirror} asked for alone");
+        assert_eq!(snapshot.pod_uid_of_mirror(mirror).as_ref(), Some(pod), "I6: {mirror} asked for alone");
         assert_eq!(
             snapshot.translate_pod_uid(mirror).to_string(),
             pod.to_string(),

@@ -125,9 +125,8 @@ pub fn uids<'a>(pods: impl IntoIterator<Item = &'a Arc<TestPod>>) -> Vec<&'a str
 
 /// The pairs of `pod_to_mirror`, sorted; a pod without a mirror has `""`.
 pub fn pod_to_mirror(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
-    let translations = snapshot.uid_translations();
     let mut map = BTreeMap::new();
-    for (pod, mirror) in translations.pod_to_mirror() {
+    for (pod, mirror) in snapshot.pod_to_mirror_uids() {
         let mirror = mirror.map_or_else(String::new, |mirror| mirror.to_string());
         assert_eq!(map.insert(pod.to_string(), mirror), None, "{pod} is reported twice");
     }
@@ -136,9 +135,8 @@ pub fn pod_to_mirror(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
 
 /// The pairs of `mirror_to_pod`, sorted.
 pub fn mirror_to_pod(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
-    let translations = snapshot.uid_translations();
     let mut map = BTreeMap::new();
-    for (mirror, pod) in translations.mirror_to_pod() {
+    for (mirror, pod) in snapshot.mirror_to_pod_uids() {
         assert_eq!(map.insert(mirror.to_string(), pod.to_string()), None, "{mirror} is reported twice");
     }
     map

@@ -68,7 +68,6 @@ impl Observation {
             }
             ids
         };
-        let translations = snapshot.uid_translations();
         let (mut pods, mut mirror_pods, orphans) = snapshot.pods_and_mirror_pods();
         let mut orphans: Vec<_> = orphans.map(|full_name| full_name.to_string()).collect();
         orphans.sort_unstable();
@@ -82,8 +81,8 @@ impl Observation {
             static_to_mirror: once_each(
                 snapshot.static_pods_with_mirrors().map(|(pod, mirror)| (id(pod), mirror.map(id))),
             ),
-            pod_to_mirror: once_each(translations.pod_to_mirror()),
-            mirror_to_pod: once_each(translations.mirror_to_pod()),
+            pod_to_mirror: once_each(snapshot.pod_to_mirror_uids()),
+            mirror_to_pod: once_each(snapshot.mirror_to_pod_uids()),
             by_uid: universe.uids.iter().map(|uid| (uid.clone(), by_uid(snapshot, uid))).collect(),
             by_full_name: universe
                 .full_names
@@ -119,8 +118,8 @@ fn by_uid(snapshot: &Snapshot<TestPod>, uid: &str) -> UidAnswers {
         pod: snapshot.pod_by_uid(uid).map(id),
         mirror_pod: snapshot.mirror_pod_by_uid(uid).map(id),
         translated: snapshot.translate_pod_uid(uid).to_string(),
-        pod_uid: snapshot.uid_translations().pod_uid(uid),
-        mirror_pod_uid: snapshot.uid_translations().mirror_pod_uid(uid),
+        pod_uid: snapshot.pod_uid_of_mirror(uid),
+        mirror_pod_uid: snapshot.mirror_uid_of_pod(uid),
     };
     // A UID in its own type gives the same result as its string.
     assert_eq!(snapshot.pod_by_uid(&PodUid::from(uid)).map(id), answers.pod);

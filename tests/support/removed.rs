@@ -258,7 +258,7 @@ impl Removals {
         if text.contains('_') {
             return by_name(text, FoundBy::Name);
         }
-        let target = snapshot.uid_translations().pod_uid(text);
+        let target = snapshot.pod_uid_of_mirror(text);
         let static_pod = target.and_then(|uid| snapshot.pod_by_uid(&uid));
         living(snapshot.pod_by_uid(text), FoundBy::Uid)
             .or_else(|| living(static_pod.or(snapshot.mirror_pod_by_uid(text)), FoundBy::MirrorUid))

@@ -222,8 +222,7 @@ impl<'a> Found<'a> {
         let mirror = match removed_at {
             None => snapshot.mirror_pod_by_pod(pod),
             Some(_) => snapshot
-                .uid_translations()
-                .mirror_pod_uid(PodMeta::uid(&**pod))
+                .mirror_uid_of_pod(PodMeta::uid(&**pod))
                 .and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
         };
         Self { pod: Some(pod), mirror, container, by, removed_at }

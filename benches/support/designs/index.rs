@@ -100,8 +100,7 @@ impl Read<Box<str>> for Reader<Pod> {
 /// Iterates over everything that the kubelet's `GetPods` and `GetUIDTranslations` copy.
 fn scan(snapshot: &Snapshot<Pod>) -> usize {
     let pods = snapshot.pods().filter(|pod| !pod.uid().is_empty()).count();
-    let translations = snapshot.uid_translations();
-    pods + translations.mirror_to_pod().count() + translations.pod_to_mirror().count()
+    pods + snapshot.mirror_to_pod_uids().count() + snapshot.pod_to_mirror_uids().count()
 }
 
 impl Write for Writer<Pod> {
