@@ -38,12 +38,6 @@ impl Uid {
         }
     }
 
-    /// The UID in its spelling; `buffer` is scratch space for the usual spellings.
-    fn as_str<'a>(&'a self, buffer: &'a mut [u8; 36]) -> &'a str {
-        let UidRef { usual, other } = self.as_ref();
-        usual.map_or(other, |packed| packed.spell(buffer))
-    }
-
     #[inline]
     fn as_ref(&self) -> UidRef<'_> {
         match self {
@@ -61,7 +55,7 @@ impl Uid {
 /// By spelling, so that "the smallest UID" means the same as in a sorted list of strings.
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_str(&mut [0; 36]).cmp(other.as_str(&mut [0; 36]))
+        self.as_ref().to_text().cmp(&*other.as_ref().to_text())
     }
 }
 
@@ -245,19 +239,13 @@ impl std::error::Error for ParseUidError {}
 
 impl fmt::Display for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.usual {
-            Some(packed) => f.pad(packed.spell(&mut [0; 36])),
-            None => f.pad(self.other),
-        }
+        fmt::Display::fmt(&self.to_text(), f)
     }
 }
 
 impl fmt::Debug for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.usual {
-            Some(packed) => fmt::Debug::fmt(packed.spell(&mut [0; 36]), f),
-            None => fmt::Debug::fmt(self.other, f),
-        }
+        fmt::Debug::fmt(&self.to_text(), f)
     }
 }
 
@@ -344,7 +332,7 @@ macro_rules! uid_type {
 
         impl PartialEq<str> for $name {
             fn eq(&self, other: &str) -> bool {
-                self.0.as_str(&mut [0; 36]) == other
+                *self.to_text() == *other
             }
         }
 
@@ -356,13 +344,13 @@ macro_rules! uid_type {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.0.as_str(&mut [0; 36]))
+                fmt::Display::fmt(&self.as_uid_ref(), f)
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({:?})", stringify!($name), self.0.as_str(&mut [0; 36]))
+                write!(f, "{}({:?})", stringify!($name), self.as_uid_ref())
             }
         }
     };
