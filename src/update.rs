@@ -64,7 +64,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         // Everything except a plain replacement takes one path: the old object is removed, and the new one is
         // stored as if its UID were unknown.
-        let old = if known.is_some() { self.take(key) } else { None };
+        let old = if known.is_some() { self.remove_known(key) } else { None };
         self.insert(kind, key, pod);
         self.record(old.as_ref(), pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
@@ -99,7 +99,7 @@ impl<P: PodMeta> Draft<'_, P> {
         if self.removed.is_some() {
             return self.remove_and_keep(uid);
         }
-        self.take(UidKey::new(uid, &self.hashing))
+        self.remove_known(UidKey::new(uid, &self.hashing))
     }
 
     /// Replaces `old` by `pod`, which has the same UID and name.
@@ -183,16 +183,16 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Removes the pod or mirror with the UID of `key`, and passes on the names it held.
     ///
     /// Removes the entries that lead to this very object, even if its metadata has changed.
-    fn take(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
+    fn remove_known(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
         let (_, kind, pod) = self.known(key)?;
         let pod = Arc::clone(pod);
         if let Some(name) = self.name_of(kind, &pod, &*pod) {
             match self.successor(kind, &*pod) {
                 Some(successor) => self.succeed(kind, &pod, &successor),
-                None => self.vacate(kind, &pod, name),
+                None => self.remove_name(kind, &pod, name),
             }
         } else if Shadowed::new(kind, &*pod).and_then(|it| self.history().shadowed.remove(&it)).is_none() {
-            self.forget_name(kind, &pod);
+            self.remove_changed_name(kind, &pod);
         }
         let (place, ..) = self.known(key)?;
         match kind {
@@ -214,7 +214,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Removes a pod from the table by name although its name has changed since it was stored: it must not be
     /// found after its removal. O(n), only for pods whose metadata changes.
-    fn forget_name(&mut self, kind: PodKind, pod: &Arc<P>) {
+    fn remove_changed_name(&mut self, kind: PodKind, pod: &Arc<P>) {
         let names = self.live.of_names(kind);
         let filed = names.iter().find(|entry| Arc::ptr_eq(&entry.value, pod));
         let place = filed.and_then(|entry| {
@@ -301,7 +301,7 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// Removes the full name of `pod`, stored at `name`, which no pod holds any more.
-    fn vacate(&mut self, kind: PodKind, pod: &Arc<P>, name: Place) {
+    fn remove_name(&mut self, kind: PodKind, pod: &Arc<P>, name: Place) {
         match kind {
             PodKind::Mirror => self.set_target(pod, Translation::Identity),
             PodKind::Pod if self.mirror_pod_by_pod(pod).is_some() => {

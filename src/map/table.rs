@@ -234,10 +234,10 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
     pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V, flags: u16) {
         let hash = key.hash(self.hashing);
         let slot = self.memory.slot(tag, flags, Entry { key, value });
-        self.file(hash, slot);
+        self.insert_slot(hash, slot);
     }
 
-    fn file(&mut self, hash: u64, slot: Slot<Entry<K, V>>) {
+    fn insert_slot(&mut self, hash: u64, slot: Slot<Entry<K, V>>) {
         self.table.len += 1;
         loop {
             let root_bits = self.table.root.bits();
@@ -332,7 +332,7 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
         self.presize(slots.len());
         self.table.len = 0;
         for slot in slots {
-            self.file(slot.entry().key.hash(self.hashing), slot);
+            self.insert_slot(slot.entry().key.hash(self.hashing), slot);
         }
     }
 

@@ -184,12 +184,12 @@ impl<V: Claimant> TablesMut<'_, V> {
         let (other, other_uid) = (holder.strength(kept), PodUid::from(holder.pod().uid()));
         if (strength, uid) < (other, &other_uid) {
             self.replace_entry(named, place, pod, CONTESTED);
-            self.contend(named.key, other, other_uid);
+            self.add_contender(named.key, other, other_uid);
         } else {
             if place.flags() & CONTESTED == 0 {
                 self.replace_value(named.key, place, holder, CONTESTED);
             }
-            self.contend(named.key, strength, uid.clone());
+            self.add_contender(named.key, strength, uid.clone());
         }
     }
 
@@ -202,7 +202,7 @@ impl<V: Claimant> TablesMut<'_, V> {
             }
             _ => {
                 let contender = self.contention(key, strength, uid).cloned();
-                contender.is_some_and(|contender| self.withdraw(&contender))
+                contender.is_some_and(|contender| self.remove_contender(&contender))
             }
         }
     }
@@ -241,11 +241,11 @@ impl<V: Claimant> TablesMut<'_, V> {
             }
         }
         for contender in contended {
-            self.withdraw(&contender);
+            self.remove_contender(&contender);
         }
     }
 
-    fn contend(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
+    fn add_contender(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
         let key = match self.contender(key, None) {
             Some(other) => other.key.clone(),
             None => OwnedKey::new(key),
@@ -256,7 +256,7 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Returns whether there was such a contender.
-    fn withdraw(&mut self, contender: &Contender) -> bool {
+    fn remove_contender(&mut self, contender: &Contender) -> bool {
         let was_there = self.contenders().remove(contender);
         let key = contender.key.as_ref();
         if was_there

@@ -26,7 +26,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let key = UidKey::new(uid, &self.hashing);
         let (_, kind, pod) = self.known(key)?;
         let living = Living { kind, pod: Arc::clone(pod), target: self.pod_uid_of_mirror(uid) };
-        let pod = self.take(key)?;
+        let pod = self.remove_known(key)?;
         self.keep(uid, &living);
         Some(pod)
     }

@@ -89,7 +89,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         if replaced < before {
             for pod in self.not_exchanged() {
-                self.take(UidKey::new(pod.uid().into(), &self.hashing));
+                self.remove_known(UidKey::new(pod.uid().into(), &self.hashing));
             }
         }
         // A pod that an earlier operation of the same batch stored looks exchanged too.

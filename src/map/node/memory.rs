@@ -107,7 +107,7 @@ impl<P> Memory<P> {
     /// No draft is going on. The generation is higher than that of every version.
     pub(crate) unsafe fn begin(&mut self, generation: u64) {
         // A draft that was forgotten (`mem::forget`) leaks what it has. What it dropped is still in the current version.
-        self.dead.forget();
+        self.dead.clear();
         self.shared.clear();
         self.generation = generation;
     }
@@ -143,7 +143,7 @@ impl<P> Memory<P> {
     /// # Safety
     /// The tables of the draft were passed to `abandon`, all of them.
     pub(crate) unsafe fn cancel(&mut self) {
-        self.dead.forget();
+        self.dead.clear();
         // SAFETY: the draft took these counts, and its tables, which have them, are abandoned.
         self.shared.drain(..).for_each(|record| unsafe { record.release() });
         self.drop_unpublished();
@@ -257,7 +257,7 @@ impl<P> DeadList<P> {
         all.into_iter().max().unwrap_or_default()
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.nodes.clear();
         self.pods.clear();
         self.texts.clear();
