@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::cli::{Command, man, query};
+use self::cli::{Command, kubeconfig, man, query};
 use self::config::failure;
 use self::run::check;
 
@@ -60,6 +60,9 @@ pub fn main() -> ExitCode {
         Some(Command::Doctor { run, kubelet_healthz }) => {
             let given = config::Given { run: *run, server: cli.server, output: cli.output };
             doctor::examine(&given, &cli.client, kubelet_healthz)
+        }
+        Some(Command::Kubeconfig { token_file }) => {
+            kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())
         }
         Some(Command::Completions { shell }) => man::print_completions(shell),
         Some(Command::Man { command }) => man::print_page(command.as_deref()),

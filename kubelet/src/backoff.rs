@@ -58,7 +58,8 @@ impl Backoff {
 }
 
 /// A random number from 2/3 to 1.
-pub(crate) fn jitter() -> f64 {
+#[must_use]
+pub fn jitter() -> f64 {
     (2.0 + random()) / 3.0
 }
 

@@ -44,6 +44,7 @@ mod reflector;
 pub mod sources;
 #[doc(hidden)]
 pub mod text;
+pub mod workload;
 
 /// Marks a pod that was read from a checkpoint and that no source has sent yet.
 const RESTORED: &str = "pod-index/restored";

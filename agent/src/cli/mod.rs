@@ -4,6 +4,7 @@ pub(crate) mod client;
 #[cfg(test)]
 mod documented;
 pub(crate) mod format;
+pub(crate) mod kubeconfig;
 pub(crate) mod man;
 pub(crate) mod query;
 mod tls;
@@ -72,6 +73,12 @@ pub(crate) enum Command {
         /// Where a kubelet of this node would answer /healthz, in plain HTTP.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10248")]
         kubelet_healthz: SocketAddr,
+    },
+    /// Print a kubeconfig that points at the agent, for other programs of the node.
+    Kubeconfig {
+        /// The file with a token of the API server, for an agent that accepts tokens.
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
     },
     /// Print the completion script of a shell.
     Completions {

@@ -251,8 +251,9 @@ Shared {
     #[arg(long, env = "POD_INDEX_STATIC_POD_OBJECT", value_enum, value_name = "OBJECT")]
     static_pod_object: Option<StaticPods>,
 
-    /// What the pod API serves besides pods, separated by commas: nodes, this node's Node object; namespaces. The agent
-    /// follows them on the API server, once for all clients.
+    /// What the pod API serves besides pods, separated by commas: nodes, this node's Node object; namespaces; owners,
+    /// the metadata of the Deployments and other controllers of this node's pods. The agent follows them on the API
+    /// server, once for all clients.
     #[arg(long, env = "POD_INDEX_SERVE_RESOURCES", value_enum, value_name = "RESOURCE", value_delimiter = ',')]
     serve_resources: Vec<Extra>,
 

@@ -31,7 +31,7 @@ use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
-use self::values::{AccessSettings, Management, Mode, PodApiSettings, TlsFiles};
+use self::values::{AccessSettings, Extra, Management, Mode, PodApiSettings, TlsFiles};
 
 /// Default period of the file and http sources. Zero means the default as well, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
@@ -231,6 +231,11 @@ impl Settings {
             watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
             extra: given.serve_resources.into_iter().collect(),
         };
+        if pod_api.extra.contains(&Extra::Owners) && api.as_ref().is_some_and(|api| api.all_nodes) {
+            let message =
+                "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes";
+            return Err(Failure::Usage(message.to_owned()));
+        }
         if !pod_api.extra.is_empty() && api.is_none() {
             return refused("--serve-resources needs an API server: --kubeconfig or --api-server");
         }

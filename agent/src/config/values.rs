@@ -117,17 +117,32 @@ pub(crate) enum Extra {
     /// This node's Node object; with `--all-nodes`, all.
     Nodes,
     Namespaces,
+    /// The controllers of this node's pods, and the controllers of those.
+    Owners,
 }
 
 impl Extra {
-    pub(crate) const ALL: [Self; 2] = [Self::Nodes, Self::Namespaces];
+    pub(crate) const ALL: [Self; 3] = [Self::Nodes, Self::Namespaces, Self::Owners];
 
     /// Its resources, each with its group.
     pub(crate) fn resources(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Nodes => &[("", "nodes")],
             Self::Namespaces => &[("", "namespaces")],
+            Self::Owners => &[
+                ("apps", "replicasets"),
+                ("apps", "deployments"),
+                ("apps", "statefulsets"),
+                ("apps", "daemonsets"),
+                ("batch", "jobs"),
+                ("batch", "cronjobs"),
+            ],
         }
+    }
+
+    /// What the agent does with them on the API server.
+    pub(crate) fn verbs(self) -> &'static [&'static str] {
+        if self == Self::Owners { &["get"] } else { &["list", "watch"] }
     }
 
     /// What it takes to serve it.
@@ -135,10 +150,14 @@ impl Extra {
         let name = match self {
             Self::Nodes => "nodes",
             Self::Namespaces => "namespaces",
+            Self::Owners => "owners",
         };
+        let resources: Vec<_> = self.resources().iter().map(|(_, name)| *name).collect();
         format!(
-            "the agent does not serve {name}: it takes --serve-resources={name}, an API server, and the right to list and \
-             watch {name} (deploy/kubernetes/components/resources)"
+            "the agent does not serve {name}: it takes --serve-resources={name}, an API server, and the right to {} {} \
+             (deploy/kubernetes/components/resources)",
+            self.verbs().join(" and "),
+            resources.join(", ")
         )
     }
 }

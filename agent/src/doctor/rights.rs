@@ -121,7 +121,7 @@ pub(super) fn needed(settings: &Settings) -> Vec<Right> {
     for extra in &settings.pod_api.extra {
         let own = *extra == Extra::Nodes && settings.api.as_ref().is_some_and(|api| !api.all_nodes);
         rights.extend(extra.resources().iter().flat_map(|(group, resource)| {
-            ["list", "watch"].map(|verb| Right {
+            extra.verbs().iter().map(move |verb| Right {
                 name: own.then(|| settings.node.to_string()),
                 ..Right::new(verb, group, resource, "components/resources")
             })

@@ -239,6 +239,7 @@ fn a_thousand_watches_of_ten_thousand_pods() {
             &readiness,
             Processes::new(Path::new("/proc"), None).unwrap(),
             Lookups::default(),
+            api.owners(),
         ),
         readiness,
         mirrors: Arc::new(MirrorKeeper::new(NodeName::new("node-1"), Management::Off)),

@@ -1,5 +1,5 @@
 //! What the agent knows as a read-only Kubernetes API: get, list and watch for every Kubernetes client. Pods always; the
-//! node's Node and Namespaces if configured.
+//! node's Node, Namespaces and the owners of pods if configured.
 //!
 //! ```text
 //! index ─> follow ─────┐
@@ -22,6 +22,8 @@ pub(crate) mod metrics;
 mod namespace;
 mod node;
 mod object;
+mod owner;
+pub(crate) mod owners;
 mod pod;
 mod printed;
 mod query;
@@ -51,7 +53,8 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use self::collection::{Collection, Served};
-pub(crate) use self::query::is_watch;
+use self::owners::Owners;
+pub(crate) use self::query::{is_watch, resource};
 pub(crate) use self::routes::pods_as_they_are;
 use self::seats::Seats;
 pub(crate) use self::status::Refusal;
@@ -95,8 +98,8 @@ pub(crate) struct PodApi {
     seats: Arc<Seats>,
     /// The first version of each resource.
     version: u64,
-    /// What is not served, and what it would take.
     missing: Vec<Extra>,
+    owners: Owners,
 }
 
 /// Work that follows a resource: its name, and the task.
@@ -138,13 +141,18 @@ impl PodApi {
             }
         };
         let served: Vec<Arc<dyn Served>> = vec![Arc::clone(&pods) as _];
-        (Self { pods, served, seats, version, missing: Vec::new() }, follow)
+        (Self { pods, served, seats, version, missing: Vec::new(), owners: Owners::default() }, follow)
     }
 
     /// Adds the other resources, and returns the work that follows them.
-    pub(crate) fn serve_also(&mut self, settings: &Settings, client: Option<&Client>) -> Vec<Following> {
+    pub(crate) fn serve_also(
+        &mut self,
+        settings: &Settings,
+        client: Option<&Client>,
+        pods: (&Reader<Pod>, &Arc<Readiness>),
+    ) -> Vec<Following> {
         let mut all = Vec::new();
-        let PodApi { served, seats, version, missing, .. } = self;
+        let PodApi { served, seats, version, missing, owners, .. } = self;
         for extra in Extra::ALL {
             let asked = settings.pod_api.extra.contains(&extra);
             let Some(client) = client.filter(|_| asked) else {
@@ -168,6 +176,12 @@ impl PodApi {
                     served.push(namespaces);
                     all.push(("the follower of the namespaces", work.boxed()));
                 }
+                Extra::Owners => {
+                    let (follower, kinds) = owners::Follower::new(client, pods, (*version, seats));
+                    *owners = follower.owners();
+                    served.extend(kinds);
+                    all.push(("the follower of the owners", follower.run().boxed()));
+                }
             }
         }
         all
@@ -186,6 +200,11 @@ impl PodApi {
                 router.route(path, any(async move |uri: axum::http::Uri| nothing(&missing, uri.path())))
             })
             .method_not_allowed_fallback(async || Refusal::method_not_allowed())
+    }
+
+    /// What is known of the owners of pods.
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// Statistics of all resources.
@@ -241,8 +260,8 @@ fn current(
 
 /// The answer for a resource that is not served.
 fn nothing(missing: &[Extra], path: &str) -> Refusal {
-    let segments: Vec<_> = path.split('/').collect();
-    let is_named = |extra: &&Extra| extra.resources().iter().any(|(_, name)| segments.contains(name));
+    let named = query::resource(path).map(|(group, name, _)| (group, name));
+    let is_named = |extra: &&Extra| extra.resources().iter().any(|resource| Some(*resource) == named);
     let needs = missing.iter().find(is_named).map(|extra| extra.needs());
     Refusal::no_such_resource(needs.as_deref().unwrap_or("the agent does not serve it"))
 }

@@ -153,6 +153,22 @@ impl Options {
     }
 }
 
+/// The group and the resource that a path of the API names, and whether it names one object.
+pub(crate) fn resource(path: &str) -> Option<(&str, &str, bool)> {
+    let segments: Vec<_> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let (group, within) = match &*segments {
+        ["api", _, within @ ..] => ("", within),
+        ["apis", group, _, within @ ..] => (*group, within),
+        _ => return None,
+    };
+    match within {
+        ["namespaces", _, resource, rest @ ..] | [resource, rest @ ..] => {
+            Some((group, *resource, !rest.is_empty()))
+        }
+        [] => None,
+    }
+}
+
 /// Whether a request with this query is a watch.
 pub(crate) fn is_watch(query: &str) -> bool {
     form_urlencoded::parse(query.as_bytes())

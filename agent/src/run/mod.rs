@@ -222,7 +222,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         PodApi::new(&reader, &readiness, &settings.pod_api, Events::register(metrics.ours()));
     let follower = tasks.thread("changes", follow)?;
     let latest = clients.latest(|clients| &clients.others);
-    for (name, work) in pods.serve_also(settings, latest.as_ref()) {
+    for (name, work) in pods.serve_also(settings, latest.as_ref(), (&reader, &readiness)) {
         tasks.spawn(name, work);
     }
     metrics.ours().register_collector(Box::new(Watches(pods.clone())));
@@ -230,7 +230,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     metrics.ours().register_collector(Box::new(ByClients(lookups.clone())));
     let processes = Processes::new(&settings.proc, settings.cgroup_root.as_deref());
     let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
-    let whois = Whois::new(&reader, &readiness, processes, lookups);
+    let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners());
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
     metrics.log(log);

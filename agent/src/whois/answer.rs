@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index_kubelet::workload;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::pod_api::owners::Owners;
 
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
@@ -62,6 +67,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) node: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<Owner<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) workload: Option<Workload<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(crate) labels: Option<Labels<'a>>,
 }
@@ -131,6 +138,30 @@ pub(crate) struct Owner<'a> {
     pub(crate) kind: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) name: Cow<'a, str>,
+}
+
+/// The Deployment, `CronJob` or other controller that a person created.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Workload<'a> {
+    #[serde(borrow)]
+    pub(crate) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) name: Cow<'a, str>,
+    /// Whether kind and name follow from names and labels alone.
+    pub(crate) derived: bool,
+}
+
+impl<'a> Workload<'a> {
+    pub(crate) fn of(pod: &'a Pod, owners: &Owners) -> Option<Self> {
+        let Some(read) = owners.of(pod) else {
+            let workload = workload::Workload::of::<ObjectMeta>(&pod.metadata, None)?;
+            let (kind, name) = (workload.kind.into(), workload.name.into());
+            return Some(Self { kind, name, derived: workload.derived });
+        };
+        let workload = workload::Workload::of(&pod.metadata, Some(&*read))?;
+        let (kind, name) = (workload.kind.to_owned().into(), workload.name.to_owned().into());
+        Some(Self { kind, name, derived: workload.derived })
+    }
 }
 
 /// The kinds of identities.

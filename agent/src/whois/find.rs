@@ -10,11 +10,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Identity, ParseIdentityError};
 use pod_index::{self as index, FoundBy, PodMeta, Snapshot, UidRef, is_mirror_pod};
 use pod_index_kubelet::process::{Placement, PodCgroup, ResolveError};
+use pod_index_kubelet::workload::controller;
 
 pub(super) use super::answer::Key;
-use super::answer::{Answer, Kind, Labels, Owner};
+use super::answer::{Answer, Kind, Labels, Owner, Workload};
 use super::lookups::Outcome;
 use super::processes::Placements;
+use crate::pod_api::owners::Owners;
 
 /// A parsed query.
 #[derive(Debug)]
@@ -235,15 +237,13 @@ impl<'a> Found<'a> {
     }
 
     /// The answer to `query`.
-    pub(super) fn answer(&self, query: &'a str, sought: &Sought<'_>) -> Answer<'a> {
+    pub(super) fn answer(&self, query: &'a str, sought: &Sought<'_>, owners: &Owners) -> Answer<'a> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let text = |text: &'a Option<String>| text.as_deref().map(Cow::from);
         let uid = |pod: &'a Arc<Pod>| text(&pod.metadata.uid);
         let answer =
             Answer { found: true, query: query.into(), kind: Some(sought.kind()), ..Answer::default() };
         let Some(pod) = self.pod.or(self.mirror) else { return answer };
-        let mut owners = pod.metadata.owner_references.iter().flatten();
-        let controller = owners.find(|owner| owner.controller == Some(true));
         Answer {
             found_by: Some(self.by),
             contradiction: sought.contradiction(query, pod).map(Cow::from),
@@ -254,8 +254,9 @@ impl<'a> Found<'a> {
             mirror_uid: self.mirror.and_then(uid),
             container: self.container.map(Cow::from),
             node: pod.spec.as_ref().and_then(|spec| text(&spec.node_name)),
-            owner: controller
+            owner: controller(&pod.metadata)
                 .map(|owner| Owner { kind: Cow::from(&owner.kind), name: Cow::from(&owner.name) }),
+            workload: Workload::of(pod, owners),
             labels: Some(Labels::Of(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
             ..answer
         }

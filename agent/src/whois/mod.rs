@@ -32,6 +32,7 @@ pub(crate) use self::routes::router;
 use crate::api::client::Share;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
+use crate::pod_api::owners::Owners;
 
 fn marked(pod: &Pod, removed_at: Instant) -> Arc<Pod> {
     let mut pod = pod.clone();
@@ -50,6 +51,7 @@ pub(crate) struct Whois {
     bodies: Bodies,
     /// The agent is shutting down.
     is_closed: Arc<watch::Sender<bool>>,
+    owners: Owners,
 }
 
 impl Whois {
@@ -58,11 +60,12 @@ impl Whois {
         readiness: &Arc<Readiness>,
         processes: Processes,
         lookups: Lookups,
+        owners: &Owners,
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
         let bodies = Bodies::new();
         let is_closed = Arc::new(watch::Sender::new(false));
-        Self { reader, readiness, processes, lookups, bodies, is_closed }
+        Self { reader, readiness, processes, lookups, bodies, is_closed, owners: owners.clone() }
     }
 
     /// Ends all waiting look-ups: they answer with what is known, so that they do not delay a shutdown.

@@ -214,7 +214,7 @@ impl Whois {
         let answer = match found {
             Ok((sought, found)) => {
                 self.lookups.count(Some(sought.kind()), Outcome::Found);
-                found.answer(query, sought)
+                found.answer(query, sought, &self.owners)
             }
             Err(unknown) => {
                 self.lookups.count(unknown.kind(), unknown.outcome());

@@ -182,6 +182,7 @@ async fn each_form_of_identity_finds_the_pod() {
         let mut expected = json!({
             "found": true, "query": query, "kind": kind, "foundBy": by, "namespace": "shop", "name": "web-0",
             "podUID": WEB, "node": "node-1", "owner": { "kind": "ReplicaSet", "name": "web" },
+            "workload": { "kind": "ReplicaSet", "name": "web", "derived": true },
             "labels": { "app": "web", "tier": "front" },
         });
         if let Some(container) = container {

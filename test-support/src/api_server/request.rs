@@ -25,7 +25,7 @@ impl Verb {
 }
 
 /// The resources of this server: group and name.
-const RESOURCES: [(&str, &str); 13] = [
+const RESOURCES: [(&str, &str); 19] = [
     ("", "configmaps"),
     ("", "events"),
     ("", "namespaces"),
@@ -34,6 +34,12 @@ const RESOURCES: [(&str, &str); 13] = [
     ("", "secrets"),
     ("", "serviceaccounts"),
     ("", "services"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("batch", "cronjobs"),
+    ("batch", "jobs"),
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),

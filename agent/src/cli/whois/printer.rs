@@ -8,7 +8,7 @@ use crate::api::table::harmless;
 use crate::cli::Output;
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::whois::answer::{Answer, Key, Labels, NOT_FOUND};
+use crate::whois::answer::{Answer, Key, Labels, NOT_FOUND, Owner, Workload};
 
 const HEADINGS: [&str; 10] =
     ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
@@ -94,16 +94,25 @@ fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
         text(&answer.name),
         text(&answer.container),
         text(&answer.node),
-        answer
-            .owner
-            .as_ref()
-            .map(|owner| format!("{}/{}", owner.kind, owner.name))
-            .unwrap_or_default()
-            .into(),
+        workload(answer).into(),
         text(&answer.pod_uid),
         text(&answer.mirror_uid),
         labels.into(),
     ]
+}
+
+/// The workload, or else the owner: a static pod's is its Node.
+fn workload(answer: &Answer<'_>) -> String {
+    match (&answer.workload, &answer.owner) {
+        // The owner itself is a fact.
+        (Some(Workload { kind, name, derived: true }), Some(owner)) if *kind != owner.kind => {
+            format!("{kind}/{name} (derived)")
+        }
+        (Some(Workload { kind, name, .. }), _) | (None, Some(Owner { kind, name })) => {
+            format!("{kind}/{name}")
+        }
+        (None, None) => String::new(),
+    }
 }
 
 fn end_of(query: &str) -> Cow<'_, str> {

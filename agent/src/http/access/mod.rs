@@ -32,7 +32,7 @@ use self::webhook::{Right, Webhook};
 use crate::api::client::{Named, Peer};
 use crate::api::refusal::refused;
 use crate::config::values::{AccessSettings, Extra};
-use crate::pod_api::is_watch;
+use crate::pod_api;
 
 /// Decides on each request.
 #[derive(Debug)]
@@ -135,22 +135,13 @@ impl Asked<'_> {
 
     /// The right to what a path of the API names.
     fn resource(&self) -> Option<Right> {
-        let segments: Vec<_> = self.path.split('/').filter(|segment| !segment.is_empty()).collect();
-        let (group, within) = match &*segments {
-            ["api", _, within @ ..] => ("", within),
-            ["apis", group, _, within @ ..] => (*group, within),
-            _ => return None,
-        };
-        let (resource, is_named) = match within {
-            ["namespaces", _, resource, rest @ ..] | [resource, rest @ ..] => (*resource, !rest.is_empty()),
-            [] => return None,
-        };
+        let (group, resource, is_named) = pod_api::resource(self.path)?;
         // Not the client's own words: each right is cached.
         let mut known = Extra::ALL.into_iter().flat_map(Extra::resources).copied().chain([("", "pods")]);
         let (group, resource) = known.find(|known| *known == (group, resource))?;
         let verb = match () {
             () if is_named => "get",
-            () if is_watch(self.query) => "watch",
+            () if pod_api::is_watch(self.query) => "watch",
             () => "list",
         };
         Some(Right { verb, group, resource, subresource: "" })

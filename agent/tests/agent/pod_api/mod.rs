@@ -5,6 +5,7 @@ mod bad_input;
 mod clients;
 mod limits;
 mod lists;
+mod owners;
 mod resources;
 mod watches;
 mod wire;

@@ -1,0 +1,228 @@
+//! Owners of pods: requested one by one, served as metadata, and named in answers.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::CronJob;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use super::*;
+use crate::api_server::{Fault, Verb, shipped};
+use crate::support::{run, stderr, stdout};
+
+/// An object in the namespace `shop` with this controller: API version, kind, name. Its UID is `KIND-NAME`.
+fn owned(kind: &str, name: &str, controller: Option<(&str, &str, &str)>) -> Value {
+    let reference = |(version, kind, name): (&str, &str, &str)| json!({ "apiVersion": version, "kind": kind, "name": name, "uid": format!("{kind}-{name}"), "controller": true });
+    let owners: Vec<_> = controller.map(reference).into_iter().collect();
+    json!({
+        "kind": kind,
+        "metadata": {
+            "namespace": "shop", "name": name, "uid": format!("{kind}-{name}"), "labels": { "app": name },
+            "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "hunter2", "kept": "yes" },
+            "ownerReferences": owners,
+        },
+        "spec": { "selector": {} },
+    })
+}
+
+fn pod_of(name: &str, labels: &Value, controller: (&str, &str, &str)) -> Value {
+    let mut pod = pod("shop", name, labels);
+    pod["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+    pod["metadata"]["ownerReferences"] =
+        owned("Pod", name, Some(controller))["metadata"]["ownerReferences"].clone();
+    pod
+}
+
+const RS: (&str, &str) = ("apps/v1", "ReplicaSet");
+
+/// The pods of the node and their owners, and owners of pods elsewhere.
+fn put_all(server: &ApiServer) {
+    server.put_all("replicasets", (0..50).map(|n| owned("ReplicaSet", &format!("elsewhere-{n}"), None)));
+    let hash = json!({ "pod-template-hash": "1" });
+    for (name, labels, controller) in [
+        ("web", &hash, (RS.0, RS.1, "web-1")),
+        ("web-too", &hash, (RS.0, RS.1, "web-1")),
+        ("bare", &json!({}), (RS.0, RS.1, "bare")),
+        ("rolled", &json!({ "rollouts-pod-template-hash": "2" }), (RS.0, RS.1, "odd")),
+        ("cron", &json!({}), ("batch/v1", "Job", "backup-29123456")),
+        ("job", &json!({}), ("batch/v1", "Job", "once-29123456")),
+        ("db-0", &json!({}), ("apps/v1", "StatefulSet", "db")),
+        ("agent", &json!({}), ("apps/v1", "DaemonSet", "agent")),
+        ("gone", &hash, (RS.0, RS.1, "gone-1")),
+        ("hostile", &json!({}), (RS.0, RS.1, "../../secrets/x?a=-1")),
+        ("custom", &json!({}), ("example.com/v1", "Thing", "x")),
+    ] {
+        server.put("pods", &pod_of(name, labels, controller));
+    }
+    for (resource, object) in [
+        ("replicasets", owned("ReplicaSet", "web-1", Some(("apps/v1", "Deployment", "web")))),
+        ("replicasets", owned("ReplicaSet", "bare", None)),
+        ("replicasets", owned("ReplicaSet", "odd", Some(("argoproj.io/v1alpha1", "Rollout", "fancy")))),
+        ("deployments", owned("Deployment", "web", None)),
+        ("jobs", owned("Job", "backup-29123456", Some(("batch/v1", "CronJob", "backup")))),
+        ("jobs", owned("Job", "once-29123456", None)),
+        ("cronjobs", owned("CronJob", "backup", None)),
+        ("statefulsets", owned("StatefulSet", "db", Some(("example.com/v1", "Database", "x")))),
+        ("daemonsets", owned("DaemonSet", "agent", None)),
+    ] {
+        server.put(resource, &object);
+    }
+}
+
+fn agent(server: &ApiServer, directory: &Directory) -> Agent {
+    let kubeconfig = kubeconfig(directory, server);
+    let args = [
+        "--kubeconfig",
+        &kubeconfig,
+        "--node-name",
+        "node-1",
+        "--serve-resources",
+        "owners,nodes,namespaces",
+    ];
+    let agent = Agent::start(&args);
+    agent.until("/readyz", |answer| answer.code == 200);
+    agent
+}
+
+fn workload(agent: &Agent, pod: &str) -> String {
+    let answer: Value = agent.get(&format!("/whois?q=uid-of-{pod}")).json();
+    let Value::Object(workload) = &answer["workload"] else { return String::new() };
+    let derived = if workload["derived"] == true { " derived" } else { "" };
+    format!("{}/{}{derived}", workload["kind"].as_str().unwrap(), workload["name"].as_str().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_requested_once() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    let rights = shipped("pod-index", &["base", "components/resources"]);
+    server.grant(rights.clone());
+    server.put("nodes", &json!({ "metadata": { "name": "node-1" } }));
+    server.put("namespaces", &json!({ "metadata": { "name": "shop" } }));
+    put_all(&server);
+    let agent = agent(&server, &directory);
+    for (path, expected) in [
+        ("/apis/apps/v1/replicasets", &["bare", "odd", "web-1"][..]),
+        ("/apis/apps/v1/namespaces/shop/replicasets?labelSelector=app%3Dodd", &["odd"]),
+        ("/apis/apps/v1/namespaces/other/replicasets", &[]),
+        ("/apis/apps/v1/deployments?fieldSelector=metadata.name%3Dweb", &["web"]),
+        ("/apis/apps/v1/statefulsets", &["db"]),
+        ("/apis/apps/v1/daemonsets", &["agent"]),
+        ("/apis/batch/v1/jobs", &["backup-29123456", "once-29123456"]),
+        ("/apis/batch/v1/cronjobs", &["backup"]),
+    ] {
+        let list: Value = agent.until(path, |answer| answer.code != 503).json();
+        assert_eq!(names(&list), expected, "{path}: {list}");
+        let version = if path.contains("batch") { "batch/v1" } else { "apps/v1" };
+        assert_eq!(list["apiVersion"], version, "{path}");
+    }
+    let web: Value = agent.get("/apis/apps/v1/namespaces/shop/deployments/web").json();
+    assert_eq!((&web["kind"], &web["apiVersion"]), (&json!("Deployment"), &json!("apps/v1")));
+    assert_eq!((&web["metadata"]["annotations"]["kept"], web.get("spec")), (&json!("yes"), None));
+    assert!(!web.to_string().contains("hunter2"));
+    let partial: Value = agent.send("GET /apis/apps/v1/replicasets", PARTIAL_LIST, "").json();
+    assert_eq!(partial["items"][2]["metadata"]["ownerReferences"][0]["name"], "web");
+    for (path, code) in [
+        ("/apis", 200),
+        ("/apis/apps", 200),
+        ("/apis/apps/v1/", 200),
+        ("/apis/batch/v1", 200),
+        ("/apis/apps/v1/controllerrevisions", 404),
+    ] {
+        assert_eq!(agent.get(path).code, code, "{path}");
+    }
+    for (pod, expected) in [
+        ("web", "Deployment/web"),
+        ("bare", "ReplicaSet/bare"),
+        ("rolled", "Rollout/fancy"),
+        ("cron", "CronJob/backup"),
+        ("job", "Job/once-29123456"),
+        ("db-0", "StatefulSet/db"),
+        ("agent", "DaemonSet/agent"),
+        ("gone", "Deployment/gone derived"),
+        ("hostile", "ReplicaSet/../../secrets/x?a=-1 derived"),
+        ("custom", "Thing/x"),
+    ] {
+        assert_eq!(workload(&agent, pod), expected, "{pod}");
+    }
+    // Three ReplicaSets and one that is gone, two Jobs, a StatefulSet, a DaemonSet, a Deployment, a CronJob.
+    assert_eq!(server.requests(Verb::Get), 10, "{:?}", server.asked());
+    let asked = server.asked();
+    let unused: Vec<_> =
+        rights.iter().filter(|right| !asked.iter().any(|asked| right.covers(asked))).collect();
+    assert!(unused.is_empty(), "granted, and never asked for: {unused:?}");
+
+    // An owner goes with the last pod that needs it.
+    let list: Value = agent.get("/apis/apps/v1/deployments").json();
+    let path = format!("/apis/apps/v1/deployments?watch=1&resourceVersion={}", version(&list));
+    let mut watch = Watch::open(agent.address, &path, "").unwrap();
+    server.remove("pods", "shop", "web");
+    server.remove("pods", "shop", "rolled");
+    agent.until("/apis/apps/v1/replicasets", |answer| !answer.body.contains(r#""odd""#));
+    let list: Value = agent.get("/apis/apps/v1/deployments").json();
+    assert_eq!(names(&list), ["web"], "another pod needs it");
+    server.remove("pods", "shop", "web-too");
+    let event = watch.next().unwrap();
+    assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("DELETED"), &json!("web")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_right_or_the_server_names_are_derived_and_known_owners_stay() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("pods", &pod_of("web", &json!({ "pod-template-hash": "1" }), (RS.0, RS.1, "web-1")));
+    server.fail_always(Verb::Get, Fault::Status(403));
+    let agent = agent(&server, &directory);
+    agent.wait_for_log("owners of pods cannot be read; their names are derived: planted: 403");
+    assert_eq!(workload(&agent, "web"), "Deployment/web derived");
+    assert_eq!(agent.get("/apis/apps/v1/replicasets").code, 503);
+    server.put("replicasets", &owned("ReplicaSet", "web-1", Some(("apps/v1", "Deployment", "odd"))));
+    server.heal();
+    agent.until("/whois?q=uid-of-web", |answer| answer.body.contains(r#""name":"odd","derived":false"#));
+    agent.until("/apis/apps/v1/replicasets", |answer| answer.code == 200);
+    server.fail_always(Verb::Get, Fault::Status(500));
+    server.put("pods", &pod_of("new", &json!({ "pod-template-hash": "2" }), (RS.0, RS.1, "new-2")));
+    agent.wait_for_log("owners of pods cannot be read; their names are derived: planted: 500");
+    assert_eq!(
+        (&*workload(&agent, "web"), &*workload(&agent, "new")),
+        ("Deployment/odd", "Deployment/new derived")
+    );
+    let known: Value = agent.get("/apis/apps/v1/replicasets").json();
+    assert_eq!(names(&known), ["web-1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    put_all(&server);
+    let agent = agent(&server, &directory);
+    agent.until("/apis/apps/v1/deployments", |answer| answer.code == 200);
+    let port = agent.address.port().to_string();
+    let output = run(&["kubeconfig", "--port", &port]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    let client = Client::try_from(config).unwrap();
+    let deployment = Api::<Deployment>::namespaced(client.clone(), "shop").get("web").await.unwrap();
+    assert_eq!(
+        (deployment.metadata.uid.as_deref(), deployment.spec.replicas),
+        (Some("Deployment-web"), None)
+    );
+    assert_eq!(
+        Api::<CronJob>::all(client).list(&kube::api::ListParams::default()).await.unwrap().items.len(),
+        1
+    );
+
+    for (args, word) in [
+        (&["kubeconfig", "--socket", "x"][..], "Unix socket"),
+        (&["kubeconfig", "--token-file", "x"], "--certificate-authority"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    }
+    let output =
+        run(&["kubeconfig", "--ca-file", "/pki/ca.crt", "--token-file", "/token", "--address", "::1"]);
+    let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
+    let cluster = config.clusters[0].cluster.as_ref().unwrap();
+    assert_eq!(cluster.server.as_deref(), Some("https://[::1]:10270"));
+    assert_eq!(cluster.certificate_authority.as_deref(), Some("/pki/ca.crt"));
+    assert_eq!(config.auth_infos[0].auth_info.as_ref().unwrap().token_file.as_deref(), Some("/token"));
+}
