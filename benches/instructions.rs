@@ -296,8 +296,8 @@ fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
     KeyedSetup { writer, cached, keys }
 }
 
-// The current pod had the IP then.
-#[library_benchmark(setup = ips_of_long_ago, config = held_at(155_145))]
+// The current pod had the IP then: at most one and a half times the work of `ip_hit`.
+#[library_benchmark(setup = ips_of_long_ago, config = held_at(110_098))]
 #[bench::cached()]
 fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {

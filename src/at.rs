@@ -287,10 +287,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// If the pod that has the IP says itself that it had it then, nothing else matters: see the rules.
     #[inline]
     fn of_ip(&self, ip: u128) -> Option<&'a Arc<P>> {
-        let settled = self.settled(self.snapshot.times.as_deref()?)?;
+        let as_of = self.snapshot.times.as_deref()?.as_of_or_min();
         let pod = self.snapshot.live.by_uncontested_ip(ip, &self.snapshot.hashing)?;
         let (life, (first, last)) = (pod.life(), self.range());
-        let held = !life.stopped && life.ip_by.is_some_and(|by| by <= first) && last < settled;
+        let held = life.ip_by.is_some_and(|by| by <= first) && last.plus(self.delay) < as_of && !life.stopped;
         held.then_some(pod)
     }
 
@@ -389,8 +389,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             .filter_map(|stay| {
                 let ((pod, removed_at), window) = (stay.pod?, stay.window);
                 let bounds = |(earliest, latest): (Time, Time)| Bounds {
-                    earliest: (earliest != Time::MIN).then_some(earliest),
-                    latest: (latest != Time::MAX).then_some(latest),
+                    earliest: (earliest > Time::MIN).then_some(earliest),
+                    latest: (latest < Time::MAX).then_some(latest),
                 };
                 let (from, until) = (bounds(window.from), bounds(window.until));
                 let is_certain = window.contains(first, last);
@@ -453,9 +453,9 @@ impl Window {
         };
         let half_a_minute = Duration::from_secs(30);
         let from =
-            if self.from.0 == Time::MIN { self.from.1.saturating_sub(half_a_minute) } else { self.from.0 };
+            if self.from.0 <= Time::MIN { self.from.1.saturating_sub(half_a_minute) } else { self.from.0 };
         let until =
-            if self.until.1 == Time::MAX { self.until.0.saturating_add(half_a_minute) } else { self.until.1 };
+            if self.until.1 >= Time::MAX { self.until.0.saturating_add(half_a_minute) } else { self.until.1 };
         let ended = share((self.until.0.min(until), until));
         // One that runs, as far as is known, has most likely not ended.
         let ended = if is_current { ended.min(100) } else { ended.min(990) };

@@ -89,18 +89,6 @@ impl<K, V> Table<K, V> {
         Some(self.page(hash).find(tag, is)?.2)
     }
 
-    /// Like [`find`](Self::find), with the entry's flags.
-    #[inline]
-    pub(crate) fn find_with_flags(
-        &self,
-        hash: u64,
-        tag: NonZero<u8>,
-        is: impl Fn(&Entry<K, V>) -> bool,
-    ) -> Option<(u16, &Entry<K, V>)> {
-        let (page, index, entry) = self.page(hash).find(tag, is)?;
-        Some((page.flags(index % MAX_LEN), entry))
-    }
-
     /// Like [`find`](Self::find), with the entry's place.
     pub(crate) fn locate(
         &self,

@@ -18,21 +18,35 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Time(i64);
 
 impl Time {
-    pub(crate) const MIN: Self = Self(i64::MIN);
-    pub(crate) const MAX: Self = Self(i64::MAX);
+    /// In the year 1823. A few spans can be added to any time without an overflow.
+    pub(crate) const MIN: Self = Self(-(1 << 62));
+    /// In the year 2116.
+    pub(crate) const MAX: Self = Self(1 << 62);
 
-    /// From nanoseconds since 1970.
+    /// From nanoseconds since 1970, within the years 1824 to 2116.
     #[inline]
     #[must_use]
     pub const fn from_nanos(nanos: i64) -> Self {
+        if nanos < Self::MIN.0 {
+            Self::MIN
+        } else if nanos > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(nanos)
+        }
+    }
+
+    /// What [`as_nanos`](Self::as_nanos) gave.
+    #[inline]
+    pub(crate) const fn stored(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// From whole seconds since 1970, within the years 1678 to 2261.
+    /// From whole seconds since 1970, within the years 1824 to 2116.
     #[inline]
     #[must_use]
     pub const fn from_seconds(seconds: i64) -> Self {
-        Self(seconds.saturating_mul(1_000_000_000))
+        Self::from_nanos(seconds.saturating_mul(1_000_000_000))
     }
 
     /// In nanoseconds since 1970.
@@ -42,37 +56,38 @@ impl Time {
         self.0
     }
 
-    /// This many nanoseconds later, within the first and the last time.
+    /// This many nanoseconds later, possibly beyond the last time.
     #[inline]
-    pub(crate) fn plus(self, nanos: i64) -> Self {
-        Self(self.0.saturating_add(nanos))
+    pub(crate) const fn plus(self, nanos: i64) -> Self {
+        Self(self.0.wrapping_add(nanos))
     }
 
     /// A later time, at most the last one.
     #[must_use]
     pub fn saturating_add(self, span: Duration) -> Self {
-        self.plus(nanos(span))
+        Self::from_nanos(self.0 + nanos(span))
     }
 
     /// An earlier time, at least the first one.
     #[must_use]
     pub fn saturating_sub(self, span: Duration) -> Self {
-        self.plus(-nanos(span))
+        Self::from_nanos(self.0 - nanos(span))
     }
 }
 
-/// At most 292 years.
+/// At most 18 years.
 #[expect(clippy::cast_possible_truncation, reason = "compared before")]
 pub(crate) const fn nanos(span: Duration) -> i64 {
     let nanos = span.as_nanos();
-    if nanos < i64::MAX as u128 { nanos as i64 } else { i64::MAX }
+    if nanos < 1 << 59 { nanos as i64 } else { 1 << 59 }
 }
 
 impl From<SystemTime> for Time {
     fn from(time: SystemTime) -> Self {
+        let clamped = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
         match time.duration_since(UNIX_EPOCH) {
-            Ok(since) => Self(nanos(since)),
-            Err(before) => Self(-nanos(before.duration())),
+            Ok(since) => Self::from_nanos(clamped(since)),
+            Err(before) => Self::from_nanos(-clamped(before.duration())),
         }
     }
 }

@@ -173,9 +173,18 @@ impl<V> Tables<V> {
     /// The pod that alone claims an IP.
     #[inline]
     pub(crate) fn by_uncontested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
+        // Nearly always.
+        if self.contenders.len() == 0 {
+            return self.by_ip(ip, hashing);
+        }
+        self.by_contested_ip(ip, hashing)
+    }
+
+    #[cold]
+    fn by_contested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
         let (words, hash) = ip_key(ip, hashing);
-        let (flags, entry) = self.ips.find_with_flags(hash, any_tag(hash), |entry| entry.key == words)?;
-        (flags & CONTESTED == 0).then_some(&entry.value)
+        let (place, entry) = self.ips.locate(hash, any_tag(hash), |entry| entry.key == words)?;
+        (place.flags() & CONTESTED == 0).then_some(&entry.value)
     }
 
     /// The holder of a key, with the place of its entry.

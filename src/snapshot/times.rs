@@ -74,20 +74,31 @@ pub(crate) struct Moment {
 const ENDED_PER_POD: usize = 4;
 
 #[inline]
+fn raw(atomic: &AtomicI64) -> Time {
+    Time::stored(atomic.load(Memory::Relaxed))
+}
+
+#[inline]
 fn time(atomic: &AtomicI64) -> Option<Time> {
-    let time = Time::from_nanos(atomic.load(Memory::Relaxed));
+    let time = raw(atomic);
     (time != Time::MIN).then_some(time)
 }
 
 impl Times {
     pub(crate) fn new(limits: KeepRemoved) -> Self {
-        let [as_of, floor] = [(); 2].map(|()| AtomicI64::new(i64::MIN));
+        let [as_of, floor] = [(); 2].map(|()| AtomicI64::new(Time::MIN.as_nanos()));
         Self { holds: Ordered::new(), ended: OrdMap::new(), next: 0, limits, as_of, floor }
     }
 
     #[inline]
     pub(crate) fn as_of(&self) -> Option<Time> {
         time(&self.as_of)
+    }
+
+    /// The first time, if nothing was heard.
+    #[inline]
+    pub(crate) fn as_of_or_min(&self) -> Time {
+        raw(&self.as_of)
     }
 
     pub(crate) fn floor(&self) -> Option<Time> {
