@@ -143,8 +143,11 @@ Say which pod something belongs to: its namespace, name, UIDs (the pod's and its
 and labels, and how it was found.
 
 ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID, an IP address, a process ID, the path of a log, a cgroup \
-path, or the lines of /proc/PID/cgroup. Without it, or with -, each line of standard input is a query. Process IDs are \
+path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also has the process's start since the machine's. Without it, or with -, each line of standard input is a query. Process IDs are \
 those of the agent's host.
+
+With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \
+that may have had it.
 
 With -o json, each query has one line, in their order. It begins with {\"found\":true or {\"found\":false.";
 
@@ -153,6 +156,14 @@ With -o json, each query has one line, in their order. It begins with {\"found\"
 pub(crate) struct WhoisArgs {
     /// What to look up; - for the lines of standard input.
     pub(crate) anything: Vec<String>,
+
+    /// When the events happened: RFC 3339, or s, ms, us or ns since 1970. A query may end with its own: " at=TIME".
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<String>,
+
+    /// The number of the field of each line of standard input that is the time of its event; the others are the query.
+    #[arg(long, value_name = "N", conflicts_with = "at", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) time_field: Option<u8>,
 
     /// How long to wait for unknown pods, for example 5s; at most 5m.
     #[arg(long, value_name = "DURATION")]

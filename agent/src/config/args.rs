@@ -169,6 +169,15 @@ Shared {
     #[arg(long, env = "POD_INDEX_KEEP_REMOVED_MAX", value_name = "PODS")]
     keep_removed_max: Option<usize>,
 
+    /// The largest difference between two of the clocks of events, of this node and of the API server, for whois --at
+    /// [default: 2s].
+    #[arg(long, env = "POD_INDEX_CLOCK_SKEW", value_name = "DURATION")]
+    clock_skew: Option<GoDuration>,
+
+    /// The longest time until the sources tell of a change on the node, for whois --at [default: 10s].
+    #[arg(long, env = "POD_INDEX_SOURCE_DELAY", value_name = "DURATION")]
+    source_delay: Option<GoDuration>,
+
     /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
     /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
     #[arg(long, env = "POD_INDEX_REDACT_ENV")]

@@ -31,7 +31,7 @@ use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
-use self::values::{AccessSettings, Extra, Management, Mode, PodApiSettings, TlsFiles};
+use self::values::{AccessSettings, Bounds, Extra, Management, Mode, PodApiSettings, TlsFiles};
 
 /// Default period of the file and http sources. Zero means the default as well, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) cgroup_root: Option<String>,
     /// How long to keep removed pods, and how many.
     pub(crate) keep_removed: (Duration, usize),
+    /// The bounds of look-ups at a time.
+    pub(crate) bounds: Bounds,
     /// Whether to omit literal values of environment variables.
     pub(crate) redact_env: bool,
     /// Where to keep pods on disk, and which.
@@ -248,6 +250,9 @@ impl Settings {
             given.keep_removed.map_or(KEEP_REMOVED, |GoDuration(age)| age),
             given.keep_removed_max.unwrap_or(KEEP_REMOVED_MAX),
         );
+        let span = |given: Option<GoDuration>, default| given.map_or(default, |GoDuration(span)| span);
+        let Bounds { skew, delay } = Bounds::default();
+        let bounds = Bounds { skew: span(given.clock_skew, skew), delay: span(given.source_delay, delay) };
 
         let mut summary = vec![["node".to_owned(), node.to_string()]];
         if let Some(FileSettings { path, period }) = &file {
@@ -287,6 +292,7 @@ impl Settings {
             cgroup_root: text(given.cgroup_root),
             proc: path(given.proc).unwrap_or_else(|| PROC.into()),
             keep_removed,
+            bounds,
             redact_env: given.redact_env,
             // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
@@ -355,6 +361,7 @@ impl Settings {
             ("manageMirrorPods", self.mirrors != new.mirrors),
             ("proc or cgroupRoot", (&self.proc, &self.cgroup_root) != (&new.proc, &new.cgroup_root)),
             ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
+            ("clockSkew or sourceDelay", self.bounds != new.bounds),
             ("redactEnv", self.redact_env != new.redact_env),
             ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::ValueEnum;
+use pod_index::AtTime;
 use serde::Deserialize;
 
 /// The configured access rules.
@@ -19,6 +21,19 @@ pub(crate) struct AccessSettings {
     pub(crate) tokens: bool,
     /// Whether the API server decides what a client may do.
     pub(crate) rights: bool,
+}
+
+/// How far clocks may differ, and how late sources may be; see `pod_index::AtTime`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) skew: Duration,
+    pub(crate) delay: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { skew: AtTime::<()>::SKEW, delay: AtTime::<()>::DELAY }
+    }
 }
 
 impl AccessSettings {

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch as channel;
 
 use super::serve::{App, Requests, serve};
-use crate::config::values::{Management, PodApiSettings, StaticPods};
+use crate::config::values::{Bounds, Management, PodApiSettings, StaticPods};
 use crate::metrics::Metrics;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
@@ -240,6 +240,7 @@ fn a_thousand_watches_of_ten_thousand_pods() {
             Processes::new(Path::new("/proc"), None).unwrap(),
             Lookups::default(),
             api.owners(),
+            Bounds::default(),
         ),
         readiness,
         mirrors: Arc::new(MirrorKeeper::new(NodeName::new("node-1"), Management::Off)),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -10,6 +11,9 @@ use pod_index_kubelet::sources::{Nudge, Problem, Source, SourceStatus};
 
 /// Maximum number of remembered conflicts for a source that never reports a full set.
 const PASSED_OVER: usize = 100;
+
+/// Longer than it takes to notice that a silent watch is dead.
+const SILENT: Duration = Duration::from_secs(45);
 
 /// The configured sources.
 #[derive(Debug)]
@@ -161,6 +165,25 @@ impl Readiness {
             status
         };
         self.lock().iter().map(status).collect()
+    }
+
+    /// How long ago all that the sources knew was in the index, or on its way there. `None`: it never was.
+    ///
+    /// A watch that sends nothing may be dead for [`SILENT`] before that is noticed.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let age = |line: &Line| {
+            let status = line.status.borrow();
+            let is_well = !status.problems.iter().any(is_grave);
+            let age = match status.source {
+                Source::Api if status.problems.is_empty() => status.silence()?.min(SILENT),
+                Source::File if is_well => Duration::ZERO,
+                Source::Http | Source::Kubelet => status.last_read?.elapsed(),
+                _ => status.silence()?,
+            };
+            line.indexed.then_some(age)
+        };
+        let ages: Vec<_> = self.lock().iter().map(age).collect();
+        ages.into_iter().reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.

@@ -4,7 +4,7 @@
 
 use std::iter;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select};
 use k8s_openapi::api::core::v1::Pod;
@@ -26,6 +26,9 @@ const WAITING: usize = 64;
 
 /// Idle time before the writer retries to free snapshots that a reader held.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
+
+/// Time between two looks at the sources: how much of the past is known, for look-ups at a time.
+const LISTENING: Duration = Duration::from_secs(1);
 
 /// A report of a source.
 #[derive(Debug)]
@@ -66,7 +69,8 @@ impl WriterThread {
         let (own_node, own_node_read) = bounded(1);
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
-        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node };
+        let heard = (Instant::now(), None);
+        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, heard };
         work.restore();
         let work = move || work.until(&stopped, own_derived, own_node_read, &received);
         (Self { stop, derive_own, own_node, needs_own_node: node_needed }, reports, work)
@@ -100,6 +104,8 @@ struct Work {
     restored: Option<Unclaimed>,
     /// Whether this node's Node object has to be read.
     needs_own_node: watch::Sender<bool>,
+    /// The last look at the sources, and until when they had told everything.
+    heard: (Instant, Option<SystemTime>),
 }
 
 impl Work {
@@ -113,6 +119,7 @@ impl Work {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
+            let listening = at(self.heard.0 + LISTENING);
             let forgetting = self.writer.next_deadline().map_or_else(never, at);
             select! {
                 recv(reports) -> report => match report {
@@ -140,8 +147,10 @@ impl Work {
                 },
                 recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
                 recv(forgetting) -> _ => self.forget(Instant::now()),
+                recv(listening) -> _ => {}
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
+            self.listen(reports);
             self.counts.retired(self.writer.retired_snapshots());
         }
     }
@@ -217,14 +226,28 @@ impl Work {
         }
     }
 
-    /// Sets the time of the removals that follow, and forgets the removed pods that are too old.
+    /// Says until when everything is known. What the sources had told at the last look has arrived since.
+    fn listen(&mut self, reports: &Receiver<Report>) {
+        if self.heard.0.elapsed() < LISTENING || !reports.is_empty() {
+            return;
+        }
+        if let Some(heard) = self.heard.1 {
+            self.writer.heard(heard);
+        }
+        let known = self.readiness.age().and_then(|age| SystemTime::now().checked_sub(age));
+        self.heard = (Instant::now(), known.filter(|_| self.merge.all_sources_seen()));
+    }
+
+    /// Sets the time of the writes that follow, and forgets the removed pods that are too old.
     fn forget(&mut self, now: Instant) {
+        self.writer.set_time(SystemTime::now());
         let forgotten = self.writer.expire(now);
         self.counts.published(forgotten > 0);
     }
 
     /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
+        self.writer.set_time(SystemTime::now());
         let Some(restored) = &mut self.restored else { return };
         let applied = self.writer.apply(restored.operations());
         self.counts.published(applied.published);

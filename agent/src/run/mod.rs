@@ -170,7 +170,8 @@ struct Started {
 async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result<Started, Failure> {
     let listeners = if settings.once { None } else { Some(Listeners::bind(settings).await?) };
     let (max_age, max_pods) = settings.keep_removed;
-    let options = Options::new().container_ids(true).ips(true).keep_removed(max_age, max_pods);
+    let options =
+        Options::new().container_ids(true).ips(true).keep_removed(max_age, max_pods).keep_times(true);
     let (writer, reader) = pod_index::with_options(options);
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader);
@@ -230,7 +231,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     metrics.ours().register_collector(Box::new(ByClients(lookups.clone())));
     let processes = Processes::new(&settings.proc, settings.cgroup_root.as_deref());
     let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
-    let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners());
+    let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners(), settings.bounds);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
     metrics.log(log);

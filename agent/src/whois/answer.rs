@@ -36,6 +36,23 @@ pub(crate) struct Answer<'a> {
     /// How the query contradicts the pod that was found.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(crate) contradiction: Option<Cow<'a, str>>,
+    /// The time of the event, in RFC 3339, if the query has one. Then the answer is of that time.
+    #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<Cow<'a, str>>,
+    /// Bounds of when the pod got the key, and lost it.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<Between<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<Between<'a>>,
+    /// The pods that may have had the key at the time, the likeliest one first, if none is certain.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) candidates: Vec<CandidatePod<'a>>,
+    /// The times between which the agent knows of all pods that had a key. Only if the time is near or outside.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) known: Option<Between<'a>>,
+    /// Other pods that claim the key now.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) contested: Vec<Text<'a>>,
     /// When the pod was removed, in RFC 3339. `None` if it still exists.
     #[serde(borrow, default, deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub(crate) removed: Option<Cow<'a, str>>,
@@ -76,7 +93,7 @@ pub(crate) struct Answer<'a> {
 /// A text without escapes is borrowed, because a client reads hundreds of thousands of answers a second. `serde` borrows
 /// only in a field whose type is `Cow` itself.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 fn text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error> {
     Ok(Option::<Text<'a>>::deserialize(deserializer)?.map(|Text(text)| text))
@@ -129,6 +146,31 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
         }
         deserializer.deserialize_map(Entries(PhantomData))
     }
+}
+
+/// Bounds of a time, in RFC 3339. `None`: there is none.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Between<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) earliest: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) latest: Option<Cow<'a, str>>,
+}
+
+/// A pod that may have had a key.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CandidatePod<'a> {
+    #[serde(borrow)]
+    pub(crate) namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) name: Cow<'a, str>,
+    #[serde(borrow, rename = "podUID")]
+    pub(crate) pod_uid: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) from: Between<'a>,
+    #[serde(borrow)]
+    pub(crate) until: Between<'a>,
 }
 
 /// The controller that created the pod.

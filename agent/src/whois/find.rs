@@ -8,14 +8,19 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Identity, ParseIdentityError};
-use pod_index::{self as index, FoundBy, PodMeta, Snapshot, UidRef, is_mirror_pod};
+use pod_index::{
+    self as index, AtTime, Bounds as Ends, Claimed, FoundBy, Holder, NotFound, PodMeta, Snapshot, Time,
+    UidRef, is_mirror_pod,
+};
 use pod_index_kubelet::process::{Placement, PodCgroup, ResolveError};
 use pod_index_kubelet::workload::controller;
 
 pub(super) use super::answer::Key;
-use super::answer::{Answer, Kind, Labels, Owner, Workload};
+use super::answer::{Answer, Between, CandidatePod, Kind, Labels, Owner, Text, Workload};
 use super::lookups::Outcome;
 use super::processes::Placements;
+use super::query;
+use crate::config::values::Bounds;
 use crate::pod_api::owners::Owners;
 
 /// A parsed query.
@@ -24,6 +29,8 @@ pub(super) struct Sought<'a> {
     /// The query's text, if it may also be a UID.
     text: Option<&'a str>,
     what: What<'a>,
+    /// The time of the event.
+    at: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -43,12 +50,18 @@ pub(super) struct Found<'a> {
     pub(super) by: Key,
     /// When the pod was removed. `None` if it still exists.
     pub(super) removed_at: Option<Instant>,
+    at: Option<Time>,
+    /// When it had the key that found it, if the query has a time.
+    ends: Option<(Ends, Ends)>,
+    contested: Vec<String>,
 }
 
 /// Why no pod was found.
 #[derive(Clone, Debug)]
 pub(super) enum Unknown {
     Unparsed(ParseIdentityError),
+    /// The time of the event.
+    BadTime(String),
     NotUtf8,
     /// The answers to the other queries fill the response.
     NoRoom,
@@ -58,14 +71,40 @@ pub(super) enum Unknown {
     /// `/proc` does not answer.
     Blocked,
     NoPod(Kind),
+    /// No pod had the key for certain at the time of the event.
+    NotThen(Box<NotThen>),
     /// No pod has this UID. A pod with this name, if there is one.
     Suggested(Option<String>),
 }
 
+/// What is known of a key at the time of an event, if that is no pod for certain.
+#[derive(Clone, Debug)]
+pub(super) struct NotThen {
+    kind: Kind,
+    at: Time,
+    /// `None`: there are candidates.
+    why: Option<NotFound>,
+    candidates: Vec<CandidatePod<'static>>,
+    known: Option<(Time, Time)>,
+}
+
 impl Unknown {
+    /// The answer with what is known nevertheless.
+    pub(super) fn told<'a>(&self, answer: Answer<'a>) -> Answer<'a> {
+        let Self::NotThen(then) = self else { return answer };
+        let known = then.known.map(|(from, until)| Ends { earliest: Some(from), latest: Some(until) });
+        Answer {
+            at: Some(query::written(then.at).into()),
+            candidates: then.candidates.clone(),
+            known: known.map(between),
+            ..answer
+        }
+    }
+
     pub(super) fn kind(&self) -> Option<Kind> {
         match self {
-            Self::Unparsed(_) | Self::NotUtf8 | Self::NoRoom => None,
+            Self::Unparsed(_) | Self::BadTime(_) | Self::NotUtf8 | Self::NoRoom => None,
+            Self::NotThen(then) => Some(then.kind),
             Self::NoProcess | Self::NotOfPod | Self::Unreadable(_) | Self::Blocked => Some(Kind::Pid),
             Self::NoPod(kind) => Some(*kind),
             Self::Suggested(_) => Some(Kind::Uid),
@@ -80,6 +119,8 @@ impl Unknown {
     pub(super) fn words(&self, query: &str) -> Cow<'static, str> {
         let words = match self {
             Self::Unparsed(error) => return error.to_string().into(),
+            Self::BadTime(error) => return error.clone().into(),
+            Self::NotThen(then) => return then.words().into(),
             Self::Unreadable(error) => return error.to_string().into(),
             Self::NotUtf8 => "an identity must be UTF-8",
             Self::NoRoom => "the response is full; send fewer queries per request",
@@ -99,6 +140,28 @@ impl Unknown {
     }
 }
 
+impl NotThen {
+    fn words(&self) -> String {
+        let names: Vec<_> =
+            self.candidates.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        match (&names[..], self.why) {
+            ([], Some(NotFound::TooEarly)) => {
+                let since = self.known.map(|(from, _)| query::written(from)).unwrap_or_default();
+                format!("the time is before what the agent knows, which is since {since} (--keep-removed)")
+            }
+            ([], Some(NotFound::TooLate)) => "what happened at that time is not known yet".to_owned(),
+            ([], _) => "no pod is known to have had it at that time".to_owned(),
+            ([one], _) => format!("perhaps {one}, but not for certain"),
+            (names, _) => format!("one of {}, the likeliest first", names.join(", ")),
+        }
+    }
+}
+
+fn between(Ends { earliest, latest }: Ends) -> Between<'static> {
+    let written = |time: Option<Time>| time.map(|time| query::written(time).into());
+    Between { earliest: written(earliest), latest: written(latest) }
+}
+
 /// A manifest may set any UID, so every word is looked up as one.
 fn unknown_uid(query: &str, name: Option<&str>) -> String {
     let query = query.trim_ascii();
@@ -116,12 +179,18 @@ fn unknown_uid(query: &str, name: Option<&str>) -> String {
 
 impl<'a> Sought<'a> {
     /// Parses a query. The processes were looked up before.
-    pub(super) fn parse(text: &'a str, placements: &Placements) -> Result<Self, Unknown> {
-        let identity = Identity::parse_lenient(text).map_err(Unknown::Unparsed)?;
-        let text = text.trim_ascii();
-        let sought = |what| Self { text: (!text.contains('/')).then_some(text), what };
-        let Identity::Pid(pid) = identity else { return Ok(sought(What::Identity(identity))) };
-        match placements.get(&pid) {
+    ///
+    /// `at`: the time of the event, if the query does not say it itself.
+    pub(super) fn parse(text: &'a str, at: Option<Time>, placements: &Placements) -> Result<Self, Unknown> {
+        let process = query::process(text);
+        let (text, own_time) = query::split(text).map_err(Unknown::BadTime)?;
+        let at = own_time.or(at);
+        let sought = |what| Self { text: (!text.contains('/')).then(|| text.trim_ascii()), what, at };
+        let Some(process) = process else {
+            let identity = Identity::parse_lenient(text).map_err(Unknown::Unparsed)?;
+            return Ok(sought(What::Identity(identity)));
+        };
+        match placements.get(&process) {
             Some(Ok(Placement::Pod(cgroup))) => Ok(sought(What::Process(cgroup.clone()))),
             Some(Ok(Placement::NoPod)) => Err(Unknown::NotOfPod),
             Some(Ok(Placement::Gone)) => Err(Unknown::NoProcess),
@@ -157,10 +226,28 @@ impl<'a> Sought<'a> {
     }
 
     /// Looks the pod up.
-    pub(super) fn find<'s>(&'s self, snapshot: &'s Snapshot<Pod>) -> Result<Found<'s>, Unknown> {
+    pub(super) fn find<'s>(
+        &'s self,
+        snapshot: &'s Snapshot<Pod>,
+        bounds: Bounds,
+    ) -> Result<Found<'s>, Unknown> {
+        if let (Some(at), What::Identity(identity)) = (self.at, &self.what) {
+            let then = snapshot.at(at).skew(bounds.skew).delay(bounds.delay);
+            match self.find_at(snapshot, identity, &then, at) {
+                // A manifest may set any UID, which needs no time.
+                Err(Unknown::NotThen(then)) if then.candidates.is_empty() => {
+                    let by_uid = self.text.and_then(|text| by_uid(snapshot, text.into()));
+                    return by_uid.ok_or(Unknown::NotThen(then));
+                }
+                found => return found,
+            }
+        }
         let found = match &self.what {
             What::Process(cgroup) => by_cgroup(snapshot, cgroup),
-            What::Identity(identity) => identity.resolve(snapshot).map(|found| Found::new(snapshot, found)),
+            What::Identity(identity) => identity.resolve(snapshot).map(|found| Found {
+                contested: contested(snapshot, identity),
+                ..Found::new(snapshot, found)
+            }),
         };
         // A manifest may set any UID, even one that looks like another kind of identity. A process ID was resolved to
         // its cgroup, so it is certainly not a UID.
@@ -172,6 +259,44 @@ impl<'a> Sought<'a> {
             _ => found,
         };
         found.ok_or_else(|| Unknown::NoPod(self.kind()))
+    }
+}
+
+impl Sought<'_> {
+    fn find_at<'s>(
+        &self,
+        snapshot: &'s Snapshot<Pod>,
+        identity: &'s Identity<'s>,
+        then: &AtTime<'s, Pod>,
+        at: Time,
+    ) -> Result<Found<'s>, Unknown> {
+        let key: Option<index::Key<'_>> = match *identity {
+            Identity::Ip(ip) => Some(ip.into()),
+            Identity::Name { namespace, name } => Some((namespace, name).into()),
+            _ => None,
+        };
+        let (why, candidates) = match identity.resolve_at(then) {
+            Holder::Pod(found) => {
+                let list = key.map(|key| then.candidates(key)).unwrap_or_default();
+                let this = list.iter().find(|one| one.is_certain && Arc::ptr_eq(one.pod, found.pod));
+                let ends = this.map(|one| (one.from, one.until));
+                return Ok(Found { at: Some(at), ends, ..Found::new(snapshot, found) });
+            }
+            Holder::Unknown(NotFound::NoPod) if key.is_none() => return Err(Unknown::NoPod(self.kind())),
+            Holder::Unknown(why) => (Some(why), Vec::new()),
+            Holder::Ambiguous(candidates) => (None, candidates),
+            _ => return Err(Unknown::NoPod(self.kind())),
+        };
+        let text = |text: &str| Cow::from(text.to_owned());
+        let candidates = candidates.iter().map(|one| CandidatePod {
+            namespace: text(one.pod.namespace()),
+            name: text(one.pod.name()),
+            pod_uid: text(PodMeta::uid(&**one.pod)),
+            from: between(one.from),
+            until: between(one.until),
+        });
+        let (candidates, known) = (candidates.collect(), then.known());
+        Err(Unknown::NotThen(Box::new(NotThen { kind: self.kind(), at, why, candidates, known })))
     }
 }
 
@@ -199,6 +324,17 @@ fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<F
     Some(Found { container: by_id.filter(is_same).and_then(|by_id| by_id.container), ..found })
 }
 
+/// The other current pods that claim an IP.
+fn contested(snapshot: &Snapshot<Pod>, identity: &Identity<'_>) -> Vec<String> {
+    let Identity::Ip(ip) = *identity else { return Vec::new() };
+    match snapshot.claim(ip) {
+        Some(Claimed::Contested { others, .. }) => {
+            others.map(|pod| format!("{}/{}", pod.namespace(), pod.name())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The time of a removal, in whole seconds.
 pub(super) fn time_of(removed_at: Instant) -> Timestamp {
     let age = SignedDuration::try_from(removed_at.elapsed()).unwrap_or_default();
@@ -218,7 +354,8 @@ impl<'a> Found<'a> {
             _ => Key::Uid,
         };
         if is_mirror_pod(&**pod) {
-            return Self { pod: None, mirror: Some(pod), container, by, removed_at };
+            let (at, ends, contested) = (None, None, Vec::new());
+            return Self { pod: None, mirror: Some(pod), container, by, removed_at, at, ends, contested };
         }
         // The mirror pod of a removed pod's name may be that of another pod.
         let mirror = match removed_at {
@@ -227,13 +364,16 @@ impl<'a> Found<'a> {
                 .mirror_uid_of_pod(PodMeta::uid(&**pod))
                 .and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
         };
-        Self { pod: Some(pod), mirror, container, by, removed_at }
+        let (at, ends, contested) = (None, None, Vec::new());
+        Self { pod: Some(pod), mirror, container, by, removed_at, at, ends, contested }
     }
 
     /// Whether no pod that comes later can be a better answer. A name or an IP of a removed pod may already belong to
     /// another pod.
     pub(super) fn is_final(&self) -> bool {
-        self.removed_at.is_none() || !matches!(self.by, Key::Ip | Key::Name | Key::NameOnly)
+        self.at.is_some()
+            || self.removed_at.is_none()
+            || !matches!(self.by, Key::Ip | Key::Name | Key::NameOnly)
     }
 
     /// The answer to `query`.
@@ -247,6 +387,10 @@ impl<'a> Found<'a> {
         Answer {
             found_by: Some(self.by),
             contradiction: sought.contradiction(query, pod).map(Cow::from),
+            at: self.at.map(|at| query::written(at).into()),
+            from: self.ends.map(|(from, _)| between(from)),
+            until: self.ends.map(|(_, until)| between(until)),
+            contested: self.contested.iter().map(|name| Text(name.clone().into())).collect(),
             removed: self.removed_at.map(|at| time_of(at).to_string().into()),
             namespace: text(&pod.metadata.namespace),
             name: text(&pod.metadata.name),

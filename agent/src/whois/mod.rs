@@ -13,6 +13,7 @@ pub(crate) mod limits;
 mod lookups;
 pub(crate) mod metrics;
 mod processes;
+pub(crate) mod query;
 mod routes;
 
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
-use pod_index::identity::Identity;
 use tokio::sync::watch;
 
 pub(crate) use self::answer::Kind;
@@ -30,6 +30,7 @@ pub(crate) use self::lookups::{Lookups, Outcome};
 pub(crate) use self::processes::Processes;
 pub(crate) use self::routes::router;
 use crate::api::client::Share;
+use crate::config::values::Bounds;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 use crate::pod_api::owners::Owners;
@@ -49,6 +50,7 @@ pub(crate) struct Whois {
     processes: Processes,
     lookups: Lookups,
     bodies: Bodies,
+    bounds: Bounds,
     /// The agent is shutting down.
     is_closed: Arc<watch::Sender<bool>>,
     owners: Owners,
@@ -61,11 +63,12 @@ impl Whois {
         processes: Processes,
         lookups: Lookups,
         owners: &Owners,
+        bounds: Bounds,
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
         let bodies = Bodies::new();
         let is_closed = Arc::new(watch::Sender::new(false));
-        Self { reader, readiness, processes, lookups, bodies, is_closed, owners: owners.clone() }
+        Self { reader, readiness, processes, lookups, bodies, bounds, is_closed, owners: owners.clone() }
     }
 
     /// Ends all waiting look-ups: they answer with what is known, so that they do not delay a shutdown.
@@ -83,7 +86,7 @@ impl Whois {
     ///
     /// A removed pod has [`REMOVED_ANNOTATION`].
     pub(crate) async fn pod(&self, client: &Share, key: &str) -> Option<Arc<Pod>> {
-        let placements = self.processes.get(client, pid(key).into_iter().collect()).await;
+        let placements = self.processes.get(client, query::process(key).into_iter().collect()).await;
         let snapshot = self.reader.load();
         let direct = snapshot.pod_by_uid(key).map(|pod| (Kind::Uid, pod));
         let direct = direct.or_else(|| Some((Kind::Name, snapshot.pod_by_full_name(key)?)));
@@ -91,9 +94,9 @@ impl Whois {
             self.lookups.count(Some(kind), Outcome::Found);
             return Some(Arc::clone(pod));
         }
-        let sought = Sought::parse(key, &placements);
+        let sought = Sought::parse(key, None, &placements);
         let found = sought.as_ref().map_err(Unknown::clone).and_then(|sought| {
-            let found = sought.find(&snapshot)?;
+            let found = sought.find(&snapshot, self.bounds)?;
             let pod =
                 found.pod.filter(|_| found.by != Key::MirrorUid).ok_or(Unknown::NoPod(sought.kind()))?;
             let pod = found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at));
@@ -109,13 +112,5 @@ impl Whois {
                 None
             }
         }
-    }
-}
-
-/// The process ID that a query is, if it is one.
-fn pid(query: &str) -> Option<u32> {
-    match Identity::parse(query) {
-        Ok(Identity::Pid(pid)) => Some(pid),
-        _ => None,
     }
 }

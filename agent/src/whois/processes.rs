@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
+use super::query::Process;
 use crate::api::client::Share;
 
 /// Maximum number of threads that read processes.
@@ -28,7 +29,7 @@ pub(crate) struct Processes {
 }
 
 /// What each of some processes belongs to. A process that is missing was not read in time.
-pub(super) type Placements = HashMap<u32, Result<Placement, ResolveError>>;
+pub(super) type Placements = HashMap<Process, Result<Placement, ResolveError>>;
 
 impl Processes {
     /// The processes of the `/proc` at this path. `root`: the kubelet's `cgroupRoot`, if it has one.
@@ -45,8 +46,8 @@ impl Processes {
     }
 
     /// Reads these processes. Each client waits for its own before it waits for a reader.
-    pub(super) async fn get(&self, client: &Share, pids: Vec<u32>) -> Placements {
-        if pids.is_empty() {
+    pub(super) async fn get(&self, client: &Share, processes: Vec<Process>) -> Placements {
+        if processes.is_empty() {
             return Placements::new();
         }
         let deadline = Instant::now() + PATIENCE;
@@ -56,7 +57,14 @@ impl Processes {
             let idle = Arc::clone(&self.idle);
             let reading = spawn_blocking(move || {
                 let mut resolver = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-                let placements = pids.into_iter().map(|pid| (pid, resolver.resolve_checked(pid))).collect();
+                let placements = processes.into_iter().map(|process| {
+                    let placement = match process {
+                        (pid, Some(started)) => resolver.resolve_started(pid, started),
+                        (pid, None) => resolver.resolve_checked(pid),
+                    };
+                    (process, placement)
+                });
+                let placements = placements.collect();
                 idle.lock().unwrap_or_else(PoisonError::into_inner).push(resolver);
                 drop(reader);
                 Some(placements)

@@ -13,13 +13,14 @@ use futures_util::stream;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{PodMeta, Snapshot};
+use pod_index::{PodMeta, Snapshot, Time};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{Answer, Kind};
 use super::bodies::{Place, Queries};
 use super::find::{Found, Sought, Unknown};
 use super::processes::Placements;
+use super::query::{self, Process};
 use super::{Outcome, Whois, limits};
 use crate::api::client::{Client, Share};
 use crate::api::refusal::refused;
@@ -38,13 +39,13 @@ pub(crate) fn router(whois: Whois) -> Router {
     Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
 }
 
-/// `GET /whois?q=…&q=…&wait=5s`.
+/// `GET /whois?q=…&q=…&at=…&wait=5s`.
 async fn of_url(
     State(whois): State<Whois>,
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let Parameters { queries, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
+    let Parameters { queries, at, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
     if queries.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -52,7 +53,7 @@ async fn of_url(
         return Err(bad(format!("q: at most {} in one request; POST takes more", limits::QUERIES)));
     }
     let queries = Queries::List(queries.into_iter());
-    whois.respond(&client.share, queries, None, wait).await
+    whois.respond(&client.share, queries, None, at, wait).await
 }
 
 /// `POST /whois?wait=5s`, with a query in each line of the body.
@@ -62,7 +63,7 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let Parameters { queries, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
+    let Parameters { queries, at, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
@@ -87,29 +88,32 @@ async fn of_body(
     if wait.is_some() && body.len() > limits::WAITED_BODY {
         return Err(bad(format!("wait: the body must not exceed {} bytes", limits::WAITED_BODY)));
     }
-    whois.respond(&client.share, Queries::Lines(body), Some(place), wait).await
+    whois.respond(&client.share, Queries::Lines(body), Some(place), at, wait).await
 }
 
 /// The parameters of the URL.
 struct Parameters {
     queries: Vec<Bytes>,
+    /// When the events happened whose queries do not say so themselves.
+    at: Option<Time>,
     wait: Option<GoDuration>,
 }
 
 impl Parameters {
     fn read(query: Option<&str>) -> Result<Self, String> {
-        let (mut queries, mut wait) = (Vec::new(), None);
+        let (mut queries, mut at, mut wait) = (Vec::new(), None, None);
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             match &*name {
                 "q" => queries.push(value.into_owned().into()),
+                "at" => at = Some(query::time(&value)?),
                 "wait" => wait = Some(value.parse().map_err(|error| format!("wait: {error}"))?),
-                _ => return Err(format!("unknown parameter {name:?}; the parameters are q and wait")),
+                _ => return Err(format!("unknown parameter {name:?}; the parameters are q, at and wait")),
             }
         }
         if wait.is_some_and(|GoDuration(wait)| wait > limits::WAIT) {
             return Err(format!("wait: at most {} s", limits::WAIT.as_secs()));
         }
-        Ok(Self { queries, wait })
+        Ok(Self { queries, at, wait })
     }
 }
 
@@ -123,6 +127,7 @@ impl Whois {
         client: &Arc<Share>,
         queries: Queries,
         place: Option<Place>,
+        at: Option<Time>,
         wait: Option<GoDuration>,
     ) -> Result<Response, Response> {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
@@ -132,41 +137,42 @@ impl Whois {
             if queries.len() > limits::QUERIES {
                 return Err(bad(format!("wait: at most {} queries in one request", limits::QUERIES)));
             }
-            return Ok((head, self.wait(client, &queries, Instant::now() + wait).await).into_response());
+            return Ok((head, self.wait(client, &queries, at, Instant::now() + wait).await).into_response());
         }
         // Not worth a turn.
         if let Queries::List(few) = &queries
             && few.len() <= FEW
         {
             let placements = self.processes.get(client, pids(queries.clone())).await;
-            let part = Part::of(&self, queries, &placements, 0);
+            let part = Part::of(&self, queries, at, &placements, 0);
             return Ok((head, part.answers).into_response());
         }
         let (client, asked) = (Arc::clone(client), self.bodies.hold(queries, place));
-        let answers = stream::try_unfold((self, client, asked, 0), async |(whois, client, asked, sent)| {
-            let queries = asked.queries()?;
-            let placements = whois.processes.get(&client, pids(queries.clone())).await;
-            let part = client.work(|| Part::of(&whois, queries, &placements, sent)).await;
-            let Part { answers, rest } = part.ok_or_else(|| io::Error::other("the agent ends"))?;
-            if answers.is_empty() {
-                return Ok::<_, io::Error>(None);
-            }
-            asked.leave(rest);
-            let sent = sent + answers.len();
-            Ok(Some((Bytes::from(answers), (whois, client, asked, sent))))
-        });
+        let answers =
+            stream::try_unfold((self, client, asked, at, 0), async |(whois, client, asked, at, sent)| {
+                let queries = asked.queries()?;
+                let placements = whois.processes.get(&client, pids(queries.clone())).await;
+                let part = client.work(|| Part::of(&whois, queries, at, &placements, sent)).await;
+                let Part { answers, rest } = part.ok_or_else(|| io::Error::other("the agent ends"))?;
+                if answers.is_empty() {
+                    return Ok::<_, io::Error>(None);
+                }
+                asked.leave(rest);
+                let sent = sent + answers.len();
+                Ok(Some((Bytes::from(answers), (whois, client, asked, at, sent))))
+            });
         Ok((head, Body::from_stream(answers)).into_response())
     }
 
     /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once
     /// per publication.
-    async fn wait(&self, client: &Share, queries: &[Bytes], deadline: Instant) -> Vec<u8> {
+    async fn wait(&self, client: &Share, queries: &[Bytes], at: Option<Time>, deadline: Instant) -> Vec<u8> {
         let placements = self.processes.get(client, pids(queries.iter().cloned())).await;
         let mut answers = vec![Vec::new(); queries.len()];
         let mut room = limits::WAITED_ANSWERS;
         let mut waiting = Vec::new();
         for (query, answer) in queries.iter().zip(&mut answers) {
-            match parse(query, &placements) {
+            match parse(query, at, &placements) {
                 Ok((text, sought)) => waiting.push((text, sought, answer)),
                 Err(unknown) => self.write_within(&mut room, query, Err(unknown), answer),
             }
@@ -178,7 +184,7 @@ impl Whois {
                 () = self.closed() => break,
             };
             let Ok(Some(step)) = step else { break };
-            waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after()) {
+            waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after(), self.bounds) {
                 Ok(found) if found.is_final() => {
                     self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
                     false
@@ -188,7 +194,7 @@ impl Whois {
         }
         let snapshot = self.reader.load();
         for (text, sought, answer) in waiting {
-            let found = sought.find(&snapshot).map(|found| (&sought, found));
+            let found = sought.find(&snapshot, self.bounds).map(|found| (&sought, found));
             self.write_within(&mut room, text.as_bytes(), found, answer);
         }
         answers.concat()
@@ -227,7 +233,8 @@ impl Whois {
                         error.to_mut().push_str("; the agent is shutting down");
                     }
                 }
-                Answer { query: query.into(), kind: unknown.kind(), error: Some(error), ..Answer::default() }
+                let answer = Answer { query: query.into(), kind: unknown.kind(), ..Answer::default() };
+                Answer { error: Some(error), ..unknown.told(answer) }
             }
         };
         // Writing to memory does not fail, and every field is text.
@@ -246,14 +253,18 @@ fn shortened(query: &str) -> &str {
 }
 
 /// Parses a query. Process IDs were resolved to their cgroups, so that later steps need only a snapshot.
-fn parse<'a>(query: &'a [u8], placements: &Placements) -> Result<(&'a str, Sought<'a>), Unknown> {
+fn parse<'a>(
+    query: &'a [u8],
+    at: Option<Time>,
+    placements: &Placements,
+) -> Result<(&'a str, Sought<'a>), Unknown> {
     let text = str::from_utf8(query).map_err(|_| Unknown::NotUtf8)?;
-    Ok((text, Sought::parse(text, placements)?))
+    Ok((text, Sought::parse(text, at, placements)?))
 }
 
-/// The process IDs among the queries of the next part.
-fn pids(queries: impl Iterator<Item = Bytes>) -> Vec<u32> {
-    queries.take(PART).filter_map(|query| super::pid(str::from_utf8(&query).ok()?)).collect()
+/// The processes among the queries of the next part.
+fn pids(queries: impl Iterator<Item = Bytes>) -> Vec<Process> {
+    queries.take(PART).filter_map(|query| query::process(str::from_utf8(&query).ok()?)).collect()
 }
 
 /// A part of the answers, from one snapshot. It is bounded work.
@@ -264,7 +275,13 @@ struct Part {
 }
 
 impl Part {
-    fn of(whois: &Whois, mut queries: Queries, placements: &Placements, sent: usize) -> Self {
+    fn of(
+        whois: &Whois,
+        mut queries: Queries,
+        at: Option<Time>,
+        placements: &Placements,
+        sent: usize,
+    ) -> Self {
         let mut answers = Vec::new();
         let snapshot = whois.reader.load();
         let mut suggestions = SUGGESTIONS;
@@ -277,9 +294,9 @@ impl Part {
                 whois.write(&query, Err(Unknown::NoRoom), &mut answers);
                 continue;
             }
-            let parsed = parse(&query, placements);
+            let parsed = parse(&query, at, placements);
             let found = parsed.as_ref().map_err(Unknown::clone).and_then(|(text, sought)| {
-                let found = sought.find(&snapshot);
+                let found = sought.find(&snapshot, whois.bounds);
                 match found {
                     Err(Unknown::NoPod(Kind::Uid)) if suggestions > 0 => {
                         suggestions -= 1;

@@ -57,6 +57,28 @@ fn send_all(mut batch: Vec<u8>, lines: usize, send: &mut impl FnMut(Vec<u8>) -> 
     batch.is_empty() || send(batch)
 }
 
+/// The lines, each with its time moved from this field to its end, as the agent reads it. A line without such a field has no
+/// time.
+pub(super) fn with_times(batch: &[u8], field: u8) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(batch.len() + batch.len() / 8);
+    for line in batch.split_inclusive(|byte| *byte == b'\n') {
+        let fields = || line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+        let nth = usize::from(field) - 1;
+        for (_, rest) in fields().enumerate().filter(|(at, _)| *at != nth) {
+            lines.extend_from_slice(rest);
+            lines.push(b' ');
+        }
+        if let Some(time) = fields().nth(nth) {
+            lines.extend_from_slice(b"at=");
+            lines.extend_from_slice(time);
+        }
+        if line.ends_with(b"\n") {
+            lines.push(b'\n');
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +122,18 @@ mod tests {
         }
         assert_eq!(read(b"one\ntwo\n", 100, 1000), [b"one\ntwo\n"], "in one batch");
         assert_eq!(read(b"", 1, 1), [b""; 0]);
+    }
+
+    #[test]
+    fn the_time_of_a_line_moves_to_its_end() {
+        for (field, line, expected) in [
+            (1, "5 10.0.0.7\n", "10.0.0.7 at=5\n"),
+            (2, "10.0.0.7  2026-11-22T10:00:00Z\r\n\n", "10.0.0.7 at=2026-11-22T10:00:00Z\n\n"),
+            (3, "10.0.0.7 5", "10.0.0.7 5 "),
+            (1, "5 a b", "a b at=5"),
+        ] {
+            assert_eq!(with_times(line.as_bytes(), field), expected.as_bytes());
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
-use crate::whois::limits;
+use crate::whois::{limits, query};
 
 /// Timeout of one request, in addition to the time that the agent waits for pods.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,12 +31,19 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     if wait.is_some_and(|wait| wait > limits::WAIT) {
         return Err(Failure::Usage(format!("--wait: at most {} s", limits::WAIT.as_secs())));
     }
+    if let Some(at) = &asked.at {
+        query::time(at).map_err(|error| Failure::Usage(format!("--{error}")))?;
+    }
+    let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
+    if asked.time_field.is_some() && !is_input {
+        return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
+    }
+    let at = asked.at.as_deref();
     let runtime = crate::cli::runtime()?;
     let printer = Printer::new(output);
     let all_found = match asked.anything.as_slice() {
-        [] => runtime.block_on(of_input(server, wait, printer)),
-        [only] if only == "-" => runtime.block_on(of_input(server, wait, printer)),
-        queries => runtime.block_on(of_arguments(server, queries, wait, printer)),
+        _ if is_input => runtime.block_on(of_input(server, at, asked.time_field, wait, printer)),
+        queries => runtime.block_on(of_arguments(server, queries, at, wait, printer)),
     };
     // Each error has been printed.
     if all_found? { Ok(()) } else { Err(Failure::No(None)) }
@@ -45,6 +52,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
 async fn of_arguments(
     server: &Server,
     queries: &[String],
+    at: Option<&str>,
     wait: Option<Duration>,
     mut printer: Printer,
 ) -> Result<bool, Failure> {
@@ -53,7 +61,7 @@ async fn of_arguments(
     for group in urls(queries)? {
         let wait = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let wait_for = wait.map(|wait| format!("&wait={}ms", wait.as_millis())).unwrap_or_default();
-        let path = format!("/whois?{group}{wait_for}");
+        let path = format!("/whois?{group}{}{wait_for}", at_parameter("&", at));
         let answer = within(server, wait, server.get(&path, &[])).await?;
         answers.extend_from_slice(&answer);
     }
@@ -83,15 +91,34 @@ fn urls(queries: &[String]) -> Result<Vec<String>, Failure> {
     Ok(urls.into_iter().map(|(url, _)| url).collect())
 }
 
+fn at_parameter(before: &str, at: Option<&str>) -> String {
+    at.map(|at| {
+        before.to_owned() + &form_urlencoded::Serializer::new(String::new()).append_pair("at", at).finish()
+    })
+    .unwrap_or_default()
+}
+
 /// Uses three threads: one reads lines, this one requests the answers, one prints them.
-async fn of_input(server: &Server, wait: Option<Duration>, mut printer: Printer) -> Result<bool, Failure> {
-    let path = wait.map_or("/whois".to_owned(), |wait| format!("/whois?wait={}ms", wait.as_millis()));
+async fn of_input(
+    server: &Server,
+    at: Option<&str>,
+    time_field: Option<u8>,
+    wait: Option<Duration>,
+    mut printer: Printer,
+) -> Result<bool, Failure> {
+    let mut path = "/whois".to_owned() + &at_parameter("?", at);
+    if let Some(wait) = wait {
+        let before = if at.is_some() { "&" } else { "?" };
+        path.extend([before, "wait=", &wait.as_millis().to_string(), "ms"]);
+    }
     let lines = if wait.is_some() { limits::QUERIES } else { usize::MAX };
     let (batches, read) = mpsc::channel(1);
     // Never joined: it may be blocked in a read.
     thread::spawn(move || {
-        let done =
-            input::batches(io::stdin().lock(), lines, |batch| batches.blocking_send(Ok(batch)).is_ok());
+        let done = input::batches(io::stdin().lock(), lines, |batch| {
+            let batch = time_field.map_or_else(|| batch.clone(), |field| input::with_times(&batch, field));
+            batches.blocking_send(Ok(batch)).is_ok()
+        });
         if let Err(error) = done {
             // Fails if the receiver is gone.
             let _ = batches.blocking_send(Err(Failure::unable("standard input", error)));

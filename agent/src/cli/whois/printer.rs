@@ -123,7 +123,8 @@ fn end_of(query: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key that found the pod, after the query's kind if that is different; then when the pod was removed, if it was.
+/// The key that found the pod, after the query's kind if that is different; then when it had the key for certain, if the
+/// query has a time; then when the pod was removed, if it was.
 fn found_by(answer: &Answer<'_>) -> Cow<'static, str> {
     let by = answer.found_by.map(Key::words).unwrap_or_default();
     let found_by = match (answer.kind, answer.found_by) {
@@ -131,6 +132,10 @@ fn found_by(answer: &Answer<'_>) -> Cow<'static, str> {
             format!("{}: {by}", kind.words()).into()
         }
         _ => by.into(),
+    };
+    let found_by = match &answer.at {
+        Some(time) if answer.from.is_some() => format!("{found_by} at {time}").into(),
+        _ => found_by,
     };
     match &answer.removed {
         Some(time) => format!("{found_by}, removed {time}").into(),
