@@ -14,7 +14,13 @@ use crate::api::refusal::{not_found, refused};
 use crate::api::types::{MirrorPods, PodName, SourceLine, Sources, Translation};
 use crate::metrics::CONTENT_TYPE;
 use crate::pod_api;
+use crate::pod_api::owners::Owners;
 use crate::whois;
+use crate::whois::answer::Workload;
+
+/// The annotations of a pod with its workload, in the form `Deployment/web`. One of them, on pods with a controller.
+const WORKLOAD: &str = "pod-index/workload";
+const DERIVED_WORKLOAD: &str = "pod-index/derived-workload";
 
 pub(super) fn router(app: App) -> Router {
     let debug = app.debug.clone().map(debug::router).unwrap_or_default();
@@ -61,7 +67,7 @@ async fn pod_by_key(
     headers: HeaderMap,
 ) -> Response {
     if let Some(pod) = app.whois.pod(&client.share, &key).await {
-        return one(&headers, &pod);
+        return one(&headers, &pod, app.pods.owners());
     }
     let snapshot = app.reader.load();
     let hint = match snapshot.mirror_pod_by_uid(&*key) {
@@ -79,13 +85,20 @@ async fn pod_by_name(
     headers: HeaderMap,
 ) -> Response {
     match app.reader.get((&*namespace, &*name)) {
-        Some(pod) => one(&headers, &pod),
+        Some(pod) => one(&headers, &pod, app.pods.owners()),
         None => not_found(format!("no pod {name:?} in namespace {namespace:?}")),
     }
 }
 
-/// One pod: as YAML if the client asks for that before JSON.
-fn one(headers: &HeaderMap, pod: &Pod) -> Response {
+/// One pod with its workload: as YAML if the client asks for that before JSON.
+fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
+    let mut shown = pod.clone();
+    if let Some(Workload { kind, name, derived }) = Workload::of(pod, owners) {
+        let annotation = if derived { DERIVED_WORKLOAD } else { WORKLOAD };
+        let annotations = shown.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation.to_owned(), format!("{kind}/{name}"));
+    }
+    let pod = &shown;
     let form = |range: Element<'_>| match &*range.value.to_ascii_lowercase() {
         "application/yaml" => Some(true),
         "application/json" | "application/*" | "*/*" => Some(false),

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -78,13 +79,16 @@ impl Drop for Proxy {
 }
 
 /// A reflector, and the number of its restarts.
-struct Reflector {
-    store: Store<Pod>,
+struct Reflector<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
     restarts: Arc<Mutex<usize>>,
     task: JoinHandle<()>,
 }
 
-impl Reflector {
+impl<K> Reflector<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
     fn start(client: Client, config: watcher::Config) -> Self {
         let (store, writer) = reflector::store();
         let restarts = Arc::new(Mutex::new(0));
@@ -103,24 +107,22 @@ impl Reflector {
     }
 
     fn knows(&self) -> BTreeMap<String, String> {
-        let pods = self.store.state();
-        pods.iter()
-            .map(|pod| (format!("{}/{}", pod.namespace().unwrap(), pod.name_any()), theirs(pod)))
-            .collect()
+        let key = |object: &K| format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        self.store.state().iter().map(|object| (key(object), theirs(&**object))).collect()
     }
 }
 
 /// The API server's version of the object.
-fn theirs(pod: &Pod) -> String {
-    pod.annotations()[ANNOTATION].clone()
+fn theirs(object: &impl Resource) -> String {
+    object.annotations()[ANNOTATION].clone()
 }
 
-/// The API server's pods that match this selection.
-fn truth(server: &ApiServer, selected: impl Fn(&Value) -> bool) -> BTreeMap<String, String> {
-    let objects = server.objects("pods").into_iter().filter(|object| selected(object));
+/// The API server's objects that match this selection.
+fn truth(server: &ApiServer, resource: &str, selected: impl Fn(&Value) -> bool) -> BTreeMap<String, String> {
+    let objects = server.objects(resource).into_iter().filter(|object| selected(object));
     objects
         .map(|object| {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
             (format!("{}/{}", text("namespace"), text("name")), text("resourceVersion"))
         })
         .collect()
@@ -163,13 +165,69 @@ fn is_web(object: &Value) -> bool {
     object["metadata"]["labels"]["app"] == "web"
 }
 
+/// Cuts on both sides of the agent, lost histories of the API server, and another agent halfway.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reflectors_end_with_the_namespaces_of_the_api_server() {
+    let extra = ["--serve-resources", "namespaces"];
+    let mut world = World::with(&extra).await;
+    let proxy = Proxy::to(world.agent.address).await;
+    let lists = watcher::Config::default();
+    let reflectors = [
+        (Reflector::<Namespace>::start(proxy.client(), lists.clone()), false),
+        (Reflector::start(proxy.client(), lists.clone().labels("app=web")), true),
+        (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
+    ];
+    let mut dice = Dice(23);
+    for change in 0..CHANGES / 2 {
+        let name = format!("team-{}", dice.below(PODS));
+        let app = if dice.below(2) == 0 { "web" } else { "db" };
+        let metadata = json!({ "name": name, "labels": { "app": app, "change": change.to_string() } });
+        if dice.below(5) == 0 {
+            world.server.remove("namespaces", "", &name);
+        } else {
+            world.server.put("namespaces", &json!({ "metadata": metadata, "status": { "phase": "Active" } }));
+        }
+        match dice.below(400) {
+            0 | 1 => proxy.cut(),
+            2 => world.server.cut_connections(),
+            3 => {
+                world.server.compact();
+                world.server.expire_watches();
+            }
+            _ => {}
+        }
+        if change == CHANGES / 4 {
+            let agent = World::agent(&world.server, &world.directory, &extra);
+            *proxy.agent.lock().unwrap() = agent.address;
+            world.agent = agent;
+            proxy.cut();
+        }
+        if change % 20 == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
+        let expected = truth(&world.server, "namespaces", if *of_web { is_web } else { everything });
+        while reflector.knows() != expected {
+            assert!(Instant::now() < deadline, "{number}: {} of {}", reflector.knows().len(), expected.len());
+            sleep(Duration::from_millis(20)).await;
+        }
+        println!(
+            "reflector {number}: {} objects, {} starts",
+            expected.len(),
+            reflector.restarts.lock().unwrap()
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflectors_end_with_the_pods_of_the_index() {
     let mut world = World::new().await;
     let proxy = Proxy::to(world.agent.address).await;
     let lists = watcher::Config::default();
     let reflectors = [
-        (Reflector::start(proxy.client(), lists.clone()), false),
+        (Reflector::<Pod>::start(proxy.client(), lists.clone()), false),
         (Reflector::start(proxy.client(), lists.clone().page_size(50).labels("app=web")), true),
         (Reflector::start(proxy.client(), lists.clone().streaming_lists()), false),
         (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
@@ -177,7 +235,7 @@ async fn reflectors_end_with_the_pods_of_the_index() {
     upheaval(&mut world, &proxy).await;
     let deadline = Instant::now() + PATIENCE;
     for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
-        let expected = truth(&world.server, if *of_web { is_web } else { everything });
+        let expected = truth(&world.server, "pods", if *of_web { is_web } else { everything });
         while reflector.knows() != expected {
             assert!(
                 Instant::now() < deadline,
@@ -194,7 +252,7 @@ async fn reflectors_end_with_the_pods_of_the_index() {
     }
     // The index has the same pods.
     let list: Value = world.agent.get("/pods").json();
-    assert_eq!(names(&list).len(), truth(&world.server, everything).len());
+    assert_eq!(names(&list).len(), truth(&world.server, "pods", everything).len());
 }
 
 /// Needs Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
@@ -219,7 +277,7 @@ async fn the_python_client_ends_with_the_pods_of_the_index() {
     world.agent.until("/metrics", both);
     upheaval(&mut world, &proxy).await;
     for ((process, file), selected) in [(all, everything as fn(&Value) -> bool), (web, is_web)] {
-        let truth = serde_json::to_string(&truth(&world.server, selected)).unwrap();
+        let truth = serde_json::to_string(&truth(&world.server, "pods", selected)).unwrap();
         std::fs::write(file.with_extension("new"), truth).unwrap();
         std::fs::rename(file.with_extension("new"), file).unwrap();
         let output = tokio::task::spawn_blocking(|| process.wait_with_output()).await.unwrap().unwrap();
@@ -240,7 +298,7 @@ async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {
     world.server.watched_by(1).await;
     let agents_own = costs();
     let follow = async |client: &dyn Fn() -> Client| {
-        let followers: Vec<_> = (0..FOLLOWERS).map(|_| Reflector::start(client(), config())).collect();
+        let followers: Vec<_> = (0..FOLLOWERS).map(|_| Reflector::<Pod>::start(client(), config())).collect();
         let deadline = Instant::now() + PATIENCE;
         while followers.iter().any(|follower| follower.store.state().len() < 100) {
             assert!(Instant::now() < deadline);

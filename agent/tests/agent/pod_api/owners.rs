@@ -143,6 +143,12 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
     ] {
         assert_eq!(workload(&agent, pod), expected, "{pod}");
     }
+    for (pod, annotation, expected) in
+        [("web", "workload", "Deployment/web"), ("gone", "derived-workload", "Deployment/gone")]
+    {
+        let pod: Value = agent.get(&format!("/pods/uid-of-{pod}")).json();
+        assert_eq!(pod["metadata"]["annotations"][format!("pod-index/{annotation}")], expected);
+    }
     // Three ReplicaSets and one that is gone, two Jobs, a StatefulSet, a DaemonSet, a Deployment, a CronJob.
     assert_eq!(server.requests(Verb::Get), 10, "{:?}", server.asked());
     let asked = server.asked();
