@@ -107,7 +107,7 @@ impl Options {
     /// [`Writer::heard`](crate::Writer::heard) after them.
     ///
     /// # Complexity
-    /// About 200 bytes for each key of a pod, and O(log n) per write. Look-ups of the present cost nothing more. If this is
+    /// About 200 bytes for each key of a pod, 700 once the pod has lost it, and O(log n) per write. Look-ups of the present cost nothing more. If this is
     /// off, it takes no memory and no time.
     pub const fn keep_times(self, keep: bool) -> Self {
         Self { times: keep, ..self }

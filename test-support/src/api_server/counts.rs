@@ -33,6 +33,11 @@ impl ApiServer {
         self.shared.lock().user_agents.clone()
     }
 
+    /// The paths that this server does not know, with their queries.
+    pub fn unparsed(&self) -> Vec<String> {
+        self.shared.lock().unparsed.clone()
+    }
+
     /// Number of metadata-only lists that named a version: those of a client that compares.
     pub fn comparisons(&self) -> u64 {
         self.shared.lock().comparisons

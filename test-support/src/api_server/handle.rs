@@ -65,7 +65,10 @@ async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result
     let is_let_in = is_let_in(&request);
     let parsed = match Request::parse(&request) {
         Ok(parsed) => parsed,
-        Err(refusal) => return Ok(refusal.answer()),
+        Err(refusal) => {
+            shared.lock().unparsed.push(request.uri().to_string());
+            return Ok(refusal.answer());
+        }
     };
     let body = request.into_body().collect().await.map_err(Cut::other)?.to_bytes();
     let verb = parsed.verb;

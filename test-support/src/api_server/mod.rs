@@ -106,6 +106,7 @@ struct State {
     connections: u64,
     writes: Vec<Write>,
     user_agents: BTreeSet<String>,
+    unparsed: Vec<String>,
     /// Number of metadata-only lists that name a version.
     comparisons: u64,
     /// The version that each other list names.
@@ -207,6 +208,7 @@ impl ApiServer {
                 connections: 0,
                 writes: Vec::new(),
                 user_agents: BTreeSet::new(),
+                unparsed: Vec::new(),
                 comparisons: 0,
                 listed_versions: Vec::new(),
                 held: false,

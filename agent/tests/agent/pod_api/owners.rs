@@ -151,6 +151,7 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
     }
     // Three ReplicaSets and one that is gone, two Jobs, a StatefulSet, a DaemonSet, a Deployment, a CronJob.
     assert_eq!(server.requests(Verb::Get), 10, "{:?}", server.asked());
+    assert_eq!(server.unparsed(), [""; 0], "a hostile name reached the path");
     let asked = server.asked();
     let unused: Vec<_> =
         rights.iter().filter(|right| !asked.iter().any(|asked| right.covers(asked))).collect();
