@@ -9,13 +9,15 @@
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
 //! | `process` | finds the pod of a process ID or a cgroup ID (Linux) |
+//! | `watcher` | writes for an index from the events of kube's own watcher |
+//! | [`workload`] | the name of the workload that a pod belongs to |
 //!
 //! # Features
 //! Both are on by default.
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `api-server` | `sources::api_server`, `mirror` and `references` |
+//! | `api-server` | `sources::api_server`, `mirror`, `references` and `watcher` |
 //! | `tls` | HTTPS, for the URL that serves manifests and for the API server |
 //!
 //! No feature picks a Kubernetes version. The application does that with a feature of `k8s-openapi`.
@@ -44,6 +46,8 @@ mod reflector;
 pub mod sources;
 #[doc(hidden)]
 pub mod text;
+#[cfg(feature = "api-server")]
+pub mod watcher;
 pub mod workload;
 
 /// Marks a pod that was read from a checkpoint and that no source has sent yet.
