@@ -14,8 +14,7 @@ use crate::snapshot::{Hold, OwnedKey, Snapshot, Times};
 /// The look-ups of a snapshot at a time; see [`Snapshot::at`] for an example.
 ///
 /// # Rules
-/// A pod held a key during an interval. The index knows bounds of its two ends, `from` and `until`, and never more. Each
-/// rule has its reason:
+/// A pod held a key during an interval. The index knows only bounds of its start (`from`) and its end (`until`):
 ///
 /// | key | bound | is | because |
 /// |---|---|---|---|
@@ -34,10 +33,10 @@ use crate::snapshot::{Hold, OwnedKey, Snapshot, Times};
 /// pods name no IP ([`PodMeta::keys`]), so the node's IP is nobody's.
 ///
 /// The event happened at its time ± skew. A pod held the key *certainly* if it did at every time of that range for all
-/// intervals within the bounds, and *possibly* if it did at some time for some interval. No two pods have an IP or a name
-/// at once: so a certain pod is the answer, and of two pods of which one certainly came before the other, the first ended
-/// before the second began, which narrows what is possible. If contradicting clocks make several pods certain, a current
-/// one counts before those that ended.
+/// intervals within the bounds, and *possibly* if it did at some time for some interval. Two pods never have an IP or a
+/// name at once. So a certain pod is the answer. If one pod certainly came first, it ended before the other began, which
+/// narrows the bounds. Pods can share a custom key: a certain pod is then the answer only if no other is possible and the
+/// range is [known](AtTime::known). If contradicting clocks make several pods certain, a current one comes first.
 pub struct AtTime<'a, P> {
     snapshot: &'a Snapshot<P>,
     time: Time,
@@ -192,12 +191,13 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         Self { delay: nanos(delay), ..self }
     }
 
-    /// The pod that held this key. Mirror pods have names only.
+    /// The pod that held this key. A mirror pod is found by its name and its UID, not by an IP.
     ///
     /// # Consistency
     /// A [`Holder::Pod`] is right as long as no clock differs by more than the [skew](Self::skew) and no news takes longer
-    /// than the [delay](Self::delay). Therefore an event of the last few seconds is
-    /// [ambiguous](Holder::Ambiguous): its pod may be gone, and nobody has told yet.
+    /// than the [delay](Self::delay). An IP, a name or a
+    /// custom key is therefore never certain for an event within skew + delay of the last
+    /// [heard](crate::Writer::heard) time: its pod may be gone, and nobody has told yet.
     ///
     /// # Complexity
     /// O(1) expected and no allocation if a current pod alone claims an IP, and says itself that it had it then. Otherwise
@@ -465,7 +465,8 @@ impl Window {
 
 impl Identity<'_> {
     /// The pod that this identity belonged to at a time. As [`resolve`](Self::resolve), but IPs and names are those of that
-    /// time, and are not looked up among all removed pods. All other identities need no time.
+    /// time, and are not looked up among all removed pods. A link to a container's log is
+    /// looked up by the name at that time if no pod has its container ID. All other identities need no time.
     ///
     /// # Complexity
     /// That of [`resolve`](Self::resolve) and of [`AtTime::get`].

@@ -143,7 +143,7 @@ Say which pod something belongs to: its namespace, name, UIDs (the pod's and its
 and labels, and how it was found.
 
 ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID, an IP address, a process ID, the path of a log, a cgroup \
-path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also has the process's start since the machine's. Without it, or with -, each line of standard input is a query. Process IDs are \
+path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also gives the start of the process, counted from boot. Without it, or with -, each line of standard input is a query. Process IDs are \
 those of the agent's host.
 
 With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \

@@ -47,7 +47,7 @@ pub(crate) struct Answer<'a> {
     /// The pods that may have had the key at the time, the likeliest one first, if none is certain.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) candidates: Vec<CandidatePod<'a>>,
-    /// The times between which the agent knows of all pods that had a key. Only if the time is near or outside.
+    /// The times between which the agent knows of all pods that had a key.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(crate) known: Option<Between<'a>>,
     /// Other pods that claim the key now.

@@ -119,7 +119,7 @@ async fn requests_that_a_real_server_refuses_are_refused() {
     assert_eq!(watch("one").await, (400, "BadRequest".to_owned()));
     let raw = async |path: &str| get_json(&server, path).await.0;
     assert_eq!(raw("/api/v1/pots").await, 404);
-    assert_eq!(raw("/apis/apps/v1/deployments").await, 404);
+    assert_eq!(raw("/apis/apps/v1/controllerrevisions").await, 404);
     assert_eq!(raw("/api/v1/pods?watch=true&sendInitialEvents=true").await, 422);
     assert_eq!(raw("/api/v1/pods?watch=true&resourceVersionMatch=NotOlderThan").await, 422);
     assert_eq!(raw("/api/v1/pods?sendInitialEvents=true").await, 422);
