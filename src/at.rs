@@ -313,8 +313,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             };
         }
         let candidates = self.listed(&stays, |stays, stay| {
-            let window = if is_exclusive { stay.window.among(stays) } else { stay.window };
-            window.touches(first, last)
+            let touches = |window: Window| window.touches(first, last);
+            touches(stay.window) && (!is_exclusive || touches(stay.window.among(stays)))
         });
         if !candidates.is_empty() {
             return Holder::Ambiguous(candidates);

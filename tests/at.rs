@@ -747,6 +747,30 @@ fn reuse_in_one_publication_is_told_apart() {
     assert_eq!(who(-100), NotFound::TooEarly.to_string());
 }
 
+/// A manifest that is edited and edited back has its first UID again.
+#[test]
+fn a_static_pod_that_returns_was_gone_meanwhile() {
+    let (mut writer, reader, start) = index(40_000, 100);
+    let pod = |uid: &str| Pod { uid: uid.into(), name: "web".into(), ips: vec![7], ..Pod::default() };
+    writer.heard(time(0));
+    for (tick, gone, uid) in [(400, "", "first"), (800, "first", "second"), (1200, "second", "first")] {
+        writer.heard(time(tick));
+        writer.expire(start + span(tick));
+        writer.set_time(time(tick));
+        writer.remove_pod_by_uid(gone);
+        writer.add_pod(pod(uid)).expect("a good pod");
+    }
+    writer.heard(time(1600));
+    let snapshot = reader.load();
+    let who =
+        |tick: i64| match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(("default", "web"))
+        {
+            Holder::Pod(found) => found.pod.uid.clone(),
+            unsure => panic!("{unsure:?}"),
+        };
+    assert_eq!([600, 1000, 1400].map(who), ["first", "second", "first"]);
+}
+
 #[test]
 fn an_index_that_keeps_no_times_knows_only_what_needs_none() {
     let (mut writer, reader) = pod_index::new();

@@ -146,13 +146,15 @@ impl Times {
         now: Moment,
     ) {
         let last = self.last_of(&key, uid).cloned();
-        let Some(last) = last.filter(|hold| hold.end.as_ref().is_none_or(|end| end.removed)) else {
+        // A manifest that is put back has the same UID and no creation time. Its pod was gone meanwhile.
+        let returns = |end: &Arc<End>| end.removed && life.created.is_some();
+        let Some(last) = last.filter(|hold| hold.end.as_ref().is_none_or(returns)) else {
             let (number, uid) = (self.next(), uid.clone());
             let (heard, by) = (now.heard, now.learned);
             return self.insert(hashing, Hold { key, number, uid, heard, by, ran: None, end: None });
         };
         let mut hold = last.clone();
-        // A pod that returns was never gone.
+        // A pod of the API server that returns was never gone: its UID is never used again.
         if let Some(end) = hold.end.take() {
             self.ended.remove(&end.number);
         }

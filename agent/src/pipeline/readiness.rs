@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use pod_index_kubelet::sources::{Nudge, Problem, Source, SourceStatus};
+use pod_index_kubelet::sources::{Nudge, Problem, ProblemKind, Source, SourceStatus};
 
 /// Maximum number of remembered conflicts for a source that never reports a full set.
 const PASSED_OVER: usize = 100;
-
-/// Longer than it takes to notice that a silent watch is dead.
-const SILENT: Duration = Duration::from_secs(45);
 
 /// The configured sources.
 #[derive(Debug)]
@@ -168,17 +165,17 @@ impl Readiness {
     }
 
     /// How long ago all that the sources knew was in the index, or on its way there. `None`: it never was.
-    ///
-    /// A watch that sends nothing may be dead for [`SILENT`] before that is noticed.
     pub(crate) fn age(&self) -> Option<Duration> {
         let age = |line: &Line| {
             let status = line.status.borrow();
-            let is_well = !status.problems.iter().any(is_grave);
+            // A file event tells of a change at once. Without them, only a reading does.
+            let is_told = |problem: &Problem| !is_grave(problem) && problem.kind() != ProblemKind::Unhinted;
             let age = match status.source {
-                Source::Api if status.problems.is_empty() => status.silence()?.min(SILENT),
-                Source::File if is_well => Duration::ZERO,
-                Source::Http | Source::Kubelet => status.last_read?.elapsed(),
-                _ => status.silence()?,
+                Source::File if status.problems.iter().all(is_told) => {
+                    status.last_read.map(|_| Duration::ZERO)?
+                }
+                Source::File | Source::Http | Source::Kubelet => status.last_read?.elapsed(),
+                Source::Api => status.silence()?,
             };
             line.indexed.then_some(age)
         };
@@ -209,7 +206,7 @@ pub(crate) fn is_grave(problem: &Problem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_index_kubelet::sources::{NodeName, ProblemKind, file::FileSource};
+    use pod_index_kubelet::sources::{NodeName, file::FileSource};
 
     #[test]
     fn rejected_pods_are_problems_of_their_source_and_reported_once() {

@@ -235,7 +235,8 @@ impl Work {
             self.writer.heard(heard);
         }
         let known = self.readiness.age().and_then(|age| SystemTime::now().checked_sub(age));
-        self.heard = (Instant::now(), known.filter(|_| self.merge.all_sources_seen()));
+        self.heard =
+            (Instant::now(), known.filter(|_| self.merge.all_sources_seen() && self.restored.is_none()));
     }
 
     /// Sets the time of the writes that follow, and forgets the removed pods that are too old.

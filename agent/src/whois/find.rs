@@ -186,6 +186,10 @@ impl<'a> Sought<'a> {
         let (text, own_time) = query::split(text).map_err(Unknown::BadTime)?;
         let at = own_time.or(at);
         let sought = |what| Self { text: (!text.contains('/')).then(|| text.trim_ascii()), what, at };
+        if let (Some((_, None)), Some(_)) = (process, at) {
+            let error = "at: a process ID at a time needs its start: PID@NANOSECONDS";
+            return Err(Unknown::BadTime(error.to_owned()));
+        }
         let Some(process) = process else {
             let identity = Identity::parse_lenient(text).map_err(Unknown::Unparsed)?;
             return Ok(sought(What::Identity(identity)));

@@ -326,6 +326,8 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
     let never: Value = get("10.0.0.99", &second).json();
     assert!(never["error"].as_str().unwrap().contains("at that time"), "{never}");
     assert_eq!(get("10.0.0.7", "yesterday").code, 400);
+    let process: Value = get("1", &second).json();
+    assert!(process["error"].as_str().unwrap().contains("PID@NANOSECONDS"), "{process}");
     // What needs no time.
     assert_eq!(get(WEB, "0").json::<Value>()["podUID"], WEB);
 
