@@ -9,7 +9,7 @@ use pod_index::{Operation, PodMeta};
 /// Turns the events of `kube::runtime::watcher` into operations for [`Writer::apply`](pod_index::Writer::apply).
 ///
 /// A list arrives as one event for each pod. It becomes one [`Operation::Set`] when it is complete, so that readers see all
-/// of it or nothing. [`sources::api_server`](crate::sources::api_server) needs no watcher, and reports its state.
+/// of it or nothing. `sources::api_server` needs no watcher, and reports its state.
 ///
 /// # Complexity
 /// O(1) for each event. It holds the pods of a list until the list is complete.
