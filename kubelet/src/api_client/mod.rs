@@ -212,22 +212,16 @@ async fn send(
         let is_renewed = credentials.refused(version, was_renewed).await?;
         match copy {
             Some(copy) if is_renewed => (request, was_renewed) = (copy, true),
-            _ => return explained(&credentials, response).await,
+            _ => {
+                // If the client certificate has expired, the refusal says so.
+                #[cfg(feature = "tls")]
+                if let Some(why) = credentials.expired() {
+                    return Ok(expiry::explained(response, &why).await?.map(Either::Right));
+                }
+                return Ok(response.map(Either::Left));
+            }
         }
     }
-}
-
-/// The refusal. If the client certificate has expired, it says so.
-async fn explained(
-    credentials: &Credentials,
-    refusal: Response<Answer>,
-) -> Result<Response<Either<Answer, Full<Bytes>>>, BoxError> {
-    #[cfg(feature = "tls")]
-    if let Some(why) = credentials.expired() {
-        return Ok(expiry::explained(refusal, &why).await?.map(Either::Right));
-    }
-    let _ = credentials;
-    Ok(refusal.map(Either::Left))
 }
 
 /// A copy of the request. `None` if its body can be read only once.
