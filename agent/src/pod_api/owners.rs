@@ -22,10 +22,11 @@ use pod_index_kubelet::workload::{controller, is_often_controlled};
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::collection::{Collection, Served, history};
+use super::collection::{Collection, history};
 use super::history::{History, uid};
 use super::owner::{Kind, Owner};
 use super::seats::Seats;
+use super::served::Served;
 use super::status::Refusal;
 use crate::pipeline::readiness::Readiness;
 
