@@ -43,7 +43,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 /// `kubectl apply` stores the whole object in it, which metadata clients do not expect, and which may hold passwords.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is known of owners, by UID. Clones share it.
+/// What is known of owners, by namespace and UID: a pod may name the UID of an object in another namespace. Clones share
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners(Arc<RwLock<HashMap<String, Arc<ObjectMeta>>>>);
 
@@ -51,14 +52,16 @@ impl Owners {
     /// The metadata of the pod's controller, if it is known and says more than the pod does.
     pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<ObjectMeta>> {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&owner.uid).cloned()
+        let key = format!("{}/{}", pod.namespace(), owner.uid);
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    fn keep(&self, uid: &str, metadata: Option<&Arc<ObjectMeta>>) {
+    fn keep(&self, name: &Key, metadata: Option<&Arc<ObjectMeta>>) {
+        let key = format!("{}/{}", name.namespace, name.uid);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match metadata {
-            Some(metadata) => known.insert(uid.to_owned(), Arc::clone(metadata)),
-            None => known.remove(uid),
+            Some(metadata) => known.insert(key, Arc::clone(metadata)),
+            None => known.remove(&key),
         };
     }
 }
@@ -305,7 +308,7 @@ impl Follower {
     }
 
     fn put(&self, name: &Key, metadata: Option<&Arc<ObjectMeta>>) {
-        self.owners.keep(&name.uid, metadata);
+        self.owners.keep(name, metadata);
         self.kinds[name.kind].show(name, metadata.map(|metadata| &**metadata));
     }
 }

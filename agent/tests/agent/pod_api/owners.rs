@@ -157,6 +157,18 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
         rights.iter().filter(|right| !asked.iter().any(|asked| right.covers(asked))).collect();
     assert!(unused.is_empty(), "granted, and never asked for: {unused:?}");
 
+    // A pod may name the UID of an owner in another namespace.
+    let mut stranger = pod_of("stranger", &json!({}), (RS.0, RS.1, "web-1"));
+    stranger["metadata"]["namespace"] = json!("elsewhere");
+    server.put("pods", &stranger);
+    server.seen(Verb::Get, 11).await;
+    agent.until("/whois?q=uid-of-stranger", |answer| answer.body.contains(r#""found":true"#));
+    for _ in 0..20 {
+        assert_eq!(workload(&agent, "stranger"), "ReplicaSet/web-1 derived");
+        assert_eq!(workload(&agent, "web"), "Deployment/web");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+
     // An owner goes with the last pod that needs it.
     let list: Value = agent.get("/apis/apps/v1/deployments").json();
     let path = format!("/apis/apps/v1/deployments?watch=1&resourceVersion={}", version(&list));
