@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{Operation, PodMeta, PodUid, is_static_pod};
 use pod_index_kubelet::sources::{Merge, Merged, ProblemKind, Source, SourceUpdate};
@@ -110,8 +110,18 @@ fn only_what_the_kubelet_counts_as_a_change_is_one() {
         pod.metadata.labels = Some(BTreeMap::new());
         pod
     };
+    let finalizer = |mut pod: Pod| {
+        pod.metadata.finalizers = Some(vec!["x/y".to_owned()]);
+        pod
+    };
+    let adopted = |mut pod: Pod| {
+        pod.metadata.owner_references = Some(vec![OwnerReference::default()]);
+        pod
+    };
     for (newer, wanted) in vec![
         (pod("u", "p"), "||||"),
+        (finalizer(pod("u", "p")), "||u||"),
+        (adopted(pod("u", "p")), "||u||"),
         (version(pod("u", "p")), "||||"),
         (annotated(pod("u", "p"), "kubernetes.io/config.source", "file"), "||||"),
         (annotated(pod("u", "p"), "kubernetes.io/config.seen", "x"), "||||"),
@@ -154,6 +164,14 @@ fn every_pod_is_marked_with_its_source_and_with_the_time_it_was_first_seen() {
     let merged = merge.update(Source::Api, upsert([mirror("2")]));
     assert_eq!(merged.updated[0].annotation("kubernetes.io/config.source"), Some("api"));
     assert_eq!(merged.updated[0].annotation("kubernetes.io/config.seen"), Some(seen.as_str()));
+    for pod in [&first, &merged.updated[0]] {
+        assert_eq!(
+            pod.annotation("pod-index/api-server-config.source"),
+            Some("file"),
+            "as on the API server"
+        );
+        assert_eq!(pod.annotation("pod-index/api-server-config.seen"), Some("long ago"));
+    }
     // Emitted pods are never changed afterwards.
     assert_eq!(first.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("1"));
 }

@@ -12,9 +12,6 @@ use pod_index::PodMeta;
 use pod_index_kubelet::mirror::{MirrorFailure, MirrorState, MirrorStatus, Planned, WaitsFor};
 use pod_index_kubelet::sources::SourceStatus;
 
-/// The annotation that holds the API server's version of a pod. `metadata.resourceVersion` is the agent's own.
-pub(crate) const API_SERVER_VERSION: &str = "pod-index/api-server-resource-version";
-
 /// The response of `/translate/{uid}`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -9,7 +9,6 @@ use hyper::body::Bytes;
 use super::resource::Resource;
 use super::shape::{Form, Kind};
 use super::write;
-use crate::api::types::API_SERVER_VERSION;
 
 /// An object and the version of its last event.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ pub(super) struct Encoded {
 impl Encoded {
     fn of<R: Resource>(object: &R, version: u64) -> Self {
         let mut json = Vec::new();
-        let version_at = write::whole(object, version, &mut json);
+        let version_at = write::whole(object, version, true, &mut json);
         json.shrink_to_fit();
         Self {
             json: json.into(),
@@ -79,11 +78,7 @@ impl Encoded {
 
     fn decoded<R: Resource>(&self) -> R {
         // What was encoded can be decoded.
-        let mut object: R = serde_json::from_slice(&self.json).unwrap_or_default();
-        let metadata = object.metadata_mut();
-        let theirs = metadata.annotations.as_mut().and_then(|all| all.remove(API_SERVER_VERSION));
-        metadata.resource_version = theirs;
-        object
+        serde_json::from_slice(&self.json).unwrap_or_default()
     }
 }
 
@@ -156,7 +151,7 @@ impl<R: Resource> Object<R> {
     fn write(&self, form: Form, version: u64, out: &mut Vec<u8>, how: impl Fn(Form, &R, u64, &mut Vec<u8>)) {
         match self.content() {
             Content::Live(object) => how(form, &object, version, out),
-            Content::Replaced(encoded) if form == Form::Object => encoded.write(version, out),
+            Content::Replaced(encoded) if form == Form::Marked => encoded.write(version, out),
             Content::Replaced(encoded) => how(form, &encoded.decoded(), version, out),
         }
     }
@@ -180,7 +175,7 @@ mod tests {
             "spec": { "nodeName": "node-1", "containers": [{ "name": "c" }] }, "status": { "phase": "Running" },
         }))
         .unwrap();
-        let forms = [Form::Object, Form::Metadata, Form::Table(Include::Object), Form::Rows];
+        let forms = [Form::Object, Form::Marked, Form::Metadata, Form::Table(Include::Object), Form::Rows];
         for version in [1000, 1001] {
             let live = Object::new(Arc::new(pod.clone()), 1000, true);
             let replaced = Object::new(Arc::new(pod.clone()), 1000, true);

@@ -1,8 +1,11 @@
 //! Pods as a resource of the API.
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use pod_index::PodMeta;
+use pod_index::{API_SERVER_SOURCE, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
+use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
+use pod_index_kubelet::sources::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION};
 use serde_json::Value;
 
 use super::printed;
@@ -32,6 +35,27 @@ impl Resource for Pod {
     ];
     const COLUMNS: &'static [(&'static str, &'static str, u8)] = &printed::COLUMNS;
     const OWN_COLUMNS: &'static [&'static str] = &TABLE_COLUMNS;
+
+    /// A static pod's own object keeps the kubelet's annotations, which its mirror pod has as well.
+    fn unmark(metadata: &mut ObjectMeta) {
+        let Some(annotations) = &mut metadata.annotations else { return };
+        annotations.remove(RESTORED_ANNOTATION);
+        if annotations.get(CONFIG_SOURCE_ANNOTATION).is_none_or(|source| source != API_SERVER_SOURCE) {
+            return;
+        }
+        for (own, theirs) in [
+            (CONFIG_SOURCE_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION),
+            (CONFIG_SEEN_ANNOTATION, API_CONFIG_SEEN_ANNOTATION),
+        ] {
+            annotations.remove(own);
+            if let Some(theirs) = annotations.remove(theirs) {
+                annotations.insert(own.to_owned(), theirs);
+            }
+        }
+        if annotations.is_empty() {
+            metadata.annotations = None;
+        }
+    }
 
     fn field(&self, at: usize) -> &str {
         let spec = self.spec.as_ref();

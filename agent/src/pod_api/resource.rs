@@ -24,6 +24,9 @@ pub(super) trait Resource:
     /// The JSON of all fields after `metadata` in a bookmark: those without which clients cannot decode the object.
     const EMPTY: &'static str = "";
 
+    /// Takes away what the agent added to the source's object.
+    fn unmark(_: &mut ObjectMeta) {}
+
     /// The value of a field, by its index in [`FIELDS`](Self::FIELDS). Empty if absent.
     fn field(&self, at: usize) -> &str;
 

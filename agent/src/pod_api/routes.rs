@@ -42,7 +42,8 @@ pub(super) fn of<R: Resource>(collection: Arc<Collection<R>>, router: Router) ->
     with_slash(router, &format!("{objects_of}/{{name}}"), objects)
 }
 
-/// `/pods`, which is the kubelet's: it has no mirror pods of unknown pods, and does not wait for the sources.
+/// `/pods`, which is the kubelet's: its pods are marked, it has no mirror pods of unknown pods, and it does not wait for
+/// the sources.
 pub(super) async fn own(
     State(pods): State<Arc<Collection<Pod>>>,
     client: Client,
@@ -165,7 +166,7 @@ async fn one<R: Resource>(
 /// The form of the response. `include` is the parameter `includeObject`: the object in each row of a `Table`.
 fn form(asked: Asked, include: &str, path: Path) -> Result<Form, Refusal> {
     let include = match (asked, include) {
-        (Asked::Object, _) => return Ok(Form::Object),
+        (Asked::Object, _) => return Ok(if path == Path::Own { Form::Marked } else { Form::Object }),
         (Asked::Metadata, _) => return Ok(Form::Metadata),
         (Asked::Table, "" | "Metadata") => Include::Metadata,
         (Asked::Table, "None") => Include::Nothing,

@@ -13,8 +13,10 @@ pub(super) enum Include {
 /// The form of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The whole pod.
+    /// The whole pod, with the annotations of the API server's.
     Object,
+    /// The whole pod, also with the annotations that the kubelet adds.
+    Marked,
     /// `PartialObjectMetadata`.
     Metadata,
     /// A row with the columns of `kubectl get pods`.

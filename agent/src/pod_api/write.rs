@@ -7,17 +7,16 @@ use serde_json::{Value, json};
 
 use super::resource::Resource;
 use super::shape::{Form, Include};
-use crate::api::types::API_SERVER_VERSION;
 
 /// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Appends a whole object. Returns where its version is.
-pub(super) fn whole<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) -> usize {
+/// Appends a whole object, marked or as its source has it. Returns where its version is.
+pub(super) fn whole<R: Resource>(object: &R, version: u64, is_marked: bool, out: &mut Vec<u8>) -> usize {
     let head = format!(r#"{{"kind":"{}","apiVersion":"{}","metadata":"#, R::KIND, R::API_VERSION);
     out.extend_from_slice(head.as_bytes());
     let before = out.len();
-    write(out, &metadata(object.metadata(), version));
+    write(out, &metadata(object, version, is_marked));
     // The last occurrence: an annotation may have the same name and value.
     let field = format!(r#""resourceVersion":"{version}""#);
     let at = out[before..].windows(field.len()).rposition(|bytes| bytes == field.as_bytes());
@@ -29,19 +28,18 @@ pub(super) fn whole<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) ->
 
 fn partial<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
-    write(out, &metadata(object.metadata(), version));
+    write(out, &metadata(object, version, false));
     out.push(b'}');
 }
 
-/// With the agent's own version, and the API server's in an annotation.
-fn metadata(metadata: &ObjectMeta, version: u64) -> ObjectMeta {
-    let mut metadata = metadata.clone();
-    if version == 0 {
-        return metadata;
+/// With the agent's own version, unless that is 0.
+fn metadata<R: Resource>(object: &R, version: u64, is_marked: bool) -> ObjectMeta {
+    let mut metadata = object.metadata().clone();
+    if !is_marked {
+        R::unmark(&mut metadata);
     }
-    let theirs = metadata.resource_version.replace(version.to_string());
-    if let Some(theirs) = theirs.filter(|version| !version.is_empty()) {
-        metadata.annotations.get_or_insert_default().insert(API_SERVER_VERSION.to_owned(), theirs);
+    if version != 0 {
+        metadata.resource_version = Some(version.to_string());
     }
     metadata
 }
@@ -50,8 +48,8 @@ impl Form {
     /// Appends an object as an item of a list.
     pub(super) fn write_item<R: Resource>(self, object: &R, version: u64, out: &mut Vec<u8>) {
         let include = match self {
-            Self::Object => {
-                whole(object, version, out);
+            Self::Object | Self::Marked => {
+                whole(object, version, self == Self::Marked, out);
                 return;
             }
             Self::Metadata => return partial(object, version, out),
@@ -73,7 +71,7 @@ impl Form {
         match include {
             Some(Include::Metadata) => partial(object, version, out),
             Some(Include::Object) => {
-                whole(object, version, out);
+                whole(object, version, false, out);
             }
             Some(Include::Nothing) | None => out.extend_from_slice(b"null"),
         }
@@ -108,12 +106,12 @@ impl Form {
             version => json!({ "resourceVersion": version.to_string() }),
         };
         let (kind, group) = match self {
-            Self::Object => (format!("{}List", R::KIND), R::API_VERSION),
+            Self::Object | Self::Marked => (format!("{}List", R::KIND), R::API_VERSION),
             Self::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
             Self::Table(_) | Self::Rows => ("Table".to_owned(), "meta.k8s.io/v1"),
         };
         let items = match self {
-            Self::Object | Self::Metadata => r#""items":["#.to_owned(),
+            Self::Object | Self::Marked | Self::Metadata => r#""items":["#.to_owned(),
             Self::Table(_) | Self::Rows => format!(r#""columnDefinitions":{},"rows":["#, self.columns::<R>()),
         };
         format!(r#"{{"kind":"{kind}","apiVersion":"{group}","metadata":{metadata},{items}"#).into_bytes()
@@ -137,7 +135,7 @@ impl Form {
             )
         };
         let object = match self {
-            Self::Object => whole(),
+            Self::Object | Self::Marked => whole(),
             Self::Metadata => partial(),
             Self::Table(Include::Object) => row(R::COLUMNS.len(), whole()),
             Self::Table(Include::Metadata) => row(R::COLUMNS.len(), partial()),

@@ -59,24 +59,39 @@ pub enum Difference {
     Semantic,
 }
 
-/// The annotations that the kubelet itself adds to a pod. They do not count as changes.
+/// The [`CONFIG_SOURCE_ANNOTATION`] that a pod has on the API server: a mirror pod has its static pod's.
+pub const API_CONFIG_SOURCE_ANNOTATION: &str = "pod-index/api-server-config.source";
+
+/// The [`CONFIG_SEEN_ANNOTATION`] that a pod has on the API server: a mirror pod has its static pod's.
+pub const API_CONFIG_SEEN_ANNOTATION: &str = "pod-index/api-server-config.seen";
+
+/// The annotations that the kubelet itself adds to a pod, and those that keep their former values. They do not count as
+/// changes.
 ///
 /// Kubelet: `localAnnotations` (`pkg/kubelet/config/config.go`).
-const LOCAL_ANNOTATIONS: [&str; 3] =
-    [CONFIG_SOURCE_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION];
+const LOCAL_ANNOTATIONS: [&str; 5] = [
+    CONFIG_SOURCE_ANNOTATION,
+    CONFIG_MIRROR_ANNOTATION,
+    CONFIG_SEEN_ANNOTATION,
+    API_CONFIG_SOURCE_ANNOTATION,
+    API_CONFIG_SEEN_ANNOTATION,
+];
 
 impl SourcePod for Pod {
     fn set_annotation(&mut self, key: &str, value: &str) {
         self.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     }
 
-    /// Kubelet: `podsDifferSemantically` (`pkg/kubelet/config/config.go`).
+    /// Kubelet: `podsDifferSemantically` (`pkg/kubelet/config/config.go`), which ignores owners and finalizers. Clients of
+    /// the index need them: a controller that adopts a pod changes nothing else.
     fn difference(&self, newer: &Self) -> Difference {
         let (old, new) = (&self.metadata, &newer.metadata);
         if self.spec != newer.spec
             || !same_entries(old.labels.as_ref(), new.labels.as_ref())
             || old.deletion_timestamp != new.deletion_timestamp
             || old.deletion_grace_period_seconds != new.deletion_grace_period_seconds
+            || old.owner_references != new.owner_references
+            || old.finalizers != new.finalizers
             || !same_annotations(old.annotations.as_ref(), new.annotations.as_ref())
         {
             Difference::Semantic

@@ -6,8 +6,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pod_index::CONFIG_SEEN_ANNOTATION;
 use serde_json::Value;
 
-use crate::api::types::API_SERVER_VERSION;
-
 /// Maximum number of parts in a field's name, such as `status.containerStatuses[web].state`. A change of a deeper field
 /// is reported under its parent's name.
 const DEPTH: usize = 3;
@@ -26,8 +24,7 @@ impl Fields {
             // These fields change with each version or with each run of the agent.
             metadata.retain(|name, _| !["resourceVersion", "managedFields"].contains(&&**name));
             if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-                annotations
-                    .retain(|name, _| ![CONFIG_SEEN_ANNOTATION, API_SERVER_VERSION].contains(&&**name));
+                annotations.remove(CONFIG_SEEN_ANNOTATION);
             }
             // An empty value counts as missing.
             metadata.retain(|_, value| !value.as_object().is_some_and(serde_json::Map::is_empty));
@@ -88,7 +85,7 @@ mod tests {
     fn a_change_is_named_by_its_field_and_has_no_value() {
         let before = json!({
             "metadata": { "labels": { "a": "1" }, "resourceVersion": "1",
-                "annotations": { CONFIG_SEEN_ANNOTATION: "x", API_SERVER_VERSION: "7" } },
+                "annotations": { CONFIG_SEEN_ANNOTATION: "x" } },
             "spec": { "nodeName": "n", "containers": [
                 { "name": "web", "image": "i:1", "env": [{ "name": "PASSWORD", "value": "one" }] },
                 { "name": "log", "image": "l:1" },

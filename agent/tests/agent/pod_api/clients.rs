@@ -112,9 +112,9 @@ where
     }
 }
 
-/// The API server's version of the object.
+/// The number of the object's last change.
 fn theirs(object: &impl Resource) -> String {
-    object.annotations()[ANNOTATION].clone()
+    object.labels()["change"].clone()
 }
 
 /// The API server's objects that match this selection.
@@ -122,8 +122,10 @@ fn truth(server: &ApiServer, resource: &str, selected: impl Fn(&Value) -> bool) 
     let objects = server.objects(resource).into_iter().filter(|object| selected(object));
     objects
         .map(|object| {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-            (format!("{}/{}", text("namespace"), text("name")), text("resourceVersion"))
+            let metadata = &object["metadata"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let key = format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
+            (key, text(&metadata["labels"]["change"]))
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 """Follows pods with the Python client for Kubernetes until they match a file, or until a timeout.
 
 Arguments: the server's URL, a label selector (may be empty), the file, the timeout in seconds. The file may appear later. It
-has a JSON object with the API server's version of each pod, by NAMESPACE/NAME.
+has a JSON object with the label `change` of each pod, by NAMESPACE/NAME.
 """
 import json
 import pathlib
@@ -21,7 +21,7 @@ def key(pod):
 
 
 def theirs(pod):
-    return pod.metadata.annotations["pod-index/api-server-resource-version"]
+    return pod.metadata.labels["change"]
 
 
 def follow():

@@ -32,7 +32,7 @@ async fn a_list_has_the_selected_pods_with_the_agents_versions() {
     let world = World::new().await;
     world.server.put("pods", &pod("shop", "web-1", &json!({ "app": "web", "tier": "front" })));
     world.server.put("pods", &pod("shop", "web-2", &json!({ "app": "web" })));
-    let theirs = world.server.put("pods", &pod("shop", "db", &json!({ "app": "db" })));
+    world.server.put("pods", &pod("shop", "db", &json!({ "app": "db" })));
     world.server.put("pods", &pod("bank", "web-1", &json!({ "app": "web" })));
     let all = world.until("", 4);
     assert_eq!((&all["kind"], &all["apiVersion"]), (&json!("PodList"), &json!("v1")));
@@ -44,8 +44,6 @@ async fn a_list_has_the_selected_pods_with_the_agents_versions() {
     assert_eq!(versions.len(), 4, "each pod has its own");
     let db = &all["items"][1];
     assert_eq!((&db["kind"], &db["apiVersion"]), (&json!("Pod"), &json!("v1")));
-    let theirs = theirs.value["metadata"]["resourceVersion"].clone();
-    assert_eq!(db["metadata"]["annotations"][ANNOTATION], theirs);
 
     for (query, selected) in [
         ("labelSelector=app%3Dweb", &["web-1", "web-1", "web-2"][..]),
@@ -190,4 +188,55 @@ async fn the_configured_object_of_a_static_pod_is_shown() {
     assert_eq!(events[1]["object"]["metadata"]["uid"], theirs);
     node.until("/mirrors/pods", |answer| answer.body.contains("web-node-1"));
     assert_eq!((shown(&node), shown(&mirror)), (uid, theirs));
+}
+
+/// All but the version, which is the agent's own.
+fn without_version(object: &Value) -> Value {
+    let mut object = object.clone();
+    object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    object
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_shown_as_the_api_server_has_them() {
+    let world = World::with(&["--static-pod-object", "mirror"]).await;
+    let mut mirror = pod("shop", "static-node-1", &json!({}));
+    let hash = "b4000000000000000000000000000001";
+    mirror["metadata"]["annotations"] = json!({
+        "kubernetes.io/config.mirror": hash, "kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file",
+        "kubernetes.io/config.seen": "2026-01-02T03:04:05Z",
+    });
+    mirror["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n", "controller": true }]);
+    let mut web = pod("shop", "web", &json!({ "app": "web" }));
+    world.server.put("pods", &mirror);
+    world.server.put("pods", &web);
+    let mut watch = world.watch("fieldSelector=metadata.name%3Dweb");
+    let all =
+        |list: &Value| -> Vec<_> { list["items"].as_array().unwrap().iter().map(without_version).collect() };
+    let theirs = || world.server.objects("pods").iter().map(without_version).collect::<Vec<_>>();
+    assert_eq!(all(&world.until("", 2)), theirs());
+    assert_eq!(without_version(&watch.next().unwrap()["object"]), theirs()[1]);
+    let uid = theirs()[1]["metadata"]["uid"].clone();
+    // Each change alone: an annotation, an owner, a finalizer.
+    for (field, value) in [
+        ("annotations", json!({ "note": "x" })),
+        (
+            "ownerReferences",
+            json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r" }]),
+        ),
+        ("finalizers", json!(["a/b"])),
+    ] {
+        web["metadata"]["uid"] = uid.clone();
+        web["metadata"][field] = value;
+        world.server.put("pods", &web);
+        assert_eq!(without_version(&watch.next().unwrap()["object"]), theirs()[1], "{field}");
+    }
+    let last = theirs()[1].clone();
+    let listed = world.agent.get("/pods").json::<Value>();
+    let annotations = &listed["items"][1]["metadata"]["annotations"];
+    assert_eq!(annotations["kubernetes.io/config.source"], "api", "as in the kubelet");
+    world.server.remove("pods", "shop", "web");
+    let event = watch.next().unwrap();
+    assert_eq!((&event["type"], without_version(&event["object"])), (&json!("DELETED"), last));
 }

@@ -22,7 +22,6 @@ use crate::support::{Agent, Answer, Directory, PATIENCE};
 const TABLE: &str = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json\r\n";
 const PARTIAL: &str = "Accept: application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io\r\n";
 const PARTIAL_LIST: &str = "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io\r\n";
-const ANNOTATION: &str = "pod-index/api-server-resource-version";
 
 /// An agent that follows all pods of an API server in this process.
 struct World {

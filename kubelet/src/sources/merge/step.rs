@@ -7,7 +7,10 @@ use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodU
 
 use super::edit::Edit;
 use super::known::{Known, KnownPod, identity};
-use crate::sources::{Difference, Problem, ProblemKind, Source, SourcePod};
+use crate::sources::{
+    API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, Problem, ProblemKind, Source,
+    SourcePod,
+};
 
 /// One update on its way through the merge.
 pub(super) struct Step<P> {
@@ -193,6 +196,7 @@ impl<P: SourcePod> Step<P> {
         if self.source == Source::Kubelet {
             return;
         }
+        self.keep_marks(pod);
         annotate(pod, CONFIG_SOURCE_ANNOTATION, self.source.as_str());
         // Manifests are marked when they are read.
         if self.source == Source::Api || pod.annotation(CONFIG_SEEN_ANNOTATION).is_none() {
@@ -205,9 +209,25 @@ impl<P: SourcePod> Step<P> {
         if self.source == Source::Kubelet {
             return;
         }
+        self.keep_marks(pod);
         annotate(pod, CONFIG_SOURCE_ANNOTATION, self.source.as_str());
         if let Some(seen) = old.annotation(CONFIG_SEEN_ANNOTATION) {
             annotate(pod, CONFIG_SEEN_ANNOTATION, seen);
+        }
+    }
+
+    /// Keeps the marks that a pod has on the API server under other names.
+    fn keep_marks(&self, pod: &mut Arc<P>) {
+        if self.source != Source::Api {
+            return;
+        }
+        for (mark, kept) in [
+            (CONFIG_SOURCE_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION),
+            (CONFIG_SEEN_ANNOTATION, API_CONFIG_SEEN_ANNOTATION),
+        ] {
+            if let Some(value) = pod.annotation(mark).map(str::to_owned) {
+                annotate(pod, kept, &value);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ const MOST = 100;
 const DEPTH = { metadata: 2, spec: 3, status: 3 };
 /** Metadata that changes with each version or with each run of the agent. */
 const UNTOLD = ["resourceVersion", "managedFields"];
-const UNTOLD_ANNOTATIONS = ["kubernetes.io/config.seen", "pod-index/api-server-resource-version"];
+const UNTOLD_ANNOTATIONS = ["kubernetes.io/config.seen"];
 /** The columns whose values are told, with the fields that they show. */
 const COLUMNS = { uid: "metadata.uid", source: "", kind: "", phase: "status.phase", node: "spec.nodeName" };
 
