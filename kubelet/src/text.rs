@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_path_to_error::Path;
 
 /// Declares the kinds of an error, each with its word.
@@ -128,7 +128,9 @@ pub fn without_found(text: &str) -> String {
 }
 
 /// Decodes an object. On failure, the path of the field and a message, which quotes no value.
-pub(crate) fn decode<K: DeserializeOwned>(json: &(impl AsRef<[u8]> + ?Sized)) -> Result<K, (Path, String)> {
+pub(crate) fn decode<'de, K: Deserialize<'de>>(
+    json: &'de (impl AsRef<[u8]> + ?Sized),
+) -> Result<K, (Path, String)> {
     let decoded = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json.as_ref()));
     decoded.map_err(|error| {
         let path = error.path().clone();

@@ -515,8 +515,9 @@ async fn an_outage_is_reported_with_its_cause_and_ends_for_all_requests_at_once(
             })
         })
         .collect();
-    site.server.accept().await;
+    // None can be opened before.
     let before = site.server.connections();
+    site.server.accept().await;
     for task in waiting {
         tokio::time::timeout(DEADLINE, task).await.expect("it is back").unwrap();
     }

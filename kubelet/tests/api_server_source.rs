@@ -10,7 +10,7 @@ mod followed;
 mod node_followed;
 
 use api_server::{ApiServer, Verb};
-use followed::{Followed, Said, truth};
+use followed::{Followed, Said};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use node_followed::{changed, follow, followed, follows_on, of_n1, pod, source};
@@ -123,27 +123,6 @@ async fn a_node_may_follow_its_own_pods() {
         .await;
     server.put("pods", &changed("stays-0", 2));
     followed.equals(&server, of_n1).await;
-}
-
-#[tokio::test]
-async fn metadata_alone_makes_an_index_too() {
-    let (server, _whole) = followed().await;
-    server.put("pods", &pod("goes", "n1"));
-    let mut metadata = Followed::new(source(&server).node(&NodeName::new("n1")).metadata(), |pod| {
-        Some((pod.uid().to_owned(), pod.0.metadata.resource_version.clone()))
-    });
-    metadata.until("four pods", |snapshot| snapshot.pods().len() == 4).await;
-    server.put("pods", &changed("stays-0", 2));
-    server.remove("pods", "a", "goes");
-    let left = truth(&server, of_n1);
-    metadata
-        .until("the server's pods", |snapshot| {
-            snapshot.pods().len() == left.len()
-                && snapshot
-                    .pods()
-                    .all(|pod| left.get(pod.uid()).is_some_and(|whole| whole.metadata == pod.0.metadata))
-        })
-        .await;
 }
 
 #[tokio::test]

@@ -177,17 +177,3 @@ async fn a_restored_server_leaves_no_earlier_state_of_a_pod_that_cannot_be_decod
     followed.until_bad(&["a/once"]).await;
     assert_eq!(followed.status.borrow().pods, 1);
 }
-
-#[tokio::test]
-async fn metadata_that_cannot_be_decoded_is_named_too() {
-    let server = ApiServer::start().await;
-    let mut wrong = pod("wrong", 1);
-    wrong["metadata"]["labels"] = json!({ "app": [CANARY] });
-    server.put("pods", &wrong);
-    server.put("pods", &pod("right", 1));
-    let mut followed = Followed::new(source(&server).metadata(), |_| None);
-    followed.until("the other one", |snapshot| snapshot.pods().len() == 1).await;
-    followed
-        .until_status("the problem", |status| problems(status) == [("a/wrong", "metadata.labels.app")])
-        .await;
-}

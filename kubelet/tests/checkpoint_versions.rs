@@ -87,7 +87,7 @@ fn after_a_downgrade_files_of_a_newer_format_are_set_aside_as_they_are_and_other
     let (checkpoints, found) = open(&place.directory(), Which::All);
     assert_eq!(found.pods.len(), PODS.len());
     let [error] = &found.errors[..] else { panic!("{:?}", found.errors) };
-    assert_eq!(error.kind(), CheckpointErrorKind::Newer);
+    assert_eq!(error.kind(), CheckpointErrorKind::Unusable);
     assert!(error.to_string().contains("it is of version 2"), "{error}");
     drop(checkpoints);
     left.remove("Pod_newer.yaml");

@@ -11,15 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api_server::{ApiServer, DEADLINE, Fault, Key, Verb};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
-use kube::Api;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::references::{
-    ConfigMapManager, GetErrorKind, Manager, Object, Options, ReferencedKind, SecretManager, Strategy, follow,
+    ConfigMapManager, GetErrorKind, Manager, Object, Options, ReferencedKind, SecretManager, follow,
 };
 use proptest::prelude::{Just, ProptestConfig, prop_oneof, proptest};
-use proptest::strategy::{Strategy as _, ValueTree};
+use proptest::strategy::{Strategy, ValueTree};
 use seeded::seeded;
 use serde_json::{Value, json};
 
@@ -50,14 +48,6 @@ fn base64(text: &str) -> String {
         }
     }
     encoded
-}
-
-/// Waits long enough for a pending request to arrive: some round trips of other requests.
-async fn time_to_ask(server: &ApiServer) {
-    let others = Api::<Namespace>::all(server.client());
-    for _ in 0..5 {
-        others.list(&ListParams::default()).await.unwrap();
-    }
 }
 
 fn value(secret: &Secret) -> &str {
@@ -182,32 +172,24 @@ async fn a_get_waits_for_the_first_answer_and_then_follows_changes() {
 async fn an_object_that_no_pod_names_is_not_registered_in_the_kubelets_words() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
-    for strategy in [Strategy::Watch, Strategy::Cache] {
-        let secrets = SecretManager::new(server.client(), quick().strategy(strategy));
-        secrets.register_pod(&pod("u1", &["other"], &["a"]));
-        let error = secrets.get("ns", "a").await.unwrap_err();
-        assert_eq!(error.kind(), GetErrorKind::NotRegistered);
-        assert_eq!(error.to_string(), r#"object "ns"/"a" not registered"#);
-        assert!(
-            secrets
-                .get("elsewhere", "other")
-                .await
-                .is_err_and(|error| error.kind() == GetErrorKind::NotRegistered)
-        );
-    }
+    let secrets = SecretManager::new(server.client(), quick());
+    secrets.register_pod(&pod("u1", &["other"], &["a"]));
+    let error = secrets.get("ns", "a").await.unwrap_err();
+    assert_eq!(error.kind(), GetErrorKind::NotRegistered);
+    assert_eq!(error.to_string(), r#"object "ns"/"a" not registered"#);
+    let elsewhere = secrets.get("elsewhere", "other").await.unwrap_err();
+    assert_eq!(elsewhere.kind(), GetErrorKind::NotRegistered);
 }
 
 #[tokio::test]
 async fn invalid_object_names_are_ignored_and_enter_no_path() {
     let server = ApiServer::start().await;
-    for strategy in [Strategy::Watch, Strategy::Cache, Strategy::Get] {
-        let secrets = SecretManager::new(server.client(), quick().strategy(strategy));
-        for name in ["", "../../nodes/n1", "a?watch=true", "a,metadata.name=b", "A"] {
-            secrets.register_pod(&pod("u1", &[name], &[]));
-            assert_eq!(secrets.status().objects, 0);
-            let error = secrets.get("ns", name).await.unwrap_err();
-            assert_eq!(error.kind(), GetErrorKind::NotRegistered, "{name:?}");
-        }
+    let secrets = SecretManager::new(server.client(), quick());
+    for name in ["", "../../nodes/n1", "a?watch=true", "a,metadata.name=b", "A"] {
+        secrets.register_pod(&pod("u1", &[name], &[]));
+        assert_eq!(secrets.status().objects, 0);
+        let error = secrets.get("ns", name).await.unwrap_err();
+        assert_eq!(error.kind(), GetErrorKind::NotRegistered, "{name:?}");
     }
     assert_eq!(Verb::ALL.map(|verb| server.requests(verb)), [0; 6]);
 }
@@ -386,117 +368,6 @@ async fn a_server_that_ignores_selectors_cannot_pass_off_one_object_as_another()
     assert!(secrets.cached("ns", "missing").is_none());
 }
 
-#[tokio::test]
-async fn a_cached_object_is_fetched_once_within_its_time() {
-    let server = ApiServer::start().await;
-    server.put("secrets", &secret("a", "one"));
-    let secrets = SecretManager::new(server.client(), quick().strategy(Strategy::Cache).ttl(DEADLINE));
-    secrets.register_pod(&pod("u1", &["a"], &[]));
-    time_to_ask(&server).await;
-    assert_eq!(server.requests(Verb::Get), 0, "there was no get");
-    let gets = (0..8).map(|_| secrets.get("ns", "a"));
-    for got in futures_util::future::join_all(gets).await {
-        assert_eq!(value(&got.unwrap()), "one");
-    }
-    server.put("secrets", &secret("a", "two"));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "one");
-    assert_eq!(server.requests(Verb::Get), 1);
-    // The node's annotation says otherwise.
-    secrets.set_ttl(Some(Duration::ZERO));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "two");
-    secrets.set_ttl(None);
-    server.put("secrets", &secret("a", "three"));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "two");
-    // Another pod names it and needs the current version; an update of the first pod does not.
-    secrets.register_pod(&pod("u1", &["a"], &["x"]));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "two");
-    secrets.register_pod(&pod("u2", &["a"], &[]));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "three");
-    assert_eq!(server.open_watches(), 0);
-}
-
-#[tokio::test]
-async fn gets_of_one_object_share_its_failure_and_those_of_another_do_not_wait_for_it() {
-    let server = ApiServer::start().await;
-    server.put("secrets", &secret("b", "two"));
-    let secrets = SecretManager::new(server.client(), quick().strategy(Strategy::Cache));
-    secrets.register_pod(&pod("u1", &["a", "b"], &[]));
-    server.fail_always(Verb::Get, Fault::Status(500));
-    let gets = (0..8).map(|_| secrets.get("ns", "a"));
-    for got in futures_util::future::join_all(gets).await {
-        assert_eq!(got.unwrap_err().kind(), GetErrorKind::Request);
-    }
-    assert_eq!(server.requests(Verb::Get), 1, "one server that does not answer is asked once");
-    assert_eq!(secrets.status().failing, 1);
-    // Later gets fetch again.
-    server.heal();
-    server.fail(Verb::Get, Fault::Delay(100 * DEADLINE));
-    let slow = tokio::spawn({
-        let secrets = secrets.clone();
-        async move { secrets.get("ns", "a").await }
-    });
-    server.seen(Verb::Get, 2).await;
-    let other = tokio::time::timeout(DEADLINE, secrets.get("ns", "b")).await.unwrap();
-    assert_eq!(value(&other.unwrap()), "two");
-    // The fetching task is gone, and a waiting one fetches.
-    slow.abort();
-    let error = tokio::time::timeout(DEADLINE, secrets.get("ns", "a")).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), GetErrorKind::NotFound);
-    assert_eq!(secrets.status().failing, 0);
-}
-
-#[tokio::test]
-async fn a_cached_object_outlives_errors_and_never_goes_back() {
-    let server = ApiServer::start().await;
-    let older = server.backup();
-    let secrets = SecretManager::new(server.client(), quick().strategy(Strategy::Cache).ttl(Duration::ZERO));
-    secrets.register_pod(&pod("u1", &["a"], &[]));
-    server.fail(Verb::Get, Fault::Status(500));
-    let error = secrets.get("ns", "a").await.unwrap_err();
-    assert_eq!(error.kind(), GetErrorKind::Request, "there is nothing to fall back on");
-
-    assert_eq!(secrets.get("ns", "a").await.unwrap_err().kind(), GetErrorKind::NotFound);
-    server.fail(Verb::Get, Fault::Status(500));
-    assert_eq!(
-        secrets.get("ns", "a").await.unwrap_err().kind(),
-        GetErrorKind::NotFound,
-        "it is what was said last"
-    );
-
-    server.jump(10);
-    server.put("secrets", &secret("a", "newer"));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "newer");
-    for fault in [Fault::Status(500), Fault::Drop, Fault::Garbage] {
-        server.fail(Verb::Get, fault);
-        assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "newer");
-    }
-    server.restore(&older);
-    server.put("secrets", &secret("a", "older"));
-    assert_eq!(
-        value(&secrets.get("ns", "a").await.unwrap()),
-        "newer",
-        "a server may answer from an old cache"
-    );
-    server.remove("secrets", "ns", "a");
-    assert_eq!(secrets.get("ns", "a").await.unwrap_err().to_string(), r#"secret "a" not found"#);
-}
-
-#[tokio::test]
-async fn an_uncached_get_asks_the_server_each_time() {
-    let server = ApiServer::start().await;
-    server.put("secrets", &secret("a", "one"));
-    let secrets = SecretManager::new(server.client(), quick().strategy(Strategy::Get));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "one");
-    server.put("secrets", &secret("a", "two"));
-    secrets.register_pod(&pod("u1", &["a"], &[]));
-    assert_eq!(value(&secrets.get("ns", "a").await.unwrap()), "two");
-    assert_eq!(server.requests(Verb::Get), 2);
-    assert_eq!(secrets.get("ns", "b").await.unwrap_err().to_string(), r#"secret "b" not found"#);
-    server.fail(Verb::Get, Fault::Status(403));
-    let error = secrets.get("ns", "a").await.unwrap_err();
-    assert_eq!(error.to_string(), r#"secret "a" of namespace "ns": planted: 403 (403)"#);
-}
-
 // ------------------------------------------------------------------------------------------------- random histories
 
 /// One step of a history: a change of a pod or an object.
@@ -514,7 +385,7 @@ enum Step {
 const PODS: usize = 12;
 const OBJECTS: usize = 8;
 
-fn step() -> impl proptest::strategy::Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Step> {
     use proptest::collection::btree_set;
     let resource = || prop_oneof![Just("secrets"), Just("configmaps")];
     prop_oneof![

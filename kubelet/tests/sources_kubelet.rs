@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_static_pod};
-use pod_index_kubelet::sources::kubelet::{KubeletConfig, KubeletSource};
+use pod_index_kubelet::sources::http::HttpConfig;
+use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::{Merge, Nudge, Problem, ProblemKind, Source, SourceUpdate};
 use serde_json::{Value, json};
 use sources_support::Directory;
@@ -88,8 +89,8 @@ impl Kubelet {
         *self.body.lock().expect("a body") = body.to_string();
     }
 
-    fn config(&self, token: &Directory) -> KubeletConfig {
-        let config = KubeletConfig::new(&self.url).expect("a URL").token_file(&token.at("token"));
+    fn config(&self, token: &Directory) -> HttpConfig {
+        let config = HttpConfig::of_kubelet(&self.url).expect("a URL").token_file(&token.at("token"));
         config.period(Duration::from_millis(10))
     }
 
@@ -164,7 +165,7 @@ async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
     let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
     let token = token("secret");
     let nudge = Nudge::default();
-    let config = KubeletConfig::new(&kubelet.url)
+    let config = HttpConfig::of_kubelet(&kubelet.url)
         .and_then(|config| config.certificate_authorities(kubelet.authority.as_bytes()))
         .expect("a configuration")
         .token_file(&token.at("token"))
@@ -243,6 +244,10 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
         (json!("secret text"), "the answer is not a list of pods (line 1, column 13)"),
         (json!({"kind": "Pod", "items": []}), "the answer is a \"Pod\", not a PodList"),
         (list(&[mirror]), "the pod ns/mirror is a mirror pod; no kubelet lists those"),
+        // It may be any pod.
+        (list(&[pod("", "two", "api")]), "is missing from the pod ns/two"),
+        (list(&[json!({})]), "is missing from the pod /"),
+        (list(&[json!(5)]), "is missing from the pod /"),
     ] {
         kubelet.answers(&body);
         let mut status = source.status();
@@ -289,87 +294,26 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     let mut undecodable = pod("2", "2", "api");
     undecodable["spec"] =
         json!({"containers": [{"name": "c", "env": [{"name": "E", "value": ["hunter2"]}]}]});
-    let mut without_uid = pod("3", "3", "api");
-    without_uid["metadata"]["uid"] = json!(null);
     let mut new = undecodable.clone();
     (new["metadata"]["uid"], new["metadata"]["name"]) = (json!("5"), json!("5"));
     let mut nameless = pod("6", "6", "api");
     nameless["metadata"]["name"] = json!("");
-    kubelet.answers(&list(&[one, undecodable, without_uid, pod("4", "4", "api"), new, nameless]));
+    kubelet.answers(&list(&[one, undecodable, pod("3", "3", "api"), pod("4", "4", "api"), new, nameless]));
     let mut second = next(&mut source).await;
     second.sort_by(|a, b| a.name().cmp(b.name()));
     assert_eq!(names(&second), ["1", "2", "3", "4"], "neither 5 nor 6 was ever decoded");
     assert!(!Arc::ptr_eq(&first[0], &second[0]), "1 has changed");
     assert!(Arc::ptr_eq(&first[1], &second[1]) && Arc::ptr_eq(&first[2], &second[2]));
-    let said = problems(&mut source, 4).await;
+    let said = problems(&mut source, 3).await;
     let wrong = "spec.containers[0].env[0].value: cannot be decoded: expected a string";
-    let expected = [
-        "ns/: metadata.name: is missing".to_owned(),
-        format!("ns/2: {wrong}"),
-        "ns/3: metadata.uid: is missing".to_owned(),
-        format!("ns/5: {wrong}"),
-    ];
+    let expected =
+        [format!("ns/2: {wrong}"), format!("ns/5: {wrong}"), "ns/: metadata.name: is missing".to_owned()];
     assert_eq!(said, expected);
     assert_eq!(source.status().borrow().failed_checks, 0, "the looks give information");
 
-    // 2 is gone, and 3 has its UID again.
+    // 2 is gone.
     kubelet.answers(&list(&[pod("1", "1", "api"), pod("3", "3", "api")]));
     assert_eq!(names(&next(&mut source).await), ["1", "3"]);
-    assert_eq!(problems(&mut source, 0).await, [""; 0]);
-}
-
-/// Listed as the pod of a broken kubelet would be. It may be any pod of its namespace.
-#[tokio::test]
-async fn a_pod_without_uid_and_name_is_passed_over_and_no_pod_that_it_may_be_is_removed() {
-    let nameless =
-        |namespace: &str| json!({"metadata": {"namespace": namespace}, "spec": {"nodeName": "hunter2"}});
-    let [one, two, three] = ["1", "2", "3"].map(|uid| pod(uid, &format!("pod-{uid}"), "api"));
-    let kubelet = Kubelet::start("secret", &list(&[one.clone(), nameless("ns"), two.clone()])).await;
-    let token = token("secret");
-    let mut source = kubelet.trusted(&token);
-    let first = next(&mut source).await;
-    assert_eq!(names(&first), ["pod-1", "pod-2"], "it is passed over, and nothing else");
-    let wrong = "metadata.uid: is missing, as is metadata.name; while this pod is listed, no pod";
-    let said = problems(&mut source, 1).await;
-    assert_eq!(said, [format!("kubelet: items[].{wrong} of the namespace \"ns\" is removed")]);
-    assert_eq!(source.status().borrow().failed_checks, 0, "the look gives information");
-
-    let mut changed = one.clone();
-    changed["metadata"]["labels"] = json!({"app": "web"});
-    kubelet.answers(&list(&[three.clone(), nameless("ns"), changed.clone(), nameless("ns")]));
-    let second = next(&mut source).await;
-    assert_eq!(names(&second), ["pod-1", "pod-3", "pod-2"], "all others are taken, and 2 stays");
-    assert!(!Arc::ptr_eq(&first[0], &second[0]) && Arc::ptr_eq(&first[1], &second[2]));
-    let said = problems(&mut source, 1).await;
-    assert!(
-        said[0].starts_with(&format!("kubelet: items[].{wrong}")) && said[0].ends_with("(2 such pods)"),
-        "{said:?}"
-    );
-
-    kubelet.answers(&list(&[one.clone(), three.clone(), nameless("other")]));
-    assert_eq!(names(&next(&mut source).await), ["pod-1", "pod-3"], "2 is of another namespace");
-    // These may be of any namespace.
-    kubelet.answers(&list(&[three.clone(), json!({})]));
-    assert_eq!(names(&next(&mut source).await), ["pod-3", "pod-1"]);
-    for unknown in [json!(null), json!({"metadata": {"name": "pod-1"}})] {
-        kubelet.answers(&list(&[three.clone(), unknown]));
-        let mut status = source.status();
-        let checks = status.borrow().checks;
-        tokio::select! {
-            update = source.next() => panic!("{update:?}"),
-            _ = status.wait_for(|status| status.checks >= checks + 2) => {}
-        }
-    }
-    assert!(problems(&mut source, 1).await[0].contains("metadata.uid: is missing"));
-    let again = pod("4", "pod-1", "api");
-    kubelet.answers(&list(&[again, three.clone(), json!(5)]));
-    let replaced = next(&mut source).await;
-    assert_eq!(names(&replaced), ["pod-1", "pod-3"]);
-    assert_eq!(replaced[0].uid(), "4", "its name belongs to another pod now");
-    let said = problems(&mut source, 1).await;
-    assert_eq!(said, [format!("kubelet: items[].{wrong} is removed")]);
-    kubelet.answers(&list(&[three]));
-    assert_eq!(names(&next(&mut source).await), ["pod-3"]);
     assert_eq!(problems(&mut source, 0).await, [""; 0]);
 }
 

@@ -26,7 +26,7 @@ use crate::config::log_filter::{LogFilter, LogLevel};
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
-use pod_index_kubelet::sources::kubelet::{KubeletConfig, KubeletSource};
+use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     pub(crate) node: NodeName,
     pub(crate) file: Option<FileSettings>,
     pub(crate) http: Option<HttpConfig>,
-    pub(crate) kubelet: Option<KubeletConfig>,
+    pub(crate) kubelet: Option<HttpConfig>,
     pub(crate) api: Option<ApiSettings>,
     pub(crate) mirrors: Management,
     /// Where the host's processes are.
@@ -497,9 +497,9 @@ struct KubeletArgs {
 
 impl KubeletArgs {
     /// The configuration of the kubelet source. Checks that the source can be created.
-    fn config(self, url: &str) -> Result<KubeletConfig, Failure> {
+    fn config(self, url: &str) -> Result<HttpConfig, Failure> {
         let wrong = |problem: Problem| Failure::Usage(problem.to_string());
-        let mut config = KubeletConfig::new(url).map_err(wrong)?.period(self.period);
+        let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?.period(self.period);
         if self.insecure && self.ca.is_some() {
             let message = "--kubelet-ca is of no use with --kubelet-insecure-skip-tls-verify";
             return Err(Failure::Usage(message.to_owned()));

@@ -9,8 +9,8 @@
 //!   would wait without an error.
 //! * If the server offers HTTP/2 (by ALPN), the client uses it. Otherwise it uses HTTP/1.1, with one
 //!   connection for each watch. `http://` URLs always use HTTP/1.1.
-//! * While there is no connection, one request opens it and the others wait for its outcome. After a failure, requests
-//!   fail with the same cause for half a second.
+//! * While there is no connection, one request at a time tries to open it, and the others wait. Pauses between attempts
+//!   are up to who asks.
 //!
 //! # Silence
 //! * HTTP/2: a ping after 25 s of silence, and 15 s for its answer. A dead peer is noticed after 40 s.

@@ -19,9 +19,6 @@ use super::connect::{Connection, Connections};
 
 /// How many requests a connection carries at a time. API servers allow 100.
 const STREAMS: usize = 80;
-/// After a connection could not be opened, requests fail with the same cause for this long: any number of requests make
-/// two attempts a second. Shorter than the first wait of a source.
-const FAILED_FOR: Duration = Duration::from_millis(500);
 
 /// How connections are opened now. Replaced with the client certificate.
 pub(super) type Latest = Arc<Mutex<Arc<Connections>>>;
@@ -30,8 +27,6 @@ pub(super) type Latest = Arc<Mutex<Arc<Connections>>>;
 pub(super) struct Pool {
     latest: Latest,
     pooled: Mutex<Vec<Arc<PooledConnection>>>,
-    /// When a connection could not be opened last, and why.
-    failure: Mutex<Option<(Instant, Arc<str>)>>,
     requests: Arc<Semaphore>,
     no_answer: Duration,
     no_event: Duration,
@@ -59,7 +54,6 @@ impl Pool {
         Self {
             latest: Arc::clone(latest),
             pooled: Mutex::default(),
-            failure: Mutex::default(),
             requests: Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))),
             no_answer: options.no_answer,
             no_event: options.no_event,
@@ -74,14 +68,7 @@ impl Pool {
         let mut turn = None;
         // Requests are sent one by one only while there is no connection.
         if !pooled.is_open.load(Ordering::Relaxed) {
-            turn = Some(pooled.opening.lock().await);
-            if pooled.is_open.load(Ordering::Relaxed) {
-                turn = None;
-            } else if let Some((at, why)) = &*lock(&self.failure)
-                && at.elapsed() < FAILED_FOR
-            {
-                return Err(why.to_string().into());
-            }
+            turn = Some(pooled.opening.lock().await).filter(|_| !pooled.is_open.load(Ordering::Relaxed));
         }
         stream.silence = Some((Instant::now(), self.no_answer));
         let mut connected = capture_connection(&mut request);
@@ -101,11 +88,6 @@ impl Pool {
         };
         stream.silence = None;
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
-        if let Err(error) = &answer
-            && error.is_connect()
-        {
-            *lock(&self.failure) = Some((Instant::now(), crate::text::causes(error).into()));
-        }
         drop(turn);
         stream.silence = Some((Instant::now(), self.no_event));
         Ok(answer?.map(|body| Answer { body, stream }))

@@ -7,23 +7,17 @@ use std::path::{Path, PathBuf};
 /// Temporary name of a checkpoint while it is written. There is one writer, so one name is enough.
 pub(super) const WRITING: &str = ".writing";
 
-/// What a name refers to.
-pub(super) enum Seen {
-    Nothing,
-    /// Not a regular file. It is not opened: opening a pipe could block forever.
-    Other,
-    /// A file larger than the limit.
-    Larger,
-    Bytes(Vec<u8>),
-}
+/// Size limit of a checkpoint in bytes. No source accepts a larger pod.
+const LARGEST: u64 = 64 << 20;
 
 /// A directory of checkpoints.
 pub(super) trait Disk: Send + 'static {
     /// A file that has been written and may not be on disk yet.
     type File;
 
-    /// Reads the file if it has at most `most` bytes. Errors do not quote its content.
-    fn read(&self, name: &str, most: usize) -> io::Result<Seen>;
+    /// Reads the file. Errors do not quote its content. One of the kind `InvalidData` is not about the disk: what has this
+    /// name can be no checkpoint.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
     /// Creates or replaces the file.
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<Self::File>;
     /// Returns once the file's content is on disk.
@@ -34,8 +28,6 @@ pub(super) trait Disk: Send + 'static {
     fn remove(&mut self, name: &str) -> io::Result<()>;
     /// Returns once renames and removals are on disk.
     fn sync_directory(&mut self) -> io::Result<()>;
-    /// Whether the name is unused.
-    fn is_free(&self, name: &str) -> io::Result<bool>;
     /// The file's path, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
@@ -44,7 +36,7 @@ pub(super) trait Disk: Send + 'static {
 pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> {
     let numbered = (1..100).map(|number| format!("{name}.unusable.{number}"));
     for aside in std::iter::once(format!("{name}.unusable")).chain(numbered) {
-        if disk.is_free(&aside)? {
+        if disk.read(&aside).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             disk.rename(name, &aside)?;
             disk.sync_directory()?;
             return Ok(aside);
@@ -99,22 +91,20 @@ impl Directory {
 impl Disk for Directory {
     type File = File;
 
-    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let path = self.path.join(name);
-        let read = || -> io::Result<Seen> {
-            if !fs::symlink_metadata(&path)?.is_file() {
-                return Ok(Seen::Other);
-            }
-            // Do not read a large file to its end only to reject it.
-            let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-            let mut bytes = Vec::new();
-            File::open(&path)?.take(limit).read_to_end(&mut bytes)?;
-            Ok(if bytes.len() > most { Seen::Larger } else { Seen::Bytes(bytes) })
-        };
-        match read() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::Nothing),
-            seen => seen,
+        // Opening a pipe could block forever.
+        if !fs::symlink_metadata(&path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
         }
+        // Do not read a large file to its end only to reject it.
+        let mut bytes = Vec::new();
+        File::open(&path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST {
+            let message = format!("it is larger than {} MiB", LARGEST >> 20);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Ok(bytes)
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
@@ -143,14 +133,6 @@ impl Disk for Directory {
 
     fn sync_directory(&mut self) -> io::Result<()> {
         self.handle.sync_all()
-    }
-
-    fn is_free(&self, name: &str) -> io::Result<bool> {
-        match fs::symlink_metadata(self.path.join(name)) {
-            Ok(_) => Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(error) => Err(error),
-        }
     }
 
     fn path(&self, name: &str) -> PathBuf {

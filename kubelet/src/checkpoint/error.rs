@@ -21,20 +21,14 @@ pub enum CheckpointErrorKind {
     Directory = "directory",
     /// Another process uses the directory.
     Locked = "locked",
-    /// The file is damaged: it was cut off, or its bytes changed.
-    Torn = "torn",
-    /// The file is not a checkpoint, or holds another pod. Anything but a regular file is left alone, except
-    /// a directory in the place of a checkpoint to be written: it is set aside.
-    Foreign = "foreign",
-    /// A newer version of this program wrote the file.
-    Newer = "newer",
+    /// It is not a checkpoint that this program can use: it was cut off, its bytes changed, it is something else, holds
+    /// another pod, or was written by a newer version.
+    Unusable = "unusable",
     /// Several attempts to read the file failed. It stays until a source reports its pod, and is read again
     /// at the next start.
     Unreadable = "unreadable",
     /// A pod's checkpoint could not be written.
     Write = "write",
-    /// The pod is larger than the largest checkpoint. It gets no checkpoint, and no wait includes it.
-    TooLarge = "tooLarge",
     /// An obsolete checkpoint could not be removed.
     Remove = "remove",
 }
@@ -43,11 +37,6 @@ pub enum CheckpointErrorKind {
 impl CheckpointError {
     pub(super) fn new(kind: CheckpointErrorKind, path: &Path, message: impl Into<String>) -> Self {
         Self { kind, path: path.display().to_string(), message: message.into() }
-    }
-
-    pub(super) fn and(mut self, more: &str) -> Self {
-        self.message.push_str(more);
-        self
     }
 
     /// Whether they differ only in their paths.

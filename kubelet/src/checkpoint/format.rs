@@ -1,10 +1,11 @@
 //! File names and file content of checkpoints. Pure: no file is touched here.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{CheckpointErrorKind, RESTORED_ANNOTATION};
+use super::{RESTORED_ANNOTATION, is_restored};
 use crate::fnv::{Fnv128a, fnv1a_64};
 use pod_index::PodMeta;
 
@@ -15,17 +16,8 @@ const SUFFIX: &str = ".yaml";
 /// The longest UID that fits into a file name as hex digits, with space for `.unusable.99`. The name of a
 /// longer UID is a hash.
 const LONGEST_UID: usize = 110;
-
-/// Why a file cannot be used.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unusable {
-    pub(super) kind: CheckpointErrorKind,
-    pub(super) message: String,
-}
-
-fn unusable<T>(kind: CheckpointErrorKind, message: impl Into<String>) -> Result<T, Unusable> {
-    Err(Unusable { kind, message: message.into() })
-}
+/// What is wrong with the beginning of a file.
+const CUT: &str = "it was cut off";
 
 /// The file name for a pod. Any UID has one.
 pub(super) fn file_name(uid: &str) -> String {
@@ -54,16 +46,11 @@ pub(super) fn is_file_name(name: &str) -> bool {
 
 /// The file content and its hash.
 pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
-    let body = if pod.annotation(RESTORED_ANNOTATION).is_some() {
-        let mut pod = pod.clone();
-        pod.metadata
-            .annotations
-            .iter_mut()
-            .for_each(|annotations| drop(annotations.remove(RESTORED_ANNOTATION)));
-        serde_json::to_vec(&pod)?
-    } else {
-        serde_json::to_vec(pod)?
-    };
+    let mut pod = Cow::Borrowed(pod);
+    if is_restored(&*pod) {
+        pod.to_mut().metadata.annotations.as_mut().map(|annotations| annotations.remove(RESTORED_ANNOTATION));
+    }
+    let body = serde_json::to_vec(&*pod)?;
     let hash = fnv1a_64(&body);
     let mut bytes = format!("{HEADER}{VERSION} {hash:016x}\n").into_bytes();
     bytes.extend_from_slice(&body);
@@ -71,53 +58,42 @@ pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
     Ok((bytes, hash))
 }
 
-/// The pod in a file of this name, and the hash of the content.
-pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), Unusable> {
-    use CheckpointErrorKind::{Foreign, Newer, Torn};
+/// The pod in a file of this name, and the hash of the content; or why it cannot be used.
+pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), String> {
     let header = HEADER.as_bytes();
     let Some(rest) = bytes.strip_prefix(header) else {
-        if header.starts_with(bytes) {
-            return unusable(Torn, "it was cut off");
-        }
-        return unusable(Foreign, "it is not a checkpoint of this program");
+        let is_cut = header.starts_with(bytes);
+        return Err(if is_cut { CUT } else { "it is not a checkpoint of this program" }.to_owned());
     };
     let mut lines = rest.splitn(2, |byte| *byte == b'\n');
     let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
-    let Some((version, hash)) = line.split_once(' ') else { return unusable(Torn, "it was cut off") };
+    let (version, hash) = line.split_once(' ').ok_or(CUT)?;
     match version.parse::<u32>() {
         Ok(VERSION) => {}
         Ok(newer) if newer > VERSION => {
-            return unusable(
-                Newer,
-                format!("it is of version {newer}, and this program knows {VERSION} only"),
-            );
+            return Err(format!("it is of version {newer}, and this program knows {VERSION} only"));
         }
-        _ => return unusable(Torn, "its first line is damaged"),
+        _ => return Err("its first line is damaged".to_owned()),
     }
     let body = lines.next().unwrap_or_default();
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     let found = fnv1a_64(body);
     if hash != format!("{found:016x}") {
-        return unusable(Torn, "its bytes are not those that were written");
+        return Err("its bytes are not those that were written".to_owned());
     }
     // The decoder's error is left out: it may quote a value.
-    let pod = std::str::from_utf8(body).ok().and_then(|body| serde_json::from_str::<Pod>(body).ok());
-    let Some(pod) = pod else {
-        return unusable(Torn, "it holds no pod");
-    };
+    let pod = serde_json::from_slice::<Pod>(body).map_err(|_| "it holds no pod")?;
     if pod.uid().is_empty() {
-        return unusable(Foreign, "its pod has no UID");
+        return Err("its pod has no UID".to_owned());
     }
     if file_name(pod.uid()) != name {
-        return unusable(Foreign, "it holds a pod of another UID than its name says");
+        return Err("it holds a pod of another UID than its name says".to_owned());
     }
     Ok((pod, found))
 }
 
 #[cfg(test)]
 mod tests {
-    use CheckpointErrorKind::{Foreign, Newer, Torn};
-
     use super::*;
 
     fn pod(uid: &str) -> Pod {
@@ -151,11 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn files_cut_off_at_any_byte_are_torn_and_files_with_any_byte_changed_are_rejected() {
+    fn files_cut_off_at_any_byte_or_with_any_byte_changed_are_rejected() {
         let (bytes, _) = encode(&pod("u1")).unwrap();
         for end in 0..bytes.len() - 1 {
             let error = decode("Pod_u1.yaml", &bytes[..end]).unwrap_err();
-            assert_eq!(error.kind, Torn, "cut off after {end} bytes: {}", error.message);
+            assert!([CUT, "its bytes are not those that were written"].contains(&&*error), "{end}: {error}");
         }
         assert!(
             decode("Pod_u1.yaml", &bytes[..bytes.len() - 1]).is_ok(),
@@ -172,20 +148,23 @@ mod tests {
 
     #[test]
     fn foreign_files_and_files_of_newer_versions_are_recognized() {
-        let kind = |name: &str, bytes: &[u8]| decode(name, bytes).unwrap_err().kind;
         let (bytes, _) = encode(&pod("u1")).unwrap();
-        assert_eq!(kind("Pod_u2.yaml", &bytes), Foreign);
-        for foreign in [
-            &b"{\"Data\":{\"Pod\":{}},\"Checksum\":1}"[..],
-            b"\0\0\0\0",
-            b"apiVersion: v1\nkind: Pod\n",
-            b"#",
+        let foreign = "it is not a checkpoint of this program";
+        for (name, bytes, message) in [
+            ("Pod_u2.yaml", &*bytes, "it holds a pod of another UID than its name says"),
+            ("Pod_u1.yaml", b"{\"Data\":{\"Pod\":{}},\"Checksum\":1}", foreign),
+            ("Pod_u1.yaml", b"\0\0\0\0", foreign),
+            ("Pod_u1.yaml", b"apiVersion: v1\nkind: Pod\n", foreign),
+            ("Pod_u1.yaml", b"#", CUT),
+            (
+                "Pod_u1.yaml",
+                b"# pod-index checkpoint 2 sha256:0\n{}\n",
+                "it is of version 2, and this program knows 1 only",
+            ),
+            ("Pod_u1.yaml", b"# pod-index checkpoint x y\n{}\n", "its first line is damaged"),
         ] {
-            let expected = if foreign == b"#" { Torn } else { Foreign };
-            assert_eq!(kind("Pod_u1.yaml", foreign), expected);
+            assert_eq!(decode(name, bytes).unwrap_err(), message);
         }
-        assert_eq!(kind("Pod_u1.yaml", b"# pod-index checkpoint 2 sha256:0\n{}\n"), Newer);
-        assert_eq!(kind("Pod_u1.yaml", b"# pod-index checkpoint x y\n{}\n"), Torn);
     }
 
     #[test]
@@ -212,6 +191,6 @@ mod tests {
             assert_eq!(decode(&file_name(&uid), &bytes).unwrap().0, pod(&uid));
         }
         let (bytes, _) = encode(&pod("")).unwrap();
-        assert_eq!(decode(&file_name(""), &bytes).unwrap_err().kind, Foreign);
+        assert_eq!(decode(&file_name(""), &bytes).unwrap_err(), "its pod has no UID");
     }
 }

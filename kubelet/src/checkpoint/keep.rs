@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Disk, WRITING, set_aside};
-use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, LARGEST, Which, format};
+use super::disk::{Disk, WRITING};
+use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, Which, format};
 use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
@@ -37,8 +37,6 @@ pub(super) struct Keeper<D> {
     seen: Option<OwnedSnapshot<Pod>>,
     /// Files that could not be written or removed, with their pods and the errors.
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
-    /// Pods without a file because they are too large to be read back.
-    refused: BTreeMap<String, CheckpointError>,
     status: CheckpointStatus,
 }
 
@@ -48,8 +46,7 @@ impl<D: Disk> Keeper<D> {
         let status = CheckpointStatus { files: files.len(), set_aside, ..CheckpointStatus::default() };
         let known = files.into_iter().map(|(name, hash)| (name, Some(hash)));
         let files = known.chain(unread.iter().map(|name| (name.clone(), None))).collect();
-        let (failed, refused) = (BTreeMap::new(), BTreeMap::new());
-        Self { disk, which, files, unread, seen: None, failed, refused, status }
+        Self { disk, which, files, unread, seen: None, failed: BTreeMap::new(), status }
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
@@ -59,7 +56,6 @@ impl<D: Disk> Keeper<D> {
         let mut done = BTreeMap::new();
         for (name, uid) in touched {
             let pod = uid.as_ref().and_then(|uid| now.pod_by_uid(uid).or_else(|| now.mirror_pod_by_uid(uid)));
-            self.refused.remove(&name);
             let kept = match pod.filter(|pod| self.which.keeps(&***pod)) {
                 Some(pod) => self.write(&name, pod),
                 None => self.remove(&name),
@@ -116,7 +112,7 @@ impl<D: Disk> Keeper<D> {
 
     /// Current errors, at most `MOST_ERRORS`.
     fn errors(&self) -> Vec<CheckpointError> {
-        let errors = self.failed.values().map(|(_, error)| error).chain(self.refused.values());
+        let errors = self.failed.values().map(|(_, error)| error);
         // A failed directory sync is one error, however many files it affects.
         let mut said = HashSet::new();
         errors.filter(|error| said.insert(*error)).take(MOST_ERRORS).cloned().collect()
@@ -124,8 +120,8 @@ impl<D: Disk> Keeper<D> {
 
     /// The status, without its errors.
     pub(super) fn status(&self) -> CheckpointStatus {
-        let wrong = self.failed.len() + self.refused.len();
-        CheckpointStatus { wrong, unread: self.unread.len(), ..self.status.clone() }
+        let (wrong, unread) = (self.failed.len(), self.unread.len());
+        CheckpointStatus { wrong, unread, ..self.status.clone() }
     }
 
     fn note(&mut self, name: &str, hash: Option<u64>) {
@@ -136,47 +132,34 @@ impl<D: Disk> Keeper<D> {
 
     /// Writes a pod's checkpoint unless the file already matches. Returns whether it wrote.
     fn write(&mut self, name: &str, pod: &Pod) -> Result<bool, CheckpointError> {
-        let written = format::encode(pod).map_err(io::Error::from).and_then(|(bytes, hash)| {
-            if self.files.get(name) == Some(&Some(hash)) {
-                return Ok(Some(false));
-            }
-            if bytes.len() > LARGEST {
-                return Ok(None);
-            }
-            let file = self.past_a_directory(WRITING, |disk| disk.write(WRITING, &bytes))?;
-            self.disk.sync(file)?;
-            // From here on, the file may hold the old or the new content.
-            self.note(name, None);
-            self.past_a_directory(name, |disk| disk.rename(WRITING, name))?;
-            self.note(name, Some(hash));
-            self.unread.remove(name);
-            self.status.written += 1;
-            Ok(Some(true))
-        });
-        match written {
-            Ok(Some(acted)) => Ok(acted),
-            // It will never be written, so no wait includes it. An existing file is of another version.
-            Ok(None) => {
-                let (namespace, pod_name) = (pod.namespace(), pod.name());
-                let why = format!("the pod {namespace}/{pod_name} is larger than {} MiB", LARGEST >> 20);
-                let error = self.error(CheckpointErrorKind::TooLarge, name, &io::Error::other(why));
-                self.refused.insert(name.to_owned(), error);
-                self.note_failure();
-                self.remove(name)
-            }
-            Err(error) => {
-                // Free the space on a full disk. If that fails, the next write overwrites the file.
-                let _ = self.disk.remove(WRITING);
-                Err(self.error(CheckpointErrorKind::Write, name, &error))
-            }
+        self.try_to_write(name, pod).map_err(|error| {
+            // Free the space on a full disk. If that fails, the next write overwrites the file.
+            let _ = self.disk.remove(WRITING);
+            self.error(CheckpointErrorKind::Write, name, &error)
+        })
+    }
+
+    fn try_to_write(&mut self, name: &str, pod: &Pod) -> io::Result<bool> {
+        let (bytes, hash) = format::encode(pod)?;
+        if self.files.get(name) == Some(&Some(hash)) {
+            return Ok(false);
         }
+        let file = self.disk.write(WRITING, &bytes)?;
+        self.disk.sync(file)?;
+        // From here on, the file may hold the old or the new content.
+        self.note(name, None);
+        self.disk.rename(WRITING, name)?;
+        self.note(name, Some(hash));
+        self.unread.remove(name);
+        self.status.written += 1;
+        Ok(true)
     }
 
     fn remove(&mut self, name: &str) -> Result<bool, CheckpointError> {
         if !self.files.contains_key(name) {
             return Ok(false);
         }
-        let removed = self.past_a_directory(name, |disk| disk.remove(name));
+        let removed = self.disk.remove(name);
         removed.map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
         self.unread.remove(name);
         let was = self.files.remove(name);
@@ -185,29 +168,8 @@ impl<D: Disk> Keeper<D> {
         Ok(true)
     }
 
-    /// Runs `act`. If it fails because a directory has the file's name, sets that directory aside and tries
-    /// again.
-    fn past_a_directory<T>(&mut self, name: &str, act: impl Fn(&mut D) -> io::Result<T>) -> io::Result<T> {
-        match act(&mut self.disk) {
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                let aside = set_aside(&mut self.disk, name).map_err(|failure| {
-                    io::Error::new(failure.kind(), format!("{error}; it cannot be set aside: {failure}"))
-                })?;
-                self.status.set_aside += 1;
-                let path = self.disk.path(name);
-                tracing::warn!(path = %path.display(), "a directory was in a checkpoint's place; it is set aside as {aside}");
-                act(&mut self.disk)
-            }
-            done => done,
-        }
-    }
-
     fn fail(&mut self, name: String, uid: Option<PodUid>, error: CheckpointError) {
         self.failed.insert(name, (uid, error));
-        self.note_failure();
-    }
-
-    fn note_failure(&mut self) {
         self.status.failures += 1;
         self.status.last_failure = Some(SystemTime::now());
     }

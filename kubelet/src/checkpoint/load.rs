@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Directory, Disk, Seen, WRITING, set_aside};
+use super::disk::{Directory, Disk, WRITING, set_aside};
 use super::error::{CheckpointError, CheckpointErrorKind};
-use super::format::{self, Unusable};
+use super::format;
 use super::keep::{Found, Keeper};
 use super::thread::Checkpointing;
-use super::{LARGEST, RESTORED_ANNOTATION, Which};
+use super::{RESTORED_ANNOTATION, Which};
 use pod_index::{CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Snapshot};
 
 /// A locked directory of checkpoints whose pods have been read.
@@ -74,16 +74,17 @@ impl Checkpoints {
     /// ```
     pub fn open(directory: impl AsRef<Path>, which: Which) -> Result<(Self, Restored), CheckpointError> {
         let path = directory.as_ref();
-        let failed = |error: &io::Error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                CheckpointError::new(CheckpointErrorKind::Locked, path, "another process uses the directory")
-            }
-            _ => {
-                CheckpointError::new(CheckpointErrorKind::Directory, path, format!("cannot be used: {error}"))
-            }
+        let failed = |error: io::Error| {
+            let (kind, message) = match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    (CheckpointErrorKind::Locked, "another process uses the directory".to_owned())
+                }
+                _ => (CheckpointErrorKind::Directory, format!("cannot be used: {error}")),
+            };
+            CheckpointError::new(kind, path, message)
         };
-        let mut directory = Directory::open(path).map_err(|error| failed(&error))?;
-        let names = directory.names().map_err(|error| failed(&error))?;
+        let mut directory = Directory::open(path).map_err(failed)?;
+        let names = directory.names().map_err(failed)?;
         let (found, restored) = Loading::new(&mut directory).run(&names);
         Ok((Self { directory, which, found }, restored))
     }
@@ -170,9 +171,7 @@ impl<'a, D: Disk> Loading<'a, D> {
         for (name, error) in unread {
             // The content is unknown, so the file is neither damaged nor obsolete.
             let message = format!("cannot be read: {error}; it is left in place");
-            let error =
-                CheckpointError::new(CheckpointErrorKind::Unreadable, &self.disk.path(&name), message);
-            self.errors.insert(name.clone(), error);
+            self.report(&name, CheckpointErrorKind::Unreadable, message);
             self.found.unread.insert(name);
         }
         let (pods, errors) = (self.pods.into_values().collect(), self.errors.into_values().collect());
@@ -186,41 +185,37 @@ impl<'a, D: Disk> Loading<'a, D> {
 
     /// Returns an error if the file could not be read.
     fn load(&mut self, name: &str) -> io::Result<()> {
-        let bad = match self.disk.read(name, LARGEST)? {
-            Seen::Nothing => return Ok(()),
-            // Not created by this program.
-            Seen::Other => {
-                let message = "it is not a regular file; left alone";
-                let error =
-                    CheckpointError::new(CheckpointErrorKind::Foreign, &self.disk.path(name), message);
-                self.errors.insert(name.to_owned(), error);
-                return Ok(());
-            }
-            Seen::Larger => {
-                let message = format!("it is larger than {} MiB", LARGEST >> 20);
-                Unusable { kind: CheckpointErrorKind::Foreign, message }
-            }
-            Seen::Bytes(bytes) => match format::decode(name, &bytes) {
-                Ok((mut pod, hash)) => {
-                    self.found.files.insert(name.to_owned(), hash);
-                    let annotations = pod.metadata.annotations.get_or_insert_default();
-                    annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
-                    self.pods.insert(name.to_owned(), Arc::new(pod));
-                    return Ok(());
-                }
-                Err(bad) => bad,
+        let decoded = match self.disk.read(name) {
+            Ok(bytes) => format::decode(name, &bytes),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound => return Ok(()),
+                io::ErrorKind::InvalidData => Err(error.to_string()),
+                _ => return Err(error),
             },
         };
-        let error = CheckpointError::new(bad.kind, &self.disk.path(name), bad.message);
-        let error = match set_aside(self.disk, name) {
+        let why = match decoded {
+            Ok((mut pod, hash)) => {
+                self.found.files.insert(name.to_owned(), hash);
+                let annotations = pod.metadata.annotations.get_or_insert_default();
+                annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
+                self.pods.insert(name.to_owned(), Arc::new(pod));
+                return Ok(());
+            }
+            Err(why) => why,
+        };
+        let message = match set_aside(self.disk, name) {
             Ok(aside) => {
                 self.found.set_aside += 1;
-                error.and(&format!("; it is set aside as {aside}"))
+                format!("{why}; it is set aside as {aside}")
             }
-            Err(failure) => error.and(&format!("; it cannot be set aside: {failure}")),
+            Err(failure) => format!("{why}; it cannot be set aside: {failure}"),
         };
-        self.errors.insert(name.to_owned(), error);
+        self.report(name, CheckpointErrorKind::Unusable, message);
         Ok(())
+    }
+
+    fn report(&mut self, name: &str, kind: CheckpointErrorKind, message: String) {
+        self.errors.insert(name.to_owned(), CheckpointError::new(kind, &self.disk.path(name), message));
     }
 }
 
@@ -245,13 +240,13 @@ mod tests {
     impl Disk for Failing {
         type File = File;
 
-        fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+        fn read(&self, name: &str) -> io::Result<Vec<u8>> {
             let times = self.times.get();
             if name == self.name && times > 0 {
                 self.times.set(times - 1);
                 return Err(io::Error::from_raw_os_error(self.code));
             }
-            self.directory.read(name, most)
+            self.directory.read(name)
         }
         fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
             self.directory.write(name, bytes)
@@ -267,9 +262,6 @@ mod tests {
         }
         fn sync_directory(&mut self) -> io::Result<()> {
             self.directory.sync_directory()
-        }
-        fn is_free(&self, name: &str) -> io::Result<bool> {
-            self.directory.is_free(name)
         }
         fn path(&self, name: &str) -> PathBuf {
             self.directory.path(name)

@@ -19,17 +19,15 @@
 //!   unreadable files, below. A file is written under a temporary name, synced and renamed, and the directory
 //!   is synced. Only then is the generation acknowledged.
 //! * **A file is complete or unused.** Its checksum is verified when it is read.
-//! * **A bad file does not affect others.** A damaged file, a foreign one, or one written by a newer version
-//!   is renamed to `….unusable` and reported by name. Files not named like checkpoints are never touched.
-//!   Anything named like a checkpoint that is not a regular file is left alone until its pod's checkpoint has
-//!   to replace it.
+//! * **A bad file does not affect others.** A damaged file, a foreign one, one written by a newer version, and
+//!   anything else that is named like a checkpoint is renamed to `….unusable` and reported by name. Files not named
+//!   like checkpoints are never touched.
 //! * **A file that cannot be read is kept.** It is read several times within a second, because a process may
 //!   be short of descriptors for a moment. Then it is reported, left in place, and read again at the next
 //!   start. Until then its pod is missing from the index. Once a source has reported the pod, the file is
 //!   replaced or removed like any other. If the pod ended unnoticed, the next start restores it, marked,
 //!   until its source has been read.
-//! * **A bad pod does not affect others.** Any UID has a file name. A pod larger than 32 MiB gets no
-//!   checkpoint; this is reported and delays no acknowledgement.
+//! * **A bad pod does not affect others.** Any UID has a file name.
 //! * **One process at a time.** The directory is locked while it is in use. The lock ends with the process.
 //! * Failed disk operations are retried forever. The index is unaffected.
 //!
@@ -84,10 +82,6 @@ pub const CHECKPOINT_ANNOTATION: &str = "node.kubernetes.io/bootstrap-checkpoint
 /// A manifest or an API server pod could carry it too: remove it from source pods with [`unmark`] before they
 /// enter the index.
 pub const RESTORED_ANNOTATION: &str = crate::RESTORED;
-
-/// Size limit of a checkpoint in bytes. etcd accepts at most 1.5 MiB for a pod, and a manifest may have 10
-/// MiB.
-const LARGEST: usize = 32 << 20;
 
 /// Which pods are kept on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

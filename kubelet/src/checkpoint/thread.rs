@@ -98,7 +98,7 @@ impl Checkpointing {
     }
 
     /// Waits until this generation of the index, or a later one, is on disk. After that, no kill or power loss
-    /// loses it. Pods that are too large for a checkpoint are excluded; [`status`](Self::status) reports them.
+    /// loses it.
     ///
     /// Blocks the calling thread; in async code, use `spawn_blocking`.
     ///

@@ -59,7 +59,6 @@ pub(super) async fn attempt(client: &impl MirrorClient, planned: Planned) -> Out
             outcome.expected = Some(Expected::Mirror(uid));
         }
         Ok(Mirrored::Existed(uid)) => outcome.expected = Some(Expected::Mirror(uid)),
-        Ok(Mirrored::Nowhere) => {}
         Err(error) => outcome.error = Some(error),
     }
     outcome

@@ -1,4 +1,4 @@
-//! Creating and deleting mirror pods: the trait, its errors, and a client that does nothing.
+//! Creating and deleting mirror pods: the trait and its errors.
 
 use std::error::Error;
 use std::fmt;
@@ -48,37 +48,6 @@ pub enum Mirrored {
     Created(MirrorPodUid),
     /// It already existed with this UID.
     Existed(MirrorPodUid),
-    /// There is no API server to create it on.
-    Nowhere,
-}
-
-/// A client for nodes without an API server. It does nothing and returns [`Mirrored::Nowhere`].
-///
-/// # Examples
-/// ```
-/// use pod_index_kubelet::mirror::{MirrorClient, Mirrored, NoMirrorClient};
-///
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// let pod = k8s_openapi::api::core::v1::Pod::default();
-/// assert_eq!(NoMirrorClient.create_mirror_pod(&pod).await, Ok(Mirrored::Nowhere));
-/// assert_eq!(NoMirrorClient.delete_mirror_pod("web_default", None).await, Ok(false));
-/// # });
-/// ```
-#[derive(Clone, Copy, Default, Debug)]
-pub struct NoMirrorClient;
-
-impl MirrorClient for NoMirrorClient {
-    async fn create_mirror_pod(&self, _pod: &Pod) -> Result<Mirrored, MirrorError> {
-        Ok(Mirrored::Nowhere)
-    }
-
-    async fn delete_mirror_pod(
-        &self,
-        _full_name: &str,
-        _uid: Option<&MirrorPodUid>,
-    ) -> Result<bool, MirrorError> {
-        Ok(false)
-    }
 }
 
 /// Why a mirror pod could not be created or deleted.

@@ -1,31 +1,24 @@
 //! The managers: they connect registered pods to the objects that the pods name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
+use pod_index::{Change, PodUid};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time;
 
 use super::error::GetError;
-use super::fetched::Fetched;
-use super::key::ObjectKey;
+use super::followed::{Followed, Following, Known, Place};
 use super::kind::{Object, ReferencedKind};
 use super::names::ReferencingPod;
-use super::options::{Options, Strategy};
-use super::places::Places;
-use super::registry::{Registration, Registry};
-use super::request::Endpoint;
-use super::watched::{Watched, Watching};
+use super::options::Options;
+use super::registry::{ObjectKey, Registration, Registry};
 use crate::backoff::FOREVER;
-use arc_swap::ArcSwap;
-use im::OrdMap;
-use pod_index::{Change, PodUid};
 
 /// The Secrets that pods name.
 ///
@@ -40,8 +33,7 @@ pub type SecretManager = Manager<Secret>;
 pub type ConfigMapManager = Manager<ConfigMap>;
 
 /// The objects of one kind that registered pods name. From the first reference to the last, each object is
-/// watched or cached as the [`Strategy`] says. This is a handle; clone it freely. Dropping the last clone
-/// ends all watches.
+/// followed by a watch. This is a handle; clone it freely. Dropping the last clone ends all watches.
 ///
 /// # Consistency
 /// This is a cache and may be stale: reads return what the API server last sent. Reads of one object never go
@@ -62,19 +54,17 @@ pub type ConfigMapManager = Manager<ConfigMap>;
 pub struct Manager<K: ReferencedKind>(Arc<Shared<K>>);
 
 struct Shared<K: ReferencedKind> {
-    watching: Watching<K>,
-    /// In milliseconds.
-    ttl: AtomicU64,
-    registry: Mutex<Registry>,
-    /// By namespace and name. Changed only while `registry` is held.
-    objects: ArcSwap<Objects<K>>,
+    following: Following,
+    registrations: Mutex<Registrations>,
+    /// Changed only while `registrations` is held.
+    objects: ArcSwap<HashMap<ObjectKey, Arc<Followed<K>>>>,
 }
 
-type Objects<K> = OrdMap<Box<str>, OrdMap<Box<str>, Arc<Entry<K>>>>;
-
-enum Entry<K: ReferencedKind> {
-    Watched(Watched<K>),
-    Fetched(Fetched<K>),
+#[derive(Default)]
+struct Registrations {
+    registry: Registry,
+    /// Of all objects that are followed or whose watches are ending.
+    places: HashMap<ObjectKey, Place>,
 }
 
 /// Status of a manager: numbers, no names.
@@ -82,15 +72,13 @@ enum Entry<K: ReferencedKind> {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ManagerStatus {
-    /// The manager's strategy.
-    pub strategy: Strategy,
     /// Number of registered pods.
     pub pods: usize,
     /// Number of objects that they name.
     pub objects: usize,
     /// Objects whose state is known, including those known not to exist.
     pub synced: usize,
-    /// Objects whose last list, watch or fetch failed. What is known of them may be old.
+    /// Objects whose last list or watch failed. What is known of them may be old.
     pub failing: usize,
     /// Number of running watches.
     pub watches: usize,
@@ -103,34 +91,12 @@ impl<K: ReferencedKind> Manager<K> {
     /// Outside of a tokio runtime, on which the watches run.
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
-        let runtime = Handle::current();
-        let endpoint = Endpoint::new(client, options.patience);
-        let ttl = AtomicU64::new(milliseconds(options.ttl));
-        let idle = options.idle;
-        let shared = Arc::new(Shared {
-            watching: Watching {
-                endpoint,
-                runtime,
-                options,
-                places: Places::default(),
-                epoch: Instant::now(),
-            },
-            ttl,
-            registry: Mutex::default(),
-            objects: ArcSwap::new(Arc::new(OrdMap::new())),
-        });
-        if shared.watching.options.strategy == Strategy::Watch {
-            shared.watching.runtime.spawn(stop_idle(Arc::downgrade(&shared), idle));
-        }
-        Self(shared)
+        let following = Following { client, runtime: Handle::current(), options };
+        Self(Arc::new(Shared { following, registrations: Mutex::default(), objects: ArcSwap::default() }))
     }
 
     /// Registers a pod with all objects that it names, replacing those that it named before. Unregisters a
     /// pod that has ended. Never waits for the network.
-    ///
-    /// With [`Strategy::Cache`], an object that this pod did not name before is fetched again at the next
-    /// get. (The kubelet fetches all of a pod's objects again after every update of the pod, including its
-    /// status.)
     ///
     /// Kubelet: `RegisterPod`.
     #[doc(alias = "RegisterPod")]
@@ -158,73 +124,47 @@ impl<K: ReferencedKind> Manager<K> {
 
     /// The object.
     ///
-    /// With [`Strategy::Watch`], returns the newest version received, like [`cached`](Self::cached), without
-    /// a lock or a wait. Exception: if nothing has been received yet, or if the watch was idle, waits up to a
-    /// second ([`Options::first_sync`]). The wait also ends if the last pod stops naming the object. With
-    /// [`Strategy::Cache`], a fresh object is returned the same way; otherwise one fetch serves all
-    /// concurrent gets.
+    /// Returns the newest version received, like [`cached`](Self::cached), without a lock or a wait. Exception: if
+    /// nothing has been received yet, or if the watch was idle, waits up to a second ([`Options::first_sync`]). The
+    /// wait also ends if the last pod stops naming the object.
     ///
     /// # Errors
-    /// If no registered pod names the object (not with [`Strategy::Get`]), if it does not exist, if nothing
-    /// was received in time, or if the API server refused or could not be reached. The messages are the
-    /// kubelet's and never quote an object's content.
+    /// If no registered pod names the object, if it does not exist, or if nothing was received in time. The messages
+    /// are the kubelet's and never quote an object's content.
     ///
     /// Kubelet: `GetSecret`, `GetConfigMap`, and `GetObject` (`pkg/kubelet/util/manager/manager.go`).
     #[doc(alias = "GetSecret")]
     #[doc(alias = "GetConfigMap")]
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Object<K>, GetError> {
-        let watching = &self.0.watching;
-        if watching.options.strategy == Strategy::Get {
-            let not_registered = || GetError::not_registered(namespace, name);
-            let key = ObjectKey::new(namespace, name).ok_or_else(not_registered)?;
-            return watching.endpoint.get(&key, false).await.map(Object::new);
-        }
-        let until = time::Instant::now() + watching.options.first_sync.min(FOREVER);
-        loop {
-            let entry = self.entry(namespace, name);
-            let entry = entry.ok_or_else(|| GetError::not_registered(namespace, name))?;
-            match &*entry {
-                Entry::Watched(watched) => {
-                    if let Some(got) = watched.get(watching, until).await {
-                        return got;
-                    }
-                    // Its last pod stopped naming it and the entry was removed. Another pod may have named it
-                    // again since.
-                }
-                Entry::Fetched(fetched) => return fetched.get(&watching.endpoint, self.ttl()).await,
+        let following = &self.0.following;
+        let until = time::Instant::now() + following.options.first_sync.min(FOREVER);
+        while let Some(object) = self.object(namespace, name) {
+            let known = object.get(following, until).await;
+            // If it was released, another pod may have named it again since.
+            if let Some(result) = object.result(known) {
+                return result;
             }
         }
+        Err(GetError::not_registered(namespace, name))
     }
 
     /// The object if it is in memory, in the newest version received. `None` if it does not exist, if nothing
     /// has been received yet, or if no registered pod names it. [`get`](Self::get) distinguishes these cases,
     /// and waits.
     ///
-    /// It sends no request, so its result depends on the [`Strategy`]:
-    /// * `Watch`: the newest version received. The call counts as use and keeps the watch from becoming idle.
-    ///   Once the watch is idle, this returns `None` until a `get` starts it again.
-    /// * `Cache`: the result of the last fetch by a `get`, **however old**: it may have expired.
-    /// * `Get`: always `None`.
+    /// The call counts as use and keeps the watch from becoming idle. Once the watch is idle, this returns `None` until
+    /// a `get` starts it again.
     ///
     /// # Complexity
-    /// Two loads like those of a [`Reader`](pod_index::Reader), and two lookups in small trees. No lock and
-    /// no wait, whatever happens concurrently. Unlike a lookup in the index, it writes to shared memory: it
-    /// increments the object's reference count, and with `Watch` it records the time of access about once a
-    /// second.
+    /// Two loads like those of a [`Reader`](pod_index::Reader), and a lookup in a hash table. No lock and no wait,
+    /// whatever happens concurrently. Unlike a lookup in the index, it writes to shared memory: it increments the
+    /// object's reference count.
     #[must_use]
     pub fn cached(&self, namespace: &str, name: &str) -> Option<Object<K>> {
-        let objects = self.0.objects.load();
-        match &**objects.get(namespace)?.get(name)? {
-            Entry::Watched(watched) => watched.cached(&self.0.watching).object(),
-            Entry::Fetched(fetched) => fetched.cached().object(),
+        match self.object(namespace, name)?.read() {
+            Known::Present(object) => Some(object),
+            Known::Nothing | Known::Absent | Known::Released => None,
         }
-    }
-
-    /// Sets how long a fetched object counts as fresh with [`Strategy::Cache`]. `None` restores the value of
-    /// the options.
-    pub fn set_ttl(&self, ttl: Option<Duration>) {
-        let ttl = ttl.unwrap_or(self.0.watching.options.ttl);
-        self.0.ttl.store(milliseconds(ttl), Ordering::Relaxed);
     }
 
     /// The manager's status.
@@ -233,87 +173,50 @@ impl<K: ReferencedKind> Manager<K> {
     /// O(objects).
     #[must_use]
     pub fn status(&self) -> ManagerStatus {
-        let pods = self.registry().pods();
-        let strategy = self.0.watching.options.strategy;
-        let mut status = ManagerStatus { strategy, pods, objects: 0, synced: 0, failing: 0, watches: 0 };
-        for entry in self.0.objects.load().values().flat_map(OrdMap::values) {
-            let entry = match &**entry {
-                Entry::Watched(watched) => watched.status(),
-                Entry::Fetched(fetched) => fetched.status(),
-            };
-            status.objects += 1;
-            status.synced += usize::from(entry.is_synced);
-            status.failing += usize::from(entry.is_failing);
-            status.watches += usize::from(entry.is_watched);
+        let pods = self.registrations().registry.pods();
+        let objects = self.0.objects.load();
+        let count = |is: fn(&Followed<K>) -> bool| objects.values().filter(|object| is(object)).count();
+        ManagerStatus {
+            pods,
+            objects: objects.len(),
+            synced: count(Followed::is_synced),
+            failing: count(|object| object.problem().is_some()),
+            watches: count(Followed::is_watched),
         }
-        status
     }
 
     fn step(&self, registrations: impl IntoIterator<Item = Registration>) {
-        if self.0.watching.options.strategy == Strategy::Get {
-            return;
-        }
-        let mut registry = self.registry();
+        let mut locked = self.registrations();
+        let Registrations { registry, places } = &mut *locked;
         let step = registry.apply(registrations);
-        let mut objects = Objects::clone(&self.0.objects.load());
-        // With a cache, a pod that newly names an object needs its current version. A fetch under way may
-        // return an older one, so the entry is replaced even if other pods name the object.
-        let is_cache = self.0.watching.options.strategy == Strategy::Cache;
-        for key in if is_cache { &step.named_anew } else { &step.taken } {
-            let entry = Arc::new(self.0.entry(key));
-            objects.entry(key.namespace.clone()).or_default().insert(key.name.clone(), entry);
+        let mut objects = HashMap::clone(&self.0.objects.load());
+        for key in step.taken {
+            let place = Arc::clone(places.entry(key.clone()).or_default());
+            let followed = Arc::new(Followed::new(key.clone(), place));
+            followed.run(&self.0.following);
+            objects.insert(key, followed);
         }
-        let mut released = Vec::new();
-        for key in &step.released {
-            let Some(in_namespace) = objects.get_mut(&key.namespace) else { continue };
-            released.extend(in_namespace.remove(&key.name));
-            if in_namespace.is_empty() {
-                objects.remove(&key.namespace);
-            }
+        let released: Vec<_> = step.released.iter().filter_map(|key| objects.remove(key)).collect();
+        self.0.objects.store(Arc::new(objects));
+        for object in released {
+            object.release();
         }
-        self.0.objects.swap(Arc::new(objects));
-        // A get under way may hold an entry a while longer.
-        for entry in released {
-            if let Entry::Watched(watched) = &*entry {
-                watched.release();
-            }
-        }
+        places.retain(|_, place| Arc::strong_count(place) > 1);
     }
 
-    fn entry(&self, namespace: &str, name: &str) -> Option<Arc<Entry<K>>> {
-        self.0.objects.load().get(namespace)?.get(name).cloned()
+    fn object(&self, namespace: &str, name: &str) -> Option<Arc<Followed<K>>> {
+        self.0.objects.load().get(&ObjectKey::new(namespace, name)?).cloned()
     }
 
-    fn ttl(&self) -> Duration {
-        Duration::from_millis(self.0.ttl.load(Ordering::Relaxed))
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registrations(&self) -> MutexGuard<'_, Registrations> {
+        self.0.registrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: ReferencedKind> Shared<K> {
-    fn entry(&self, key: &ObjectKey) -> Entry<K> {
-        match self.watching.options.strategy {
-            Strategy::Watch => Entry::Watched(Watched::start(key.clone(), &self.watching)),
-            Strategy::Cache | Strategy::Get => Entry::Fetched(Fetched::new(key.clone())),
-        }
-    }
-}
-
-/// Stops idle watches. Runs often enough that none is idle for much longer than allowed.
-async fn stop_idle<K: ReferencedKind>(shared: Weak<Shared<K>>, idle: Duration) {
-    let period = (idle / 5).clamp(Duration::from_millis(10), Duration::from_secs(60));
-    loop {
-        time::sleep(period).await;
-        let Some(shared) = shared.upgrade() else { return };
-        let objects = shared.objects.load_full();
-        for entry in objects.values().flat_map(OrdMap::values) {
-            if let Entry::Watched(watched) = &**entry {
-                watched.stop_if_idle(&shared.watching);
-            }
-        }
+/// Ends all watches. Their tasks hold the objects.
+impl<K: ReferencedKind> Drop for Shared<K> {
+    fn drop(&mut self) {
+        self.objects.load().values().for_each(|object| object.release());
     }
 }
 
@@ -325,10 +228,6 @@ fn registration<K: ReferencedKind, P: ReferencingPod>(pod: &P) -> Registration {
     let mut keys = BTreeSet::new();
     K::visit_names(pod, &mut |name| keys.extend(ObjectKey::new(pod.namespace(), name)));
     (uid, Some(keys))
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<K: ReferencedKind> Clone for Manager<K> {

@@ -18,9 +18,9 @@
 //!
 //! # Cost
 //! A read of an object in memory takes no lock and never waits, like a read of the index. Unlike the latter,
-//! it writes to shared memory: the object's reference count and, about once a second, the time of access.
+//! it writes to shared memory: the object's reference count.
 //!
-//! With [`Strategy::Watch`], each object takes a watch, a request that does not end. A client of
+//! Each object takes a watch, a request that does not end. A client of
 //! [`api_client`](crate::api_client) sends 80 watches over one connection if the server speaks HTTP/2. With kube's own
 //! client, which speaks HTTP/1.1, each watch takes a connection and a file descriptor.
 //!
@@ -52,23 +52,17 @@
 //! unchecked text from a pod enters a request's path.
 
 mod error;
-mod fetched;
 mod follow;
-mod key;
+mod followed;
 mod kind;
 mod manager;
 mod names;
 mod options;
-mod places;
-mod reflect;
 mod registry;
-mod request;
-mod slot;
-mod watched;
 
 pub use error::{GetError, GetErrorKind};
 pub use follow::follow;
 pub use kind::{Object, ReferencedKind};
 pub use manager::{ConfigMapManager, Manager, ManagerStatus, SecretManager};
 pub use names::ReferencingPod;
-pub use options::{Options, Strategy, node_ttl};
+pub use options::Options;

@@ -1,17 +1,34 @@
 //! Reference counts, by object and by pod UID. Pure: no client, no clock, no threads.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-use super::key::ObjectKey;
 use pod_index::PodUid;
+
+use crate::names::dns_subdomain;
+
+/// The namespace and name of an object.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct ObjectKey {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+}
+
+impl ObjectKey {
+    /// `None` if no object can have this namespace and name. Others are safe in a path and in a field selector without
+    /// escaping.
+    pub(super) fn new(namespace: &str, name: &str) -> Option<Self> {
+        let is_name = |name| dns_subdomain(name).is_none();
+        (is_name(namespace) && is_name(name)).then(|| Self { namespace: namespace.into(), name: name.into() })
+    }
+}
 
 /// The registered pods and the objects that they name.
 #[derive(Default)]
 pub(super) struct Registry {
     /// What each registered pod names. Releasing uses this record, not the pod's current content.
     pods: HashMap<PodUid, BTreeSet<ObjectKey>>,
-    /// The pods that name each object; never an empty set.
-    references: HashMap<ObjectKey, HashSet<PodUid>>,
+    /// The number of pods that name each object; never zero.
+    references: HashMap<ObjectKey, usize>,
 }
 
 /// A pod and the objects it names from now on. `None`: unregister the pod.
@@ -22,8 +39,6 @@ pub(super) type Registration = (PodUid, Option<BTreeSet<ObjectKey>>);
 pub(super) struct Transition {
     /// Objects that no pod named before.
     pub(super) taken: BTreeSet<ObjectKey>,
-    /// Objects that at least one more pod names now, including those in `taken`.
-    pub(super) named_anew: BTreeSet<ObjectKey>,
     /// Objects that no pod names any more.
     pub(super) released: BTreeSet<ObjectKey>,
 }
@@ -35,35 +50,26 @@ impl Registry {
         let mut step = Transition::default();
         let mut dropped = Vec::new();
         for (uid, now) in registrations {
-            let before = self.pods.remove(&uid).unwrap_or_default();
-            for key in now.iter().flatten().filter(|key| !before.contains(*key)) {
+            dropped.extend(self.pods.remove(&uid).into_iter().flatten());
+            let Some(now) = now else { continue };
+            for key in &now {
                 let pods = self.references.entry(key.clone()).or_default();
-                if pods.is_empty() {
+                *pods += 1;
+                if *pods == 1 {
                     step.taken.insert(key.clone());
                 }
-                pods.insert(uid.clone());
-                step.named_anew.insert(key.clone());
             }
-            let keeps = |key: &ObjectKey| now.as_ref().is_some_and(|now| now.contains(key));
-            dropped.extend(before.into_iter().filter(|key| !keeps(key)).map(|key| (key, uid.clone())));
-            if let Some(now) = now {
-                self.pods.insert(uid, now);
-            }
+            self.pods.insert(uid, now);
         }
-        for (key, uid) in dropped {
-            // Named again by a later registration of the same step.
-            if self.pods.get(&uid).is_some_and(|names| names.contains(&key)) {
-                continue;
-            }
+        for key in dropped {
             let Some(pods) = self.references.get_mut(&key) else { continue };
-            pods.remove(&uid);
-            if pods.is_empty() {
+            *pods -= 1;
+            if *pods == 0 {
                 self.references.remove(&key);
                 // Taken and released in the same step: no effect.
                 if !step.taken.remove(&key) {
-                    step.released.insert(key.clone());
+                    step.released.insert(key);
                 }
-                step.named_anew.remove(&key);
             }
         }
         step
@@ -95,14 +101,24 @@ mod tests {
     }
 
     #[test]
+    fn only_valid_object_names_become_keys() {
+        for good in ["a", "db-password", "ca.example.com", "1", &"a".repeat(253)] {
+            assert!(ObjectKey::new("default", good).is_some(), "{good}");
+        }
+        let bad =
+            ["", ".", "..", "../nodes", "a/b", "a?b", "a,b=c", "a b", "A", "a_b", "-a", "a-", "ä", "a\0"];
+        for bad in bad.into_iter().chain([&*"a".repeat(254)]) {
+            assert!(ObjectKey::new("default", bad).is_none(), "{bad}");
+            assert!(ObjectKey::new(bad, "a").is_none(), "{bad}");
+        }
+    }
+
+    #[test]
     fn an_update_takes_new_references_releases_old_ones_and_keeps_the_rest() {
         let mut registry = Registry::default();
         registry.apply([("u1".into(), Some(keys(&["stays", "goes"])))]);
         let step = registry.apply([("u1".into(), Some(keys(&["stays", "comes"])))]);
-        assert_eq!(
-            step,
-            Transition { taken: keys(&["comes"]), named_anew: keys(&["comes"]), released: keys(&["goes"]) }
-        );
+        assert_eq!(step, Transition { taken: keys(&["comes"]), released: keys(&["goes"]) });
     }
 
     #[test]
@@ -115,8 +131,7 @@ mod tests {
                 both.reverse();
             }
             let step = registry.apply(both);
-            assert_eq!((step.taken, step.released), (keys(&[]), keys(&[])));
-            assert_eq!(step.named_anew, keys(&["shared"]));
+            assert_eq!(step, Transition::default());
         }
     }
 
@@ -155,11 +170,8 @@ mod tests {
                 let now: BTreeSet<_> = model.values().flatten().cloned().collect();
                 prop_assert_eq!(&transition.taken, &(&now - &referenced));
                 prop_assert_eq!(&transition.released, &(&referenced - &now));
-                prop_assert!(transition.named_anew.is_superset(&transition.taken));
-                prop_assert!(now.is_superset(&transition.named_anew));
-                for (key, pods) in &registry.references {
-                    let naming = model.iter().filter(|(_, names)| names.contains(key)).map(|(uid, _)| uid.clone());
-                    prop_assert_eq!(pods, &naming.collect::<HashSet<_>>());
+                for (key, count) in &registry.references {
+                    prop_assert_eq!(*count, model.values().filter(|names| names.contains(key)).count());
                 }
                 prop_assert_eq!(registry.references.len(), now.len());
                 referenced = now;

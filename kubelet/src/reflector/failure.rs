@@ -26,8 +26,6 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The connection broke, or the server refused: nothing was lost.
     Broken,
-    /// There is no such resource or object.
-    NotFound,
     /// 410: the history that follows the version is gone.
     Expired,
     /// The server has not reached the version. It may have another history.
@@ -49,7 +47,6 @@ impl Failure {
         let is_too_large = |reason: &str| reason == "ResourceVersionTooLarge";
         let details = status.details.as_ref();
         let kind = match code {
-            404 => FailureKind::NotFound,
             410 => FailureKind::Expired,
             _ if matches!(&*status.reason, "Expired" | "Gone") => FailureKind::Expired,
             504 if details.is_some_and(|it| it.causes.iter().any(|it| is_too_large(&it.reason))) => {

@@ -24,10 +24,10 @@ use std::time::Duration;
 
 use pod_index::PodUid;
 
-pub(crate) use failure::{Failure, FailureKind};
+pub(crate) use failure::Failure;
 pub(crate) use known::Undecodable;
 pub(crate) use reflect::Reflector;
-pub(crate) use request::{Requests, whole};
+pub(crate) use request::Requests;
 
 /// What has changed. An update may be empty.
 #[derive(Debug)]

@@ -151,7 +151,7 @@ where
     fn failed(&mut self, failure: &Failure, again: Step) -> Step {
         let is_list = matches!(again, Step::List);
         match failure.kind {
-            FailureKind::Broken | FailureKind::NotFound | FailureKind::Doubt => {}
+            FailureKind::Broken | FailureKind::Doubt => {}
             FailureKind::Expired => self.needs_latest |= is_list,
             FailureKind::TooLarge => self.needs_latest = true,
             FailureKind::Restored => {
@@ -166,7 +166,7 @@ where
         let is_expired = failure.kind == FailureKind::Expired;
         self.pause = Some(self.waits.wait(is_expired, Instant::now()).max(failure.retry_after));
         match failure.kind {
-            FailureKind::Broken | FailureKind::NotFound => again,
+            FailureKind::Broken => again,
             _ => Step::List,
         }
     }

@@ -133,23 +133,6 @@ async fn sent(
     time::timeout(patience, answer).await.map_err(|_| no_answer())?
 }
 
-/// A whole answer, which must arrive within the time limit.
-pub(crate) async fn whole(
-    client: &Client,
-    request: Result<http::Request<Vec<u8>>, Error>,
-    patience: Duration,
-) -> Result<Bytes, Failure> {
-    let answer = async {
-        let body = Limited::new(sent(client, request, patience).await?, LARGEST).collect().await;
-        let cut = |error: &(dyn std::error::Error + 'static)| {
-            Failure::new(FailureKind::Broken, format!("the answer was cut off: {}", api_causes(error)))
-        };
-        Ok(body.map_err(|error| cut(&*error))?.to_bytes())
-    };
-    let no_answer = || Failure::new(FailureKind::Broken, silence("the API server", patience));
-    time::timeout(patience, answer).await.map_err(|_| no_answer())?
-}
-
 fn silence(what: &str, patience: Duration) -> String {
     format!("no answer from {what} within {} s", patience.as_secs_f32())
 }

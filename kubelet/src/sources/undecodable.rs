@@ -1,18 +1,10 @@
-//! Pods that cannot be decoded: the field, a message that quotes nothing, and a limited list of problems.
-
-use serde::de::DeserializeOwned;
+//! The problems of pods that cannot be decoded, in a limited list.
 
 use super::{Problem, ProblemKind};
-pub(super) use crate::text::decode;
 use crate::text::shorten;
 
 /// Limit of problems that are listed one by one: a server that is a version ahead may have thousands.
 const MOST_PROBLEMS: usize = 16;
-
-/// Whether the object can be decoded as a `K`. If not, the field and a message. An unknown field is `.`.
-pub(super) fn check<K: DeserializeOwned>(json: &str) -> Result<(), (String, String)> {
-    decode::<K>(json).map(drop).map_err(|(path, message)| (shorten(&path.to_string()), message))
-}
 
 /// The problem with this field of a pod.
 pub(super) fn problem(namespace: &str, name: &str, field: &str, message: &str) -> Problem {

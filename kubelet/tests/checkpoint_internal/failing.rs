@@ -47,8 +47,8 @@ impl FailingOnce {
 impl Disk for FailingOnce {
     type File = usize;
 
-    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
-        self.disk.read(name, most)
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.disk.read(name)
     }
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
         self.step()?;
@@ -72,9 +72,6 @@ impl Disk for FailingOnce {
     fn sync_directory(&mut self) -> io::Result<()> {
         self.step()?;
         self.disk.sync_directory()
-    }
-    fn is_free(&self, name: &str) -> io::Result<bool> {
-        self.disk.is_free(name)
     }
     fn path(&self, name: &str) -> PathBuf {
         self.disk.path(name)

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Disk, Seen, WRITING};
+use super::disk::{Disk, WRITING};
 use super::keep::{Found, Keeper};
 use super::thread::Checkpointing;
 use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
@@ -121,13 +121,10 @@ impl MortalDisk {
 impl Disk for MortalDisk {
     type File = usize;
 
-    fn read(&self, name: &str, most: usize) -> io::Result<Seen> {
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let platter = self.platter.lock().unwrap();
         let bytes = platter.now().get(name).map(|file| platter.files[*file].0.clone());
-        Ok(bytes.map_or(
-            Seen::Nothing,
-            |bytes| if bytes.len() > most { Seen::Larger } else { Seen::Bytes(bytes) },
-        ))
+        bytes.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
@@ -163,10 +160,6 @@ impl Disk for MortalDisk {
         platter.names = platter.now();
         platter.since.clear();
         Ok(())
-    }
-
-    fn is_free(&self, name: &str) -> io::Result<bool> {
-        Ok(!self.platter.lock().unwrap().now().contains_key(name))
     }
 
     fn path(&self, name: &str) -> PathBuf {

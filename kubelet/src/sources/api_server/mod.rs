@@ -33,11 +33,8 @@
 
 mod connect;
 mod kubeconfig;
-mod metadata;
 mod source;
 
 pub use connect::{authenticate, connect, connect_with, load_config, server_url};
 pub use kubeconfig::check_kubeconfig;
-
-pub use metadata::PodMetadata;
 pub use source::{ApiServer, ApiServerSource};

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PartialObjectMeta;
 use kube::{Client, Resource};
 use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::metadata::PodMetadata;
 use crate::reflector::{Failure, Observer, Reflector, Requests, Times, Undecodable, Update};
 use crate::sources::status::StatusWriter;
 use crate::sources::{
@@ -66,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is followed until `pods` or `metadata` is called"]
+#[must_use = "nothing is followed until `pods` or `objects` is called"]
 pub struct ApiServer {
     client: Client,
     node: Option<NodeName>,
@@ -176,35 +174,12 @@ impl ApiServer {
         self,
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
     ) -> ApiServerSource<P> {
-        let (redacts, keeps) = (self.redact_env, self.managed_fields);
-        let mut kept = move |mut pod: Pod| {
-            if !keeps {
-                pod.metadata.managed_fields = None;
-            }
+        let redacts = self.redact_env;
+        self.follow(move |mut pod| {
             if redacts {
                 redact_env(&mut pod);
             }
-            transform(pod)
-        };
-        self.follow(false, move |pod| kept(settled(pod)))
-    }
-
-    /// The pods' metadata. The server sends nothing else. For most pods, this is a fraction of the whole.
-    pub fn metadata(self) -> ApiServerSource<PodMetadata> {
-        self.metadata_with(PodMetadata)
-    }
-
-    /// The pods' metadata, transformed on arrival into what is stored.
-    pub fn metadata_with<P: Send + Sync + 'static>(
-        self,
-        mut transform: impl FnMut(PartialObjectMeta<Pod>) -> P + Send + 'static,
-    ) -> ApiServerSource<P> {
-        let keeps = self.managed_fields;
-        self.follow(true, move |mut metadata: PartialObjectMeta<Pod>| {
-            if !keeps {
-                metadata.metadata.managed_fields = None;
-            }
-            transform(settled(metadata))
+            transform(settled(pod))
         })
     }
 
@@ -224,13 +199,7 @@ impl ApiServer {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
-        let keeps = self.managed_fields;
-        self.follow(false, move |mut object: K| {
-            if !keeps {
-                object.meta_mut().managed_fields = None;
-            }
-            object
-        })
+        self.follow(|object| object)
     }
 
     /// Requests the pods' metadata, and a watch of them, with the rights that [`pods`](Self::pods) needs.
@@ -262,16 +231,12 @@ impl ApiServer {
         Requests { client: self.client.clone(), path, fields, labels: self.labels.clone(), is_metadata }
     }
 
-    fn follow<K, P>(
-        self,
-        is_metadata: bool,
-        mut transform: impl FnMut(K) -> P + Send + 'static,
-    ) -> ApiServerSource<P>
+    fn follow<K, P>(self, mut transform: impl FnMut(K) -> P + Send + 'static) -> ApiServerSource<P>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
         P: Send + Sync + 'static,
     {
-        let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), is_metadata);
+        let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), false);
         let status = Arc::new(StatusWriter::new(Source::Api, origin(&requests)));
         let receiver = status.subscribe();
         let times = Times {
@@ -281,7 +246,13 @@ impl ApiServer {
             compare_after: self.compare_after,
             watch: None,
         };
-        let keep = move |object| Some(Arc::new(transform(object)));
+        let keeps_managed_fields = self.managed_fields;
+        let keep = move |mut object: K| {
+            if !keeps_managed_fields {
+                object.meta_mut().managed_fields = None;
+            }
+            Some(Arc::new(transform(object)))
+        };
         let reflector = Reflector::new(requests, times, Arc::clone(&status), keep);
         let updates = unfold((reflector, status), async |(mut reflector, status)| {
             loop {
@@ -341,8 +312,8 @@ fn origin(Requests { path, fields, labels, .. }: &Requests) -> String {
 
 /// A pod of the API server, marked as such. With any other source in its annotation it would count as a
 /// static pod. A mirror pod keeps its static pod's source until the merge has derived that pod.
-fn settled<K: Resource>(mut pod: K) -> K {
-    if let Some(annotations) = pod.meta_mut().annotations.as_mut()
+fn settled(mut pod: Pod) -> Pod {
+    if let Some(annotations) = pod.metadata.annotations.as_mut()
         && !annotations.contains_key(CONFIG_MIRROR_ANNOTATION)
         && let Some(source) = annotations.get_mut(CONFIG_SOURCE_ANNOTATION)
         && source != API_SERVER_SOURCE

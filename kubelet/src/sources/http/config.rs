@@ -1,5 +1,6 @@
 //! The URL, its headers and intervals, and the trusted authorities.
 
+use std::path::{Path, PathBuf};
 #[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use crate::sources::{Nudge, Problem, ProblemKind};
 
 /// Size limit of a body in bytes.
 const LARGEST_BODY: usize = 10 * 1024 * 1024;
+/// The same for a kubelet's list: a thousand pods of 64 KiB.
+const LARGEST_LIST: usize = 64 << 20;
 
 /// A URL that serves manifests, and how to request it.
 ///
@@ -46,6 +49,8 @@ pub struct HttpConfig {
     pub(super) nudge: Nudge,
     /// Size limit of a body in bytes.
     pub(super) limit: usize,
+    /// File of the bearer token, read again for each request because tokens rotate.
+    pub(super) token: Option<PathBuf>,
     #[cfg(feature = "tls")]
     unverified: bool,
     /// `None` means the system's authorities.
@@ -64,8 +69,20 @@ impl HttpConfig {
         Self::of(url, "staticPodURL", LARGEST_BODY)
     }
 
-    /// Like [`new`](Self::new), for the URL in another `field` and a body of at most `limit` bytes.
-    pub(in crate::sources) fn of(url: &str, field: &str, limit: usize) -> Result<Self, Problem> {
+    /// A kubelet's list of its pods. A URL without a path means `/pods`. The list may have 64 MiB, a thousand pods of
+    /// 64 KiB; otherwise like [`new`](Self::new).
+    ///
+    /// # Errors
+    /// Like `new`.
+    pub fn of_kubelet(url: &str) -> Result<Self, Problem> {
+        let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let has_path = after_scheme.split_once('/').is_some_and(|(_, path)| !path.is_empty());
+        let url = if has_path { url.to_owned() } else { format!("{}/pods", url.trim_end_matches('/')) };
+        Self::of(&url, "kubeletURL", LARGEST_LIST)
+    }
+
+    /// The URL in this field of the configuration, and a body of at most `limit` bytes.
+    fn of(url: &str, field: &str, limit: usize) -> Result<Self, Problem> {
         let wrong = |message: &str| problem(field, message.to_owned());
         let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not a URL: {error}")))?;
         match uri.scheme_str() {
@@ -89,6 +106,7 @@ impl HttpConfig {
             transform: |_| {},
             nudge: Nudge::default(),
             limit,
+            token: None,
             #[cfg(feature = "tls")]
             unverified: false,
             #[cfg(feature = "tls")]
@@ -114,6 +132,13 @@ impl HttpConfig {
         Ok(self)
     }
 
+    /// Sends the bearer token in this file. The file is read again for each request.
+    #[must_use]
+    pub fn token_file(mut self, path: &Path) -> Self {
+        self.token = Some(path.to_owned());
+        self
+    }
+
     /// Sets the pause between two requests. Zero counts as a millisecond.
     ///
     /// Kubelet: `httpCheckFrequency`.
@@ -123,7 +148,7 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the time limit for an answer, including redirects and the body.
+    /// Sets the time limit for an answer, including the body.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -164,9 +189,12 @@ impl HttpConfig {
         Ok(self)
     }
 
-    /// Accepts any certificate.
+    /// Accepts any certificate. A kubelet without a serving certificate from the cluster's authority uses a
+    /// self-signed one. An impostor would then receive the token, so use this only with an address of this
+    /// host.
     #[cfg(feature = "tls")]
-    pub(in crate::sources) fn unverified(mut self) -> Self {
+    #[must_use]
+    pub fn insecure(mut self) -> Self {
         self.unverified = true;
         self
     }

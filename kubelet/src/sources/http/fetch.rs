@@ -1,16 +1,15 @@
-//! One request to a URL, limited in time, size and redirects.
+//! One request to a URL, limited in time and size.
 
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ACCEPT, HeaderValue, LOCATION, USER_AGENT};
-use hyper::{Request, StatusCode, Uri};
+use hyper::{Request, StatusCode};
 use hyper_util::client::legacy::Client;
 #[cfg(not(feature = "tls"))]
 use hyper_util::client::legacy::connect::HttpConnector as Connector;
 use hyper_util::rt::TokioExecutor;
 
 use super::HttpConfig;
-use super::redirect::{MOST_REDIRECTS, is_downgrade, is_same_origin, resolve};
 #[cfg(feature = "tls")]
 use crate::https::{self, Connector};
 use crate::sources::Problem;
@@ -30,39 +29,31 @@ impl Fetcher {
 
     /// The body of a `200 OK`, or an error message.
     pub(super) async fn fetch(&self, config: &HttpConfig) -> Result<Bytes, String> {
-        match tokio::time::timeout(config.timeout, self.follow(config)).await {
+        match tokio::time::timeout(config.timeout, self.answer(config)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(format!("no complete answer within {:?}", config.timeout)),
         }
     }
 
-    async fn follow(&self, config: &HttpConfig) -> Result<Bytes, String> {
-        let mut uri = config.uri.clone();
-        let mut configured = config.headers.clone();
-        for _ in 0..=MOST_REDIRECTS {
-            let mut request = Request::new(Empty::new());
-            *request.uri_mut() = uri.clone();
-            let headers = request.headers_mut();
-            headers.clone_from(&configured);
-            headers.entry(USER_AGENT).or_insert(AGENT);
-            headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
-            let response = self.client.request(request).await.map_err(|error| causes(&error))?;
-            let status = response.status();
-            if status == StatusCode::OK {
-                return read(response.into_body(), config.limit).await;
-            }
-            let next = redirected(status, response.headers().get(LOCATION), &uri)?;
-            if is_downgrade(&uri, &next) {
-                let host = crate::text::shorten(next.host().unwrap_or_default());
-                return Err(format!("answered {status}, a redirect from https to http on {host:?}"));
-            }
-            if !is_same_origin(&config.uri, &next) {
-                // Permanently: they are not sent again if a later redirect leads back.
-                configured.clear();
-            }
-            uri = next;
+    async fn answer(&self, config: &HttpConfig) -> Result<Bytes, String> {
+        let mut request = Request::new(Empty::new());
+        request.uri_mut().clone_from(&config.uri);
+        let headers = request.headers_mut();
+        headers.clone_from(&config.headers);
+        headers.entry(USER_AGENT).or_insert(AGENT);
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let response = self.client.request(request).await.map_err(|error| causes(&error))?;
+        let status = response.status();
+        if status == StatusCode::OK {
+            return read(response.into_body(), config.limit).await;
         }
-        Err(format!("stopped after {MOST_REDIRECTS} redirects"))
+        let Some(location) = response.headers().get(LOCATION) else {
+            return Err(format!("answered {status}"));
+        };
+        let location = String::from_utf8_lossy(location.as_bytes());
+        // A query may hold a token.
+        let target = crate::text::shorten(location.split('?').next().unwrap_or_default());
+        Err(format!("answered {status}, a redirect to {target:?}, which is not followed"))
     }
 }
 
@@ -88,17 +79,4 @@ async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => Err(format!("the answer was cut off: {}", causes(&*error))),
     }
-}
-
-fn redirected(status: StatusCode, location: Option<&HeaderValue>, base: &Uri) -> Result<Uri, String> {
-    let Some(location) = location.filter(|_| matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)) else {
-        return Err(format!("answered {status}"));
-    };
-    let location = String::from_utf8_lossy(location.as_bytes());
-    resolve(base, &location).ok_or_else(|| {
-        format!(
-            "answered {status}, a redirect to a URL that is not HTTP: {:?}",
-            crate::text::shorten(&location)
-        )
-    })
 }

@@ -1,8 +1,8 @@
 //! Requests a URL periodically and reports changed pods. Independent of the format in which pods are served.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use futures_util::stream::{BoxStream, StreamExt, unfold};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::HttpConfig;
 use super::fetch::Fetcher;
-use super::held::{self, PodId};
 use crate::sources::status::{SourceStatus, StatusWriter};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
 
@@ -25,8 +25,8 @@ pub(in crate::sources) struct Decoded {
     /// `None` if the body is unusable as a whole.
     pub(in crate::sources) pods: Option<Vec<Pod>>,
     pub(in crate::sources) problems: Vec<Problem>,
-    /// The pods that are in the body and cannot be used. What was emitted of them stays.
-    pub(in crate::sources) unusable: Vec<PodId>,
+    /// The UIDs of pods that are in the body and cannot be used. What was emitted of them stays.
+    pub(in crate::sources) unusable: HashSet<String>,
 }
 
 /// The shortest time between two requests that are made because of nudges.
@@ -47,8 +47,6 @@ struct Look {
 pub(in crate::sources) struct Asking {
     source: Source,
     config: HttpConfig,
-    /// File of the bearer token, read again for each request because tokens rotate.
-    token: Option<PathBuf>,
     decode: Arc<Decode>,
     fetcher: Fetcher,
     status: StatusWriter,
@@ -68,7 +66,6 @@ impl Asking {
     pub(in crate::sources) fn new(
         source: Source,
         config: HttpConfig,
-        token: Option<PathBuf>,
         decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
     ) -> Result<Self, Problem> {
         let fetcher = Fetcher::new(&config)?;
@@ -78,7 +75,6 @@ impl Asking {
         Ok(Self {
             source,
             config,
-            token,
             decode,
             fetcher,
             status,
@@ -166,12 +162,14 @@ impl Asking {
         pods.iter_mut().for_each(self.config.transform);
         let before = self.said.as_deref().unwrap_or_default();
         let mut pods = pod::as_first_seen(pods, before);
-        pods.extend(held::held(before, &pods, &unusable));
+        let listed: HashSet<_> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
+        let is_held = |pod: &&Arc<Pod>| unusable.contains(pod.uid()) && !listed.contains(pod.uid());
+        pods.extend(before.iter().filter(is_held).cloned());
         Some(Look { pods: Some(pods), ..look })
     }
 
     async fn fetch(&self) -> Result<Bytes, String> {
-        let Some(path) = &self.token else { return self.fetcher.fetch(&self.config).await };
+        let Some(path) = &self.config.token else { return self.fetcher.fetch(&self.config).await };
         let wrong = |error: &dyn fmt::Display| format!("the token in {}: {error}", path.display());
         // The file may be on a file system that hangs.
         let file = path.clone();

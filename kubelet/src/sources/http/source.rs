@@ -52,9 +52,9 @@ impl HttpSource {
             // One bad pod makes the body unusable, as in the kubelet.
             let is_whole = decoded.problems.iter().all(|problem| !problem.kind().is_grave());
             let pods = is_whole.then_some(decoded.pods);
-            Decoded { pods, problems: decoded.problems, unusable: Vec::new() }
+            Decoded { pods, problems: decoded.problems, ..Decoded::default() }
         };
-        let (updates, status) = Asking::new(Source::Http, config, None, decode)?.updates();
+        let (updates, status) = Asking::new(Source::Http, config, decode)?.updates();
         Ok(Self { updates, status })
     }
 }

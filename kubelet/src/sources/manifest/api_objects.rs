@@ -1,150 +1,102 @@
 //! References to objects of the API server. Static pods must run without it, so they may not have any.
 
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, Pod, PodSpec, Volume, VolumeProjection};
+use serde_json::Value;
 
 use super::field::Field;
 use super::validate::Objection;
 use crate::sources::ProblemKind;
 
-/// All references, with their fields. Empty names refer to nothing.
+/// The fields of `spec` that name an object, and its resource. An empty name refers to nothing. `[]` is each item of a list.
+const NAMED: [(&str, &str); 10] = [
+    ("serviceAccountName", "serviceaccounts"),
+    // The old name of `serviceAccountName`, before 1.0.
+    ("serviceAccount", "serviceaccounts"),
+    ("imagePullSecrets[]", "secrets"),
+    ("volumes[].cephfs.secretRef", "secrets"),
+    ("volumes[].cinder.secretRef", "secrets"),
+    ("volumes[].flexVolume.secretRef", "secrets"),
+    ("volumes[].iscsi.secretRef", "secrets"),
+    ("volumes[].rbd.secretRef", "secrets"),
+    ("volumes[].storageos.secretRef", "secrets"),
+    ("volumes[].scaleIO.secretRef", "secrets"),
+];
+
+/// The same in each container.
+const NAMED_BY_CONTAINERS: [(&str, &str); 4] = [
+    ("envFrom[].secretRef", "secrets"),
+    ("envFrom[].configMapRef", "configmaps"),
+    ("env[].valueFrom.secretKeyRef", "secrets"),
+    ("env[].valueFrom.configMapKeyRef", "configmaps"),
+];
+
+/// The fields that refer to an object whatever they hold.
+const WHATEVER_THEY_HOLD: [(&str, &str); 12] = [
+    ("resourceClaims[]", "resourceclaims"),
+    ("volumes[].configMap", "configmaps (via configmap volumes)"),
+    ("volumes[].secret", "secrets (via secret volumes)"),
+    ("volumes[].csi", "csidrivers (via CSI volumes)"),
+    ("volumes[].glusterfs", "endpoints (via glusterFS volumes)"),
+    ("volumes[].persistentVolumeClaim", "persistentvolumeclaims"),
+    ("volumes[].ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+    ("volumes[].azureFile", "secrets (via azureFile volumes)"),
+    ("volumes[].projected.sources[].configMap", "configmaps (via projected volumes)"),
+    ("volumes[].projected.sources[].secret", "secrets (via projected volumes)"),
+    ("volumes[].projected.sources[].serviceAccountToken", "serviceaccounts (via projected volumes)"),
+    ("volumes[].projected.sources[].clusterTrustBundle", "clustertrustbundles"),
+];
+
+/// The kinds of projected volumes that are known here. Others, such as `podCertificate`, need the API server.
+const PROJECTED: [&str; 5] =
+    ["configMap", "secret", "serviceAccountToken", "clusterTrustBundle", "downwardAPI"];
+
+/// All references of a pod with this `spec`, with their fields.
 ///
 /// Kubelet: `HasAPIObjectReference` (`pkg/api/pod/util.go`), which stops at the first.
-pub(super) fn find(pod: &Pod) -> Vec<Objection> {
-    let mut found = Found(Vec::new());
-    if let Some(spec) = &pod.spec {
-        found.spec(spec, &Field::new("spec"));
+pub(super) fn find(spec: &Value) -> Vec<Objection> {
+    let mut found = Vec::new();
+    let mut refuse = |field, resource: &str| {
+        let message = format!("static pods may not reference {resource}");
+        found.push(Objection { kind: ProblemKind::Reference, field, message });
+    };
+    let root = Field::new("spec");
+    let mut paths = NAMED.map(|(path, resource)| (path.to_owned(), resource)).to_vec();
+    for containers in ["initContainers", "containers", "ephemeralContainers"] {
+        paths
+            .extend(NAMED_BY_CONTAINERS.map(|(path, resource)| (format!("{containers}[].{path}"), resource)));
     }
-    found.0
+    for (path, resource) in &paths {
+        each(spec, path, &root, &mut |value, field| {
+            let name = value.as_str().or_else(|| value["name"].as_str());
+            if name.is_some_and(|name| !name.is_empty()) {
+                refuse(field, resource);
+            }
+        });
+    }
+    for (path, resource) in WHATEVER_THEY_HOLD {
+        each(spec, path, &root, &mut |_, field| refuse(field, resource));
+    }
+    each(spec, "volumes[].projected.sources[]", &root, &mut |source, field| {
+        if PROJECTED.iter().all(|kind| source.get(kind).is_none()) {
+            refuse(field, "the API through this kind of projected volume");
+        }
+    });
+    found
 }
 
-struct Found(Vec<Objection>);
-
-impl Found {
-    fn add(&mut self, field: Field, resource: &str) {
-        let message = format!("static pods may not reference {resource}");
-        self.0.push(Objection { kind: ProblemKind::Reference, field, message });
-    }
-
-    fn add_named(&mut self, name: &str, field: Field, resource: &str) {
-        if !name.is_empty() {
-            self.add(field, resource);
+/// Calls `found` with each value at `path` below `value`, and its field.
+fn each(value: &Value, path: &str, field: &Field, found: &mut dyn FnMut(&Value, Field)) {
+    let (step, rest) = path.split_once('.').unwrap_or((path, ""));
+    let name = step.strip_suffix("[]");
+    let (value, field) = (&value[name.unwrap_or(step)], field.name(name.unwrap_or(step)));
+    let mut go_on = |value: &Value, field| match rest {
+        "" => found(value, field),
+        rest => each(value, rest, &field, found),
+    };
+    match value {
+        Value::Null => {}
+        Value::Array(items) if name.is_some() => {
+            items.iter().enumerate().for_each(|(index, item)| go_on(item, field.index(index)));
         }
-    }
-
-    fn spec(&mut self, spec: &PodSpec, field: &Field) {
-        let account = spec.service_account_name.as_deref().unwrap_or_default();
-        self.add_named(account, field.name("serviceAccountName"), "serviceaccounts");
-        // The old name of `serviceAccountName`, before 1.0. It is still read if the new one is empty.
-        if account.is_empty() {
-            let account = spec.service_account.as_deref().unwrap_or_default();
-            self.add_named(account, field.name("serviceAccount"), "serviceaccounts");
-        }
-        for (index, secret) in spec.image_pull_secrets.iter().flatten().enumerate() {
-            self.add_named(&secret.name, field.name("imagePullSecrets").index(index), "secrets");
-        }
-        for (index, _) in spec.resource_claims.iter().flatten().enumerate() {
-            self.add(field.name("resourceClaims").index(index), "resourceclaims");
-        }
-        let init = spec.init_containers.iter().flatten();
-        for (index, container) in init.enumerate() {
-            let field = field.name("initContainers").index(index);
-            self.environment(container.env.as_deref(), container.env_from.as_deref(), &field);
-        }
-        for (index, container) in spec.containers.iter().enumerate() {
-            let field = field.name("containers").index(index);
-            self.environment(container.env.as_deref(), container.env_from.as_deref(), &field);
-        }
-        for (index, container) in spec.ephemeral_containers.iter().flatten().enumerate() {
-            let field = field.name("ephemeralContainers").index(index);
-            self.environment(container.env.as_deref(), container.env_from.as_deref(), &field);
-        }
-        for (index, volume) in spec.volumes.iter().flatten().enumerate() {
-            self.volume(volume, &field.name("volumes").index(index));
-        }
-    }
-
-    fn environment(&mut self, env: Option<&[EnvVar]>, from: Option<&[EnvFromSource]>, field: &Field) {
-        for (index, source) in from.unwrap_or_default().iter().enumerate() {
-            let field = field.name("envFrom").index(index);
-            if let Some(secret) = &source.secret_ref {
-                self.add_named(&secret.name, field.name("secretRef"), "secrets");
-            }
-            if let Some(config_map) = &source.config_map_ref {
-                self.add_named(&config_map.name, field.name("configMapRef"), "configmaps");
-            }
-        }
-        for (index, variable) in env.unwrap_or_default().iter().enumerate() {
-            let field = field.name("env").index(index).name("valueFrom");
-            let Some(source) = &variable.value_from else { continue };
-            if let Some(secret) = &source.secret_key_ref {
-                self.add_named(&secret.name, field.name("secretKeyRef"), "secrets");
-            }
-            if let Some(config_map) = &source.config_map_key_ref {
-                self.add_named(&config_map.name, field.name("configMapKeyRef"), "configmaps");
-            }
-        }
-    }
-
-    fn volume(&mut self, volume: &Volume, field: &Field) {
-        if volume.config_map.is_some() {
-            self.add(field.name("configMap"), "configmaps (via configmap volumes)");
-        }
-        if volume.secret.is_some() {
-            self.add(field.name("secret"), "secrets (via secret volumes)");
-        }
-        if volume.csi.is_some() {
-            self.add(field.name("csi"), "csidrivers (via CSI volumes)");
-        }
-        if volume.glusterfs.is_some() {
-            self.add(field.name("glusterfs"), "endpoints (via glusterFS volumes)");
-        }
-        if volume.persistent_volume_claim.is_some() {
-            self.add(field.name("persistentVolumeClaim"), "persistentvolumeclaims");
-        }
-        if volume.ephemeral.is_some() {
-            self.add(field.name("ephemeral"), "persistentvolumeclaims (via ephemeral volumes)");
-        }
-        if volume.azure_file.is_some() {
-            self.add(field.name("azureFile"), "secrets (via azureFile volumes)");
-        }
-        // These kinds are allowed, but may name a secret.
-        let secrets = [
-            ("cephfs", volume.cephfs.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name)),
-            ("cinder", volume.cinder.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name)),
-            (
-                "flexVolume",
-                volume.flex_volume.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name),
-            ),
-            ("iscsi", volume.iscsi.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name)),
-            ("rbd", volume.rbd.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name)),
-            (
-                "storageos",
-                volume.storageos.as_ref().and_then(|source| source.secret_ref.as_ref()).map(|r| &r.name),
-            ),
-            ("scaleIO", volume.scale_io.as_ref().map(|source| &source.secret_ref.name)),
-        ];
-        for (kind, secret) in secrets {
-            let secret = secret.map(String::as_str).unwrap_or_default();
-            self.add_named(secret, field.name(kind).name("secretRef"), "secrets");
-        }
-        let projected = volume.projected.as_ref().and_then(|projected| projected.sources.as_ref());
-        for (index, source) in projected.into_iter().flatten().enumerate() {
-            self.projection(source, &field.name("projected.sources").index(index));
-        }
-    }
-
-    fn projection(&mut self, source: &VolumeProjection, field: &Field) {
-        if source.config_map.is_some() {
-            self.add(field.name("configMap"), "configmaps (via projected volumes)");
-        } else if source.secret.is_some() {
-            self.add(field.name("secret"), "secrets (via projected volumes)");
-        } else if source.service_account_token.is_some() {
-            self.add(field.name("serviceAccountToken"), "serviceaccounts (via projected volumes)");
-        } else if source.cluster_trust_bundle.is_some() {
-            self.add(field.name("clusterTrustBundle"), "clustertrustbundles");
-        } else if source.downward_api.is_none() {
-            // `podCertificate`, which not every Kubernetes version knows, or something newer.
-            self.add(field.clone(), "the API through this kind of projected volume");
-        }
+        value => go_on(value, field),
     }
 }

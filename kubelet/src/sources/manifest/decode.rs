@@ -1,11 +1,9 @@
 //! Decodes bytes into pods: formats, kinds, and the document that a problem belongs to.
 
-use std::fmt;
-
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use serde_saphyr::DuplicateKeyPolicy;
 use serde_saphyr::budget::BudgetBreach;
 
@@ -124,65 +122,20 @@ fn options(manifest: &[u8], duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr:
 /// messages.
 const MOST_PROBLEMS: usize = 16;
 
-/// A `Pod`, a `PodList`, or neither.
+/// A `Pod`, a `PodList`, or neither; or an item of a list.
 ///
 /// Not k8s-openapi's own `Pod`: that one accepts a missing `kind` and refuses a list.
 #[derive(serde::Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Document {
+struct Document<'a> {
     api_version: Option<String>,
     kind: Option<String>,
     metadata: Option<ObjectMeta>,
     spec: Option<PodSpec>,
     status: Option<PodStatus>,
-    items: Option<Items>,
-}
-
-/// An item of a list. It has no items of its own: decoding it takes stack.
-#[derive(serde::Deserialize, Default)]
-#[serde(default)]
-struct Item {
-    kind: Option<String>,
-    metadata: Option<ObjectMeta>,
-    spec: Option<PodSpec>,
-    status: Option<PodStatus>,
-}
-
-/// The first items of a list, and the number of the others, which take no memory.
-#[derive(Default)]
-struct Items {
-    items: Vec<Item>,
-    more: usize,
-}
-
-impl<'de> Deserialize<'de> for Items {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct First;
-
-        impl<'de> Visitor<'de> for First {
-            type Value = Items;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
-                let mut items = Items::default();
-                while items.items.len() < MOST_PODS {
-                    match list.next_element()? {
-                        Some(item) => items.items.push(item),
-                        None => return Ok(items),
-                    }
-                }
-                while list.next_element::<IgnoredAny>()?.is_some() {
-                    items.more += 1;
-                }
-                Ok(items)
-            }
-        }
-
-        deserializer.deserialize_seq(First)
-    }
+    /// Not decoded yet: a list may have millions.
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
 }
 
 struct Decoding<'a> {
@@ -202,16 +155,16 @@ struct Decoding<'a> {
 
 impl Decoding<'_> {
     fn run(&mut self) {
-        // As in Go's `hasJSONPrefix`. If JSON refuses it, it may still be a YAML flow mapping.
-        let json = self.bytes.trim_ascii_start().starts_with(b"{");
-        if json && let Some(document) = self.json() {
-            // Names unknown fields, unless that would take much memory.
-            let value = self.bytes.len() <= LARGEST_POD;
-            let value = value.then(|| serde_json::from_slice(self.bytes).ok()).flatten();
-            return self.pods(document, value.as_ref());
-        }
-        if std::str::from_utf8(self.bytes).is_err() {
+        let Ok(text) = std::str::from_utf8(self.bytes) else {
             return self.problem(ProblemKind::Syntax, None, None, "is not UTF-8 text");
+        };
+        // As in Go's `hasJSONPrefix`. If JSON refuses it, it may still be a YAML flow mapping.
+        let is_json = text.trim_ascii_start().starts_with('{');
+        if is_json && let Ok(document) = serde_json::from_str(text) {
+            // Names unknown fields, unless that would take much memory.
+            let value = text.len() <= LARGEST_POD;
+            let value = value.then(|| serde_json::from_str(text).ok()).flatten();
+            return self.pods(document, value.as_ref());
         }
         let mut repeated = None;
         self.yaml(DuplicateKeyPolicy::Error, &mut repeated);
@@ -222,10 +175,6 @@ impl Decoding<'_> {
             self.yaml(DuplicateKeyPolicy::LastWins, &mut None);
             self.problem(ProblemKind::Warning, Some(line), None, "a key is repeated; the last one counts");
         }
-    }
-
-    fn json(&self) -> Option<Document> {
-        serde_json::from_str(std::str::from_utf8(self.bytes).ok()?).ok()
     }
 
     /// Reads all documents. Stops at a repeated key, if the policy says so, and sets its line.
@@ -286,7 +235,7 @@ impl Decoding<'_> {
     }
 
     /// The pods of a document. `value`: its content, to find unknown fields.
-    fn pods(&mut self, document: Document, value: Option<&Value>) {
+    fn pods(&mut self, document: Document<'_>, value: Option<&Value>) {
         let kind = document.kind.as_deref().unwrap_or_default();
         let list = matches!(kind, "PodList" | "List") && self.origin.source() == Source::Http;
         if kind != "Pod" && !list {
@@ -308,17 +257,21 @@ impl Decoding<'_> {
             }
         }
         if !list {
-            let Document { kind, metadata, spec, status, .. } = document;
-            return self.pod(Item { kind, metadata, spec, status }, value, &Field::default());
+            return self.pod(document, value, &Field::default());
         }
-        let Items { items, more } = document.items.unwrap_or_default();
-        for (index, item) in items.into_iter().enumerate() {
+        let items = document.items.unwrap_or_default();
+        let more = items.len().saturating_sub(MOST_PODS);
+        for (index, item) in items.into_iter().take(MOST_PODS).enumerate() {
             let base = Field::new("items").index(index);
-            // Items may omit what the list's kind implies.
-            if item.kind.as_deref().is_some_and(|kind| kind != "Pod") {
-                self.refuse(ProblemKind::Syntax, &base.name("kind"), "must be Pod");
-            } else {
-                self.pod(item, value.map(|value| &value["items"][index]), &base);
+            match crate::text::decode::<Document<'_>>(item.get()) {
+                // Items may omit what the list's kind implies.
+                Ok(item) if item.kind.as_deref().is_some_and(|kind| kind != "Pod") => {
+                    self.refuse(ProblemKind::Syntax, &base.name("kind"), "must be Pod");
+                }
+                Ok(item) => self.pod(item, value.map(|value| &value["items"][index]), &base),
+                Err((path, message)) => {
+                    self.refuse(ProblemKind::Syntax, &base.join(&Field::from(&path)), &message);
+                }
             }
         }
         if more > 0 {
@@ -327,9 +280,9 @@ impl Decoding<'_> {
         }
     }
 
-    fn pod(&mut self, item: Item, value: Option<&Value>, base: &Field) {
-        let mut pod =
-            Pod { metadata: item.metadata.unwrap_or_default(), spec: item.spec, status: item.status };
+    fn pod(&mut self, document: Document<'_>, value: Option<&Value>, base: &Field) {
+        let Document { metadata, spec, status, .. } = document;
+        let mut pod = Pod { metadata: metadata.unwrap_or_default(), spec, status };
         // Cannot fail: the pod's maps have string keys.
         let json = serde_json::to_vec(&pod).unwrap_or_default();
         let name = pod.metadata.name.as_deref().unwrap_or_default();
@@ -343,49 +296,26 @@ impl Decoding<'_> {
             };
             return self.refuse(ProblemKind::TooLarge, base, &message);
         }
+        let known: Value = serde_json::from_slice(&json).unwrap_or_default();
         if let Some(value) = value.filter(|_| self.decoded.problems.len() < MOST_PROBLEMS) {
-            let known: Value = serde_json::from_slice(&json).unwrap_or_default();
-            for part in
-                ["metadata", "spec"].into_iter().filter(|part| !is_known(&value[*part], &known[*part]))
-            {
-                self.unknown(&value[part], &known[part], &base.name(part));
+            for part in ["metadata", "spec"] {
+                for field in unknown(&value[part], &known[part]) {
+                    let field = base.name(part).join(&field);
+                    self.refuse(ProblemKind::Warning, &field, "is unknown and ignored");
+                }
             }
         }
         let mut objections = validate::before_defaults(&pod);
         if objections.is_empty() {
             defaults::apply(&mut pod, &json, &self.origin, self.node);
             objections = validate::after_defaults(&pod);
-            objections.extend(api_objects::find(&pod));
+            objections.extend(api_objects::find(&known["spec"]));
         }
         for Objection { kind, field, message } in &objections {
             self.refuse(*kind, &base.join(field), message);
         }
         if objections.is_empty() {
             self.decoded.pods.push(pod);
-        }
-    }
-
-    /// Reports the fields that `known`, the decoded part of `value`, does not have.
-    fn unknown(&mut self, value: &Value, known: &Value, field: &Field) {
-        match (value, known) {
-            (Value::Object(value), Value::Object(known)) => {
-                for (key, value) in value.iter().filter(|(_, value)| !value.is_null()) {
-                    match known.get(key) {
-                        Some(known) => self.unknown(value, known, &field.key_or_name(key)),
-                        None => self.refuse(
-                            ProblemKind::Warning,
-                            &field.key_or_name(key),
-                            "is unknown and ignored",
-                        ),
-                    }
-                }
-            }
-            (Value::Array(value), Value::Array(known)) => {
-                for (index, (value, known)) in value.iter().zip(known).enumerate() {
-                    self.unknown(value, known, &field.index(index));
-                }
-            }
-            _ => {}
         }
     }
 
@@ -453,15 +383,22 @@ impl Decoding<'_> {
     }
 }
 
-/// Whether `known`, the decoded part of `value`, has all its fields.
-fn is_known(value: &Value, known: &Value) -> bool {
+/// The fields of `value` that `known`, the decoded part of it, does not have.
+fn unknown(value: &Value, known: &Value) -> Vec<Field> {
+    let below = |field: Field, value, known: Option<&Value>| match known {
+        Some(known) => unknown(value, known).iter().map(|rest| field.join(rest)).collect(),
+        None => vec![field],
+    };
+    let root = Field::default();
     match (value, known) {
-        (Value::Object(value), Value::Object(known)) => value.iter().all(|(key, value)| {
-            value.is_null() || known.get(key).is_some_and(|known| is_known(value, known))
-        }),
-        (Value::Array(value), Value::Array(known)) => {
-            value.iter().zip(known).all(|(value, known)| is_known(value, known))
+        (Value::Object(value), Value::Object(known)) => {
+            let set = value.iter().filter(|(_, value)| !value.is_null());
+            set.flat_map(|(key, value)| below(root.key_or_name(key), value, known.get(key))).collect()
         }
-        _ => true,
+        (Value::Array(value), Value::Array(known)) => {
+            let items = value.iter().zip(known).enumerate();
+            items.flat_map(|(index, (value, known))| below(root.index(index), value, Some(known))).collect()
+        }
+        _ => Vec::new(),
     }
 }

@@ -14,8 +14,6 @@ pub(super) struct Known<P> {
     /// The pod for each name. A source may report a name's new pod before it removes the old one. The kubelet
     /// lists both for a while.
     pub(super) names: HashMap<FullName, PodUid>,
-    /// The last set, without rejected pods. Empty after any other update.
-    pub(super) said: Vec<Arc<P>>,
 }
 
 #[derive(Debug)]
@@ -29,7 +27,7 @@ pub(super) struct KnownPod<P> {
 // By hand: derives would require `P: Default` and `P: Clone`.
 impl<P> Default for Known<P> {
     fn default() -> Self {
-        Self { pods: HashMap::new(), names: HashMap::new(), said: Vec::new() }
+        Self { pods: HashMap::new(), names: HashMap::new() }
     }
 }
 

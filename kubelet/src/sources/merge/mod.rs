@@ -5,7 +5,6 @@
 //! An update passes two steps. `step` finds out what has changed in the pods of its source. `resolve` decides
 //! what that means for the index: each pod of the index is a function of what all sources report.
 
-mod edit;
 mod known;
 mod merged;
 mod resolve;
@@ -57,8 +56,8 @@ use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 /// removed by the update that makes the last source seen.
 ///
 /// # Complexity
-/// O(1) expected for each pod. Pods that are the same objects as in the last set cost a pointer comparison,
-/// if they are contiguous at its beginning or end. Each pod of each source takes two references and one name.
+/// O(1) expected for each pod. A pod that is the same object as in the last set is not compared. Each pod of each
+/// source takes a reference and one name.
 /// A pod that combines several sources, with another source's status or UID, is a separate copy.
 ///
 /// # Examples
@@ -267,9 +266,6 @@ impl<P: SourcePod> Merge<P> {
             is_first: !self.seen.contains(&source),
         };
         let mut known = self.sources.remove(&source).unwrap_or_default();
-        if !matches!(update, SourceUpdate::Set(_)) {
-            known.said = Vec::new();
-        }
         let mut gone = Vec::new();
         match update {
             SourceUpdate::Set(pods) => {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodUid, is_mirror_pod};
 
-use super::edit::Edit;
 use super::known::{Known, KnownPod, identity};
 use crate::sources::{
     API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, Problem, ProblemKind, Source,
@@ -48,78 +47,28 @@ impl<P> Before<P> {
 }
 
 impl<P: SourcePod> Step<P> {
+    /// Applies a set by comparing every pod.
     pub(super) fn set(
         &mut self,
-        before: Known<P>,
+        mut before: Known<P>,
         pods: Vec<Arc<P>>,
         gone: &mut Vec<KnownPod<P>>,
     ) -> Known<P> {
-        match Edit::between(&before, &pods) {
-            // The kubelet may list two pods of one name.
-            Some(edit) if self.source != Source::Kubelet => self.edit(before, &pods, edit, gone),
-            _ => self.replace(before, pods, gone),
-        }
-    }
-
-    /// Applies a set of which only a part has changed; see [`Edit`].
-    fn edit(
-        &mut self,
-        mut known: Known<P>,
-        pods: &[Arc<P>],
-        edit: Edit,
-        gone: &mut Vec<KnownPod<P>>,
-    ) -> Known<P> {
-        let mut said = std::mem::take(&mut known.said);
-        let old = said.get(edit.old.clone()).unwrap_or_default().iter();
-        let mut before: HashMap<_, _> = old
-            .filter_map(|pod| {
-                let uid = PodUid::from(pod.uid());
-                let pod = known.remove(&uid)?;
-                Some((uid, pod))
-            })
-            .collect();
-        let mut now = Vec::with_capacity(edit.new.len());
-        for (pod, (uid, name)) in pods.get(edit.new).unwrap_or_default().iter().zip(edit.identities) {
-            let pod = self.compare(&uid, before.remove(&uid), Arc::clone(pod), name);
-            now.push(Arc::clone(&pod.object));
-            known.insert(uid, pod);
-        }
-        said.splice(edit.old, now);
-        known.said = said;
-        gone.extend(in_order(before));
-        known
-    }
-
-    /// Applies a set by comparing every pod.
-    fn replace(&mut self, mut before: Known<P>, pods: Vec<Arc<P>>, gone: &mut Vec<KnownPod<P>>) -> Known<P> {
-        let mut known = Known {
-            pods: HashMap::with_capacity(pods.len()),
-            names: HashMap::with_capacity(pods.len()),
-            said: Vec::with_capacity(pods.len()),
-        };
-        // In their previous order, for the order of the removals.
+        let mut known = Known::default();
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
-            if self.source != Source::Kubelet && known.names.contains_key(&name) {
-                self.refuse(
-                    &pod,
-                    ProblemKind::Duplicate,
-                    "metadata.name",
-                    "another pod of the set has this name",
-                );
+            // The kubelet may list two pods of one name.
+            let (field, message) = if self.source != Source::Kubelet && known.names.contains_key(&name) {
+                ("metadata.name", "another pod of the set has this name")
             } else if known.pods.contains_key(&uid) {
-                self.refuse(
-                    &pod,
-                    ProblemKind::Duplicate,
-                    "metadata.uid",
-                    "another pod of the set has this UID",
-                );
+                ("metadata.uid", "another pod of the set has this UID")
             } else {
                 let old = before.pods.remove(&uid);
                 let pod = self.compare(&uid, old, pod, name);
-                known.said.push(Arc::clone(&pod.object));
                 known.insert_beside(uid, pod);
-            }
+                continue;
+            };
+            self.refuse(&pod, ProblemKind::Duplicate, field, message);
         }
         gone.extend(in_order(before.pods));
         known

@@ -1,0 +1,329 @@
+//! One object that is followed by a watch: its newest version, when the watch runs, and what a get waits for.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use kube::Client;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{self, Instant};
+
+use super::error::{GetError, GetErrorKind};
+use super::kind::{Object, ReferencedKind};
+use super::options::Options;
+use super::registry::ObjectKey;
+use crate::backoff::FOREVER;
+use crate::reflector::{Failure, Observer, Reflector, Requests, Times, Undecodable, Update};
+
+/// How objects are followed.
+pub(super) struct Following {
+    pub(super) client: Client,
+    pub(super) runtime: Handle,
+    pub(super) options: Options,
+}
+
+/// A lock for each object, held by the task that follows it: no watch of an object starts before an earlier one has
+/// ended.
+pub(super) type Place = Arc<tokio::sync::Mutex<()>>;
+
+/// What is known of an object.
+pub(super) enum Known<K> {
+    /// Nothing has been received yet, or the watch was idle and has ended.
+    Nothing,
+    /// The object does not exist.
+    Absent,
+    Present(Object<K>),
+    /// No pod names the object any more.
+    Released,
+}
+
+// By hand: a derive would require `K: Clone`.
+impl<K> Clone for Known<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Nothing => Self::Nothing,
+            Self::Absent => Self::Absent,
+            Self::Present(object) => Self::Present(object.clone()),
+            Self::Released => Self::Released,
+        }
+    }
+}
+
+/// One object that at least one pod names. A read is one load.
+pub(super) struct Followed<K> {
+    key: ObjectKey,
+    place: Place,
+    /// Changed only while `follower` is held.
+    known: ArcSwap<Known<K>>,
+    /// Wakes tasks that wait for the first answer.
+    changed: Notify,
+    /// The object was read since the last check for idle watches.
+    is_used: AtomicBool,
+    follower: Mutex<Follower>,
+}
+
+#[derive(Default)]
+struct Follower {
+    /// `None` before the first watch, and after one that was idle.
+    task: Option<AbortHandle>,
+    /// Why the last list or watch failed.
+    failure: Option<String>,
+    /// Why the last version cannot be decoded.
+    undecodable: Option<String>,
+}
+
+impl<K> Followed<K> {
+    pub(super) fn new(key: ObjectKey, place: Place) -> Self {
+        Self {
+            key,
+            place,
+            known: ArcSwap::new(Arc::new(Known::Nothing)),
+            changed: Notify::new(),
+            is_used: AtomicBool::new(true),
+            follower: Mutex::default(),
+        }
+    }
+
+    /// What is known. No lock, no wait.
+    pub(super) fn read(&self) -> Known<K> {
+        // Readers on many threads write here only once between two checks.
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+        Known::clone(&self.known.load())
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        !matches!(**self.known.load(), Known::Nothing)
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.follower().task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    /// Why nothing newer is known.
+    pub(super) fn problem(&self) -> Option<String> {
+        let follower = self.follower();
+        follower.undecodable.clone().or_else(|| follower.failure.clone())
+    }
+
+    /// Ends the watch permanently, drops the object, and wakes all waiting tasks. A secret must not stay in memory because
+    /// a task still holds this.
+    pub(super) fn release(&self) {
+        let mut follower = self.follower();
+        if let Some(task) = std::mem::take(&mut *follower).task {
+            task.abort();
+        }
+        self.set(Known::Released);
+    }
+
+    /// Writes the current state. Returns `false`, without effect, if the object was released.
+    fn write(&self, object: Option<Object<K>>) -> bool {
+        let mut follower = self.follower();
+        if matches!(**self.known.load(), Known::Released) {
+            return false;
+        }
+        (follower.failure, follower.undecodable) = (None, None);
+        self.set(object.map_or(Known::Absent, Known::Present));
+        true
+    }
+
+    /// Forgets the object if it was not read since the last call. Returns whether it did, so that the watch can end. A
+    /// watch that has received nothing yet continues: otherwise its request would be wasted.
+    fn forget_if_unused(&self) -> bool {
+        let mut follower = self.follower();
+        if self.is_used.swap(false, Ordering::Relaxed) || !self.is_synced() {
+            return false;
+        }
+        if !matches!(**self.known.load(), Known::Released) {
+            *follower = Follower::default();
+            self.set(Known::Nothing);
+        }
+        true
+    }
+
+    /// Call this while `follower` is held.
+    fn set(&self, known: Known<K>) {
+        self.known.store(Arc::new(known));
+        self.changed.notify_waiters();
+    }
+
+    fn follower(&self) -> MutexGuard<'_, Follower> {
+        self.follower.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: ReferencedKind> Followed<K> {
+    /// Starts a watch, unless one runs, or has ended because the object is immutable or was released.
+    pub(super) fn run(self: &Arc<Self>, following: &Following) {
+        let mut follower = self.follower();
+        if follower.task.is_some() || matches!(**self.known.load(), Known::Released) {
+            return;
+        }
+        let (place, follow) = (Arc::clone(&self.place), follow(Arc::clone(self), following));
+        let task = following.runtime.spawn(async move {
+            // An earlier task may still be ending: wait for its lock. This task drops the lock last, after its watch
+            // has ended.
+            let _place = place.lock_owned().await;
+            follow.await;
+        });
+        follower.task = Some(task.abort_handle());
+    }
+
+    /// What is known; waits until `until` for the first answer.
+    pub(super) async fn get(self: &Arc<Self>, following: &Following, until: Instant) -> Known<K> {
+        let first = async {
+            loop {
+                let changed = self.changed.notified();
+                match self.read() {
+                    Known::Nothing => self.run(following),
+                    known => return known,
+                }
+                changed.await;
+            }
+        };
+        time::timeout_at(until, first).await.unwrap_or(Known::Nothing)
+    }
+
+    /// The object, or why there is none. `None` if it was released.
+    pub(super) fn result(&self, known: Known<K>) -> Option<Result<Object<K>, GetError>> {
+        let (kind, message) = match known {
+            Known::Present(object) => return Some(Ok(object)),
+            Known::Released => return None,
+            Known::Absent => (GetErrorKind::NotFound, format!("{} {:?} not found", K::WORD, &*self.key.name)),
+            Known::Nothing => {
+                let problem = self.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
+                let late = "timed out waiting for the condition";
+                (GetErrorKind::NotSynced, format!("failed to sync {} cache: {late}{problem}", K::WORD))
+            }
+        };
+        Some(Err(GetError::new(kind, message)))
+    }
+
+    /// Records a problem, and logs it if it is new.
+    fn report(&self, problem: &str, place: impl FnOnce(&mut Follower) -> &mut Option<String>) {
+        let ObjectKey { namespace, name } = &self.key;
+        if place(&mut self.follower()).replace(problem.to_owned()).as_deref() != Some(problem) {
+            tracing::warn!(kind = K::WORD, %namespace, %name, "cannot be followed: {problem}");
+        }
+    }
+}
+
+/// Follows the object until the task is dropped, or the object is released, not read for a while, or immutable.
+fn follow<K: ReferencedKind>(
+    followed: Arc<Followed<K>>,
+    following: &Following,
+) -> impl Future<Output = ()> + Send + use<K> {
+    let (key, options) = (followed.key.clone(), &following.options);
+    let requests = Requests {
+        client: following.client.clone(),
+        path: K::url_path(&(), Some(&key.namespace)),
+        fields: Some(format!("metadata.name={}", key.name)),
+        labels: None,
+        is_metadata: false,
+    };
+    let times = Times {
+        backoff: options.backoff,
+        patience: options.patience,
+        silence: options.silence,
+        compare_after: options.backoff.1,
+        watch: options.watch_time,
+    };
+    // A server that ignores the selector must not pass off one object as another.
+    let wanted = key.clone();
+    let keep = move |object: K| {
+        let metadata = object.meta();
+        let is_at = metadata.name.as_deref() == Some(&*wanted.name)
+            && metadata.namespace.as_deref() == Some(&*wanted.namespace);
+        is_at.then(|| Object::new(object))
+    };
+    let mut reflector = Reflector::new(requests, times, Arc::clone(&followed), keep);
+    let idle = options.idle.clamp(Duration::from_millis(1), FOREVER);
+    async move {
+        let mut checks = time::interval_at(Instant::now() + idle, idle);
+        loop {
+            let update = {
+                let mut next = pin!(reflector.next());
+                loop {
+                    tokio::select! {
+                        update = &mut next => break update,
+                        _ = checks.tick() => if followed.forget_if_unused() { return },
+                    }
+                }
+            };
+            let object = match update {
+                Update::Set(mut objects) | Update::Upsert(mut objects) => objects.pop(),
+                Update::Remove(_) => None,
+            };
+            // One that cannot be decoded is not absent.
+            if object.is_none() && !reflector.is_empty() {
+                continue;
+            }
+            let is_immutable = object.as_ref().is_some_and(|object| object.is_immutable());
+            if !followed.write(object) || is_immutable {
+                return;
+            }
+        }
+    }
+}
+
+/// Reports the problems of one object.
+impl<K: ReferencedKind> Observer for Arc<Followed<K>> {
+    fn watching(&self) {
+        self.follower().failure = None;
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.report(&failure.message, |follower| &mut follower.failure);
+    }
+
+    fn undecodable<'a>(&self, mut objects: impl ExactSizeIterator<Item = &'a Undecodable>) {
+        match objects.find(|object| *object.name == *self.key.name) {
+            Some(object) => {
+                let problem = format!("{}: {}", object.field, object.message);
+                self.report(&problem, |follower| &mut follower.undecodable);
+            }
+            None => self.follower().undecodable = None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed() -> Followed<u8> {
+        Followed::new(ObjectKey::new("ns", "a").unwrap(), Place::default())
+    }
+
+    #[test]
+    fn a_released_object_is_dropped_and_rejects_the_writes_of_a_follower_that_has_not_noticed() {
+        let followed = followed();
+        let secret = Object::new(1);
+        assert!(followed.write(Some(secret.clone())));
+        followed.release();
+        assert_eq!(Arc::strong_count(&secret.into_arc()), 1, "no other reference is left");
+        assert!(!followed.write(Some(Object::new(2))));
+        assert!(matches!(followed.read(), Known::Released));
+        followed.is_used.store(false, Ordering::Relaxed);
+        assert!(followed.forget_if_unused() && matches!(followed.read(), Known::Released));
+    }
+
+    #[test]
+    fn only_an_object_that_was_not_read_between_two_checks_is_forgotten_with_its_problem() {
+        let followed = followed();
+        followed.follower().failure = Some("one".to_owned());
+        assert!(!followed.forget_if_unused() && !followed.forget_if_unused(), "nothing was received");
+        assert!(followed.write(Some(Object::new(1))));
+        assert!(matches!(followed.read(), Known::Present(_)));
+        assert!(!followed.forget_if_unused(), "it was read");
+        followed.follower().failure = Some("two".to_owned());
+        assert!(followed.forget_if_unused());
+        assert!(matches!(followed.read(), Known::Nothing));
+        assert_eq!(followed.problem(), None);
+    }
+}
