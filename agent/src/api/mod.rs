@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod client;
+pub(crate) mod fields;
 pub(crate) mod gzip;
 pub(crate) mod headers;
 pub(crate) mod labels;

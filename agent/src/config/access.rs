@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 use serde::Deserialize;
 
+use super::args::Shared;
 use super::values::{AccessSettings, TlsFiles};
 use crate::config::failure::Failure;
 
@@ -20,16 +21,15 @@ pub(crate) enum AuthorizationMode {
 }
 
 /// The access settings from the command line and the file.
-pub(super) fn settings(
-    names: Vec<String>,
-    groups: Vec<String>,
-    tokens: bool,
-    mode: Option<AuthorizationMode>,
-) -> AccessSettings {
+pub(super) fn settings(given: &Shared) -> AccessSettings {
     // An empty name would match a certificate without a name.
-    let given = |items: Vec<String>| items.into_iter().filter(|item| !item.is_empty()).collect();
-    let rights = mode == Some(AuthorizationMode::Webhook);
-    AccessSettings { names: given(names), groups: given(groups), tokens, rights }
+    let filled = |items: &[String]| items.iter().filter(|item| !item.is_empty()).cloned().collect();
+    AccessSettings {
+        names: filled(&given.allowed_client_names),
+        groups: filled(&given.allowed_client_groups),
+        tokens: given.authentication.webhook.enabled,
+        rights: given.authorization.mode == Some(AuthorizationMode::Webhook),
+    }
 }
 
 /// Whether clients can be identified, and the API server is available where needed.

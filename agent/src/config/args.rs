@@ -2,6 +2,7 @@
 //! where they exist.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::access::AuthorizationMode;
 use super::duration::GoDuration;
-use super::log_filter::LogFilter;
+use super::log::LogFilter;
 use super::values::{Extra, Mode, StaticPods};
 
 /// Declares settings once, for flags, environment variables and the configuration file.
@@ -33,6 +34,11 @@ macro_rules! settings {
             }
         }
     )*};
+}
+
+/// The value, unless it is empty, which counts as absent.
+pub(super) fn filled<T: AsRef<OsStr>>(given: Option<&T>) -> Option<&T> {
+    given.filter(|text| !text.as_ref().is_empty())
 }
 
 /// A setting, or several.
@@ -238,6 +244,11 @@ Shared {
     #[arg(long, env = "POD_INDEX_HEALTH_ADDRESS", value_name = "ADDRESS:PORT")]
     health_address: Option<SocketAddr>,
 
+    /// Also serve /metrics, and nothing else, in plain HTTP on this address: for a Prometheus without a client certificate.
+    /// The metrics name no pod.
+    #[arg(long, env = "POD_INDEX_METRICS_ADDRESS", value_name = "ADDRESS:PORT")]
+    metrics_address: Option<SocketAddr>,
+
     /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds and on SIGHUP;
     /// invalid or mismatched files change nothing.
     #[arg(long, env = "POD_INDEX_TLS_CERT_FILE", value_name = "FILE")]
@@ -288,10 +299,6 @@ Shared {
     /// token's groups. Separated by commas. An allowed name or an allowed group is enough.
     #[arg(long, env = "POD_INDEX_ALLOWED_CLIENT_GROUPS", value_name = "GROUP", value_delimiter = ',')]
     allowed_client_groups: Vec<String>,
-
-    /// Let clients change the log level with PUT /log-level.
-    #[arg(long, env = "POD_INDEX_DEBUG_ENDPOINTS")]
-    debug_endpoints: bool,
 
     /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
     /// info,pod_index_kubelet::sources=debug. The log goes to standard error [default: info].

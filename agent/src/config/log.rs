@@ -4,8 +4,11 @@
 //! queue fills; further lines are dropped and counted.
 
 use std::io::{self, Write};
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Deserialize;
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::Targets;
@@ -15,16 +18,62 @@ use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::api::table::escaped;
 use crate::config::args::LogFormat;
-use crate::config::log_filter::{LogFilter, LogLevel};
 
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;
+
+/// A minimum level, and levels for single modules, such as `info,pod_index_kubelet::sources=debug`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct LogFilter(Targets);
+
+impl Default for LogFilter {
+    fn default() -> Self {
+        Self(Targets::new().with_default(Level::INFO))
+    }
+}
+
+impl FromStr for LogFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut all, mut modules) = (None, Vec::new());
+        for part in text.split(',') {
+            let (module, level) =
+                part.rsplit_once('=').map_or((None, part), |(name, level)| (Some(name), level));
+            let level: Level = level.trim().parse().map_err(|_| {
+                format!(
+                    "the log level must be one of error, warn, info, debug, trace, not {:?}",
+                    level.trim()
+                )
+            })?;
+            match module.map(str::trim) {
+                None if all.replace(level).is_some() => {
+                    return Err(format!("{part:?} is a second level for all modules"));
+                }
+                None => {}
+                Some(name) if !name.is_empty() && !name.contains([' ', '=', '[']) => {
+                    modules.push((name, level));
+                }
+                Some(name) => return Err(format!("{name:?} is not the name of a module")),
+            }
+        }
+        Ok(Self(Targets::new().with_default(all.unwrap_or(Level::INFO)).with_targets(modules)))
+    }
+}
+
+impl TryFrom<String> for LogFilter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
 
 /// Sets the filter while the agent runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     filter: reload::Handle<Targets, Registry>,
-    current: Arc<Mutex<LogFilter>>,
     dropped: ErrorCounter,
     /// Writes the queued lines when dropped.
     writer: Arc<Mutex<Option<WorkerGuard>>>,
@@ -32,8 +81,8 @@ pub(crate) struct Log {
 
 impl Log {
     /// Starts logging.
-    pub(crate) fn start(shown: LogFilter, format: LogFormat) -> Self {
-        let (filter, handle) = reload::Layer::new(filter(&shown));
+    pub(crate) fn start(shown: &LogFilter, format: LogFormat) -> Self {
+        let (filter, handle) = reload::Layer::new(filter(shown));
         let (lines, writer) = NonBlockingBuilder::default()
             .buffered_lines_limit(WAITING)
             .lossy(true)
@@ -48,8 +97,7 @@ impl Log {
         };
         // Fails if a logger is already installed. That one stays.
         let _ = registry().with(filter).with(lines).try_init();
-        let writer = Arc::new(Mutex::new(Some(writer)));
-        Self { filter: handle, current: Arc::new(Mutex::new(shown)), dropped, writer }
+        Self { filter: handle, dropped, writer: Arc::new(Mutex::new(Some(writer))) }
     }
 
     /// The number of lines dropped because the queue was full.
@@ -62,18 +110,10 @@ impl Log {
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// What is logged.
-    pub(crate) fn shown(&self) -> LogFilter {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// Sets what is logged.
-    pub(crate) fn show(&self, shown: LogFilter) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn show(&self, shown: &LogFilter) {
         // Fails if the logger is gone.
-        if self.filter.reload(filter(&shown)).is_ok() {
-            *current = shown;
-        }
+        let _ = self.filter.reload(filter(shown));
     }
 }
 
@@ -98,64 +138,66 @@ impl<W: Write> Write for Escaped<W> {
 /// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. So the client's lines
 /// appear at `debug`. Its lines with whole responses, which include environment variables and Secrets, appear at `trace`.
 /// A level for one of the client's modules does not change this.
-fn filter(shown: &LogFilter) -> Targets {
-    let modules = shown.modules.iter().map(|(module, level)| (module.as_str(), level_filter(*level)));
+fn filter(LogFilter(shown): &LogFilter) -> Targets {
     let least = [
-        ("kube_client", LevelFilter::DEBUG),
-        ("kube_runtime", LevelFilter::DEBUG),
+        ("kube_client", Level::DEBUG),
+        ("kube_runtime", Level::DEBUG),
         // The module that decodes responses and logs those that it cannot decode.
-        ("kube_client::client", LevelFilter::TRACE),
-        ("kube_client::client::builder", LevelFilter::DEBUG),
+        ("kube_client::client", Level::TRACE),
+        ("kube_client::client::builder", Level::DEBUG),
     ];
-    let of_the_client = least.into_iter().map(|(module, least)| {
-        let level = level_filter(shown.level_of(module));
-        (module, if level >= least { level } else { LevelFilter::OFF })
+    let of_the_client = least.map(|(module, least)| {
+        let mut levels = [Level::TRACE, Level::DEBUG].into_iter().filter(|level| *level >= least);
+        let level = levels.find(|level| shown.would_enable(module, level));
+        (module, level.map_or(LevelFilter::OFF, LevelFilter::from_level))
     });
     // If a module has two levels, the last one applies.
-    Targets::new().with_default(level_filter(shown.level)).with_targets(modules).with_targets(of_the_client)
-}
-
-fn level_filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
+    shown.clone().with_targets(of_the_client)
 }
 
 #[cfg(test)]
 mod tests {
-    use tracing::Level;
-
     use super::*;
 
-    #[test]
-    fn the_clients_lines_are_at_debug_and_whole_responses_at_trace() {
-        let levels = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
-        let shown = |target: &str, severity: Level| {
-            let filter = |level: &LogLevel| filter(&LogFilter::from(*level));
-            levels.iter().filter(|level| filter(level).would_enable(target, &severity)).count()
-        };
-        assert_eq!(shown("pod_index::agent::run", Level::WARN), 4);
-        for target in ["kube_client::client::builder", "kube_client::config", "kube_runtime::watcher"] {
-            assert_eq!(shown(target, Level::ERROR), 2, "{target}");
-        }
-        assert_eq!(shown("kube_client::client", Level::WARN), 1);
+    const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+    fn shown(text: &str, target: &str, severity: Level) -> bool {
+        filter(&text.parse().unwrap()).would_enable(target, &severity)
     }
 
     #[test]
-    fn a_module_has_its_own_level_and_whole_responses_stay_at_trace() {
-        let shown = |text: &str, target: &str, severity: Level| {
-            filter(&text.parse().unwrap()).would_enable(target, &severity)
-        };
-        let text = "warn,pod_index_kubelet::sources=debug";
-        assert!(shown(text, "pod_index_kubelet::sources::status", Level::DEBUG));
-        assert!(!shown(text, "pod_index_kubelet::sources::status", Level::TRACE));
-        assert!(!shown(text, "pod_index_agent::run", Level::INFO));
-        assert!(shown("debug,hyper=error", "pod_index_agent::run", Level::DEBUG));
-        assert!(!shown("debug,hyper=error", "hyper::client", Level::WARN));
+    fn a_filter_is_a_level_and_levels_of_modules() {
+        assert!(shown(" WARN , a::b = Trace", "a::b::c", Level::TRACE));
+        assert!(!shown(" WARN , a::b = Trace", "a", Level::INFO));
+        assert!(shown("hyper=error", "a", Level::INFO) && !shown("hyper=error", "a", Level::DEBUG));
+        assert!(shown("warn,a=info,a::b=error", "a::x", Level::INFO), "the longest matching name applies");
+        assert!(!shown("warn,a=info,a::b=error", "a::b", Level::INFO));
+        for (text, error) in [
+            ("", "one of error, warn, info, debug, trace, not \"\""),
+            ("info,", "not \"\""),
+            ("loud", "not \"loud\""),
+            ("info,debug", "second level"),
+            ("=debug", "not the name of a module"),
+            ("a b=debug", "not the name of a module"),
+            ("a=", "not \"\""),
+        ] {
+            let said = text.parse::<LogFilter>().unwrap_err();
+            assert!(said.contains(error), "{text:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_clients_lines_are_at_debug_and_whole_responses_at_trace() {
+        let levels = |target, severity| LEVELS.iter().filter(|level| shown(level, target, severity)).count();
+        assert_eq!(levels("pod_index::agent::run", Level::WARN), 4);
+        for target in ["kube_client::client::builder", "kube_client::config", "kube_runtime::watcher"] {
+            assert_eq!(levels(target, Level::ERROR), 2, "{target}");
+        }
+        assert_eq!(levels("kube_client::client", Level::WARN), 1);
+    }
+
+    #[test]
+    fn whole_responses_stay_at_trace_whatever_the_modules_level() {
         for (text, is_shown) in [
             ("info,kube_client=debug", false),
             ("info,kube_client::client=debug", false),

@@ -6,23 +6,22 @@ pub(crate) mod args;
 pub(crate) mod duration;
 pub(crate) mod failure;
 mod file;
-mod idle;
 pub(crate) mod log;
-pub(crate) mod log_filter;
 mod selection;
 pub(crate) mod shutdown;
 pub(crate) mod values;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::args::{LogFormat, Output, RunArgs, ServerArgs, Setting, Shared};
+use self::args::{LogFormat, Output, RunArgs, ServerArgs, Setting, Shared, filled};
 use crate::api::table;
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
-use crate::config::log_filter::{LogFilter, LogLevel};
+use crate::config::log::LogFilter;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
@@ -57,8 +56,9 @@ const WATCHES_PER_CLIENT: usize = 256;
 
 /// The agent's settings.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Settings {
+    /// What was given, for all that needs no check.
+    pub(crate) given: Shared,
     pub(crate) node: NodeName,
     pub(crate) file: Option<FileSettings>,
     pub(crate) http: Option<HttpConfig>,
@@ -67,19 +67,13 @@ pub(crate) struct Settings {
     pub(crate) mirrors: Management,
     /// Where the host's processes are.
     pub(crate) proc: PathBuf,
-    /// Where the kubelet puts its pods, beside the usual places.
-    pub(crate) cgroup_root: Option<String>,
     /// How long to keep removed pods, and how many.
     pub(crate) keep_removed: (Duration, usize),
     /// The bounds of look-ups at a time.
     pub(crate) bounds: Bounds,
-    /// Whether to omit literal values of environment variables.
-    pub(crate) redact_env: bool,
     /// Where to keep pods on disk, and which.
     pub(crate) checkpoints: Option<(PathBuf, Which)>,
     pub(crate) address: SocketAddr,
-    /// An additional address for `/livez` and `/readyz` only.
-    pub(crate) health_address: Option<SocketAddr>,
     /// `None` for plain HTTP.
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) pod_api: PodApiSettings,
@@ -87,21 +81,12 @@ pub(crate) struct Settings {
     pub(crate) socket: Option<(PathBuf, Mode)>,
     /// Which clients may query the agent.
     pub(crate) access: AccessSettings,
-    pub(crate) kubelet_metrics: bool,
-    pub(crate) debug_endpoints: bool,
     pub(crate) once: bool,
     /// The timeout of `--once`. `None`: no timeout.
     pub(crate) once_timeout: Option<Duration>,
     pub(crate) output: Output,
     pub(crate) log_filter: LogFilter,
     pub(crate) log_format: LogFormat,
-    /// How often the URL and the kubelet are asked.
-    http_period: Duration,
-    kubelet_period: Duration,
-    /// The configuration as rows of a table, for logs and `--check`.
-    summary: Vec<[String; 2]>,
-    /// Settings that do nothing, and why.
-    without_effect: Vec<String>,
 }
 
 /// The user's command line and environment. The configuration file may add to them.
@@ -154,134 +139,48 @@ impl ApiSettings {
 }
 
 impl Settings {
-    #[allow(clippy::too_many_lines, reason = "a list: each setting once")]
     fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
         let file = args.config.as_deref().map(Shared::read).transpose()?.unwrap_or_default();
         let given = args.shared.or(file);
-        let without_effect = idle::idle(&given);
         let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
+        let access = access::settings(&given);
+        let tls = tls(&given)?;
         let address = server.address.or(given.address).unwrap_or(DEFAULT_ADDRESS);
-        let access = access::settings(
-            given.allowed_client_names,
-            given.allowed_client_groups,
-            given.authentication.webhook.enabled,
-            given.authorization.mode,
-        );
-        let client_ca = given.authentication.x509.client_ca_file;
-        let tls = tls(given.tls_cert_file, given.tls_private_key_file, client_ca, access.tokens)?;
         if !(tls.is_some() || given.allow_remote_clients) {
             within_the_node(address)?;
         }
-        let address = SocketAddr::new(address, server.port.or(given.port).unwrap_or(DEFAULT_PORT));
-
-        let path = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
-        let text = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let period = |period: Option<GoDuration>| {
-            period.map_or(
-                CHECK_FREQUENCY,
-                |GoDuration(period)| if period.is_zero() { CHECK_FREQUENCY } else { period },
-            )
-        };
-        let [file_period, http_period, kubelet_period] =
-            [given.file_check_frequency, given.http_check_frequency, given.kubelet_check_frequency]
-                .map(period);
-        let file = path(given.pod_manifest_path).map(|path| FileSettings { path, period: file_period });
-        let url = text(given.manifest_url);
-        let headers = given.manifest_url_header.unwrap_or_default();
-        let is_named = given.hostname_override.is_some();
-        let node = node_name(given.hostname_override)?;
-        let ca = given.manifest_url_ca.as_deref();
-        let http = url.as_deref().map(|url| http(url, &headers, ca, http_period, &node)).transpose()?;
-        let kubelet_url = text(given.kubelet);
-        let kubelet = KubeletArgs {
-            token: given.kubelet_token_file,
-            ca: given.kubelet_ca,
-            insecure: given.kubelet_insecure_skip_tls_verify,
-            period: kubelet_period,
-        };
-        let kubelet = kubelet_url.as_deref().map(|url| kubelet.config(url)).transpose()?;
-        let selection = Selection::new(given.namespace, given.pod_selector, given.pod_field_selector)?;
-        let is_asked_for = given.kubeconfig.is_some() || given.api_server;
-        let api = ApiSettings {
-            kubeconfig: given.kubeconfig,
-            all_nodes: given.all_nodes,
-            selection,
-            managed_fields: given.keep_managed_fields,
-        };
-        let api = api_server(is_asked_for, api)?;
+        let node = node_name(given.hostname_override.as_deref())?;
+        let file = filled(given.pod_manifest_path.as_ref());
+        let file =
+            file.map(|path| FileSettings { path: path.clone(), period: period(given.file_check_frequency) });
+        let http = http(&given, &node)?;
+        let kubelet = kubelet(&given)?;
+        let api = api_server(&given)?;
         if file.is_none() && http.is_none() && kubelet.is_none() && api.is_none() {
             return refused(
                 "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server",
             );
         }
         access::makes_sense(&access, tls.as_ref(), api.is_some())?;
-        let has_static_pods = file.is_some() || http.is_some();
-        let mirrors = match management(given.manage_mirror_pods, given.force_manage_mirror_pods)? {
+        let mirrors = match management(&given)? {
             // Prints and writes nothing.
             _ if args.once => Management::Off,
             Management::Off => Management::Off,
-            asked => manageable(is_named, has_static_pods, api.as_ref()).map(|()| asked)?,
+            asked => manageable(&given, file.is_some() || http.is_some(), api.as_ref()).map(|()| asked)?,
         };
         let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
-        let checkpoints = path(given.checkpoint_dir).map(|path| (path, which));
+        let checkpoints = filled(given.checkpoint_dir.as_ref()).map(|path| (path.clone(), which));
         if given.checkpoint_all_pods && checkpoints.is_none() {
             return refused("checkpointAllPods needs a directory (--checkpoint-dir)");
         }
-        let pod_api = PodApiSettings {
-            static_pods: given.static_pod_object.unwrap_or_default(),
-            watches: given.max_watches.unwrap_or(WATCHES),
-            watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
-            extra: given.serve_resources.into_iter().collect(),
-        };
-        if pod_api.extra.contains(&Extra::Owners) && api.as_ref().is_some_and(|api| api.all_nodes) {
-            let message =
-                "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes";
-            return Err(Failure::Usage(message.to_owned()));
-        }
-        if !pod_api.extra.is_empty() && api.is_none() {
-            return refused("--serve-resources needs an API server: --kubeconfig or --api-server");
-        }
-        let socket = path(server.socket.clone().or(given.socket));
+        let pod_api = pod_api(&given, api.as_ref())?;
+        let socket = server.socket.clone().or(given.socket.clone());
+        let socket = filled(socket.as_ref()).cloned();
         if socket.is_none() && given.socket_mode.is_some() {
             return refused("socketMode needs a socket (--socket)");
         }
-        let socket = socket.map(|path| (path, given.socket_mode.unwrap_or_default()));
-        let keep_removed = (
-            given.keep_removed.map_or(KEEP_REMOVED, |GoDuration(age)| age),
-            given.keep_removed_max.unwrap_or(KEEP_REMOVED_MAX),
-        );
         let span = |given: Option<GoDuration>, default| given.map_or(default, |GoDuration(span)| span);
         let Bounds { skew, delay } = Bounds::default();
-        let bounds = Bounds { skew: span(given.clock_skew, skew), delay: span(given.source_delay, delay) };
-
-        let mut summary = vec![["node".to_owned(), node.to_string()]];
-        if let Some(FileSettings { path, period }) = &file {
-            summary.push(["file".to_owned(), format!("{} every {period:?}", path.display())]);
-        }
-        if let Some(url) = url {
-            let headers = headers.len();
-            summary.push(["http".to_owned(), format!("{url} every {http_period:?}, {headers} headers")]);
-        }
-        if let Some(url) = kubelet_url {
-            summary.push(["kubelet".to_owned(), format!("{url} every {kubelet_period:?}")]);
-        }
-        summary.extend(api.as_ref().map(|api| ["api".to_owned(), api.words()]));
-        if given.redact_env {
-            summary.push(["environment".to_owned(), "values are redacted".to_owned()]);
-        }
-        if mirrors != Management::Off {
-            let kubelet = if mirrors == Management::Forced { "even beside" } else { "unless there is" };
-            summary.push(["mirror pods".to_owned(), format!("managed, {kubelet} a kubelet")]);
-        }
-        summary.extend(checkpoints.as_ref().map(kept));
-        summary.push(["address".to_owned(), served(address, tls.as_ref())]);
-        summary.extend(
-            socket
-                .as_ref()
-                .map(|(path, mode)| ["socket".to_owned(), format!("{} with mode {mode}", path.display())]),
-        );
-        summary.extend(access::words(&access).map(|words| ["clients".to_owned(), words]));
-        summary.extend(given.health_address.map(|address| ["health".to_owned(), address.to_string()]));
         Ok(Self {
             node,
             file,
@@ -289,52 +188,78 @@ impl Settings {
             kubelet,
             api,
             mirrors,
-            cgroup_root: text(given.cgroup_root),
-            proc: path(given.proc).unwrap_or_else(|| PROC.into()),
-            keep_removed,
-            bounds,
-            redact_env: given.redact_env,
+            proc: filled(given.proc.as_ref()).cloned().unwrap_or_else(|| PROC.into()),
+            keep_removed: (
+                span(given.keep_removed, KEEP_REMOVED),
+                given.keep_removed_max.unwrap_or(KEEP_REMOVED_MAX),
+            ),
+            bounds: Bounds { skew: span(given.clock_skew, skew), delay: span(given.source_delay, delay) },
             // Prints and stores nothing.
             checkpoints: checkpoints.filter(|_| !args.once),
-            address,
-            health_address: given.health_address,
+            address: SocketAddr::new(address, server.port.or(given.port).unwrap_or(DEFAULT_PORT)),
             tls,
             pod_api,
-            socket,
+            socket: socket.map(|path| (path, given.socket_mode.unwrap_or_default())),
             access,
-            kubelet_metrics: given.kubelet_metrics,
-            debug_endpoints: given.debug_endpoints,
             once: args.once,
             once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
-            log_filter: given.log_level.unwrap_or_else(|| LogLevel::Info.into()),
+            log_filter: given.log_level.clone().unwrap_or_default(),
             log_format: given.log_format.unwrap_or(LogFormat::Text),
-            http_period,
-            kubelet_period,
-            summary,
-            without_effect,
+            given,
         })
     }
 
     /// How often a source is read. Zero for one that is followed.
     pub(crate) fn period_of(&self, source: &str) -> Duration {
         match source {
-            "file" => self.file.as_ref().map_or(Duration::ZERO, |file| file.period),
-            "http" => self.http_period,
-            "kubelet" => self.kubelet_period,
+            "file" => period(self.given.file_check_frequency),
+            "http" => period(self.given.http_check_frequency),
+            "kubelet" => period(self.given.kubelet_check_frequency),
             _ => Duration::ZERO,
         }
     }
 
-    /// Settings that do nothing, and what each one needs.
-    pub(crate) fn without_effect(&self) -> &[String] {
-        &self.without_effect
+    /// What is configured, and how.
+    fn rows(&self) -> impl Iterator<Item = [String; 2]> {
+        let Self { given, mirrors, .. } = self;
+        let every = |place: &dyn Display, source| format!("{place} every {:?}", self.period_of(source));
+        let headers = given.manifest_url_header.as_ref().map_or(0, Vec::len);
+        let kubelet = if *mirrors == Management::Forced { "even beside" } else { "unless there is" };
+        let rows = [
+            ("node", Some(self.node.to_string())),
+            ("file", self.file.as_ref().map(|file| every(&file.path.display(), "file"))),
+            (
+                "http",
+                filled(given.manifest_url.as_ref())
+                    .map(|url| format!("{}, {headers} headers", every(url, "http"))),
+            ),
+            ("kubelet", filled(given.kubelet.as_ref()).map(|url| every(url, "kubelet"))),
+            ("api", self.api.as_ref().map(ApiSettings::words)),
+            ("environment", given.redact_env.then(|| "values are redacted".to_owned())),
+            ("mirror pods", (*mirrors != Management::Off).then(|| format!("managed, {kubelet} a kubelet"))),
+            ("checkpoints", self.checkpoints.as_ref().map(kept)),
+            ("address", Some(served(self.address, self.tls.as_ref()))),
+            (
+                "socket",
+                self.socket.as_ref().map(|(path, mode)| format!("{} with mode {mode}", path.display())),
+            ),
+            ("clients", access::words(&self.access)),
+            ("health", given.health_address.map(|address| address.to_string())),
+            ("metrics", given.metrics_address.map(|address| address.to_string())),
+        ];
+        rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]))
     }
 
     /// The configuration in a line.
     pub(crate) fn words(&self) -> String {
-        let settings: Vec<_> = self.summary.iter().map(|[name, value]| format!("{name}: {value}")).collect();
-        settings.join("; ")
+        self.rows().map(|[name, value]| format!("{name}: {value}")).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The configuration as a table.
+    pub(crate) fn summary(&self) -> String {
+        let rows: Vec<_> = self.rows().collect();
+        table::table(["SETTING", "VALUE"], rows.iter().map(|[name, value]| [&**name, &**value]))
     }
 
     /// Which static pods are derived from mirror pods. An agent that manages the mirror pods of this node has its
@@ -356,22 +281,23 @@ impl Settings {
                 "allowedClientNames, allowedClientGroups, authentication.webhook or authorization",
                 self.access != new.access,
             ),
-            ("healthAddress", self.health_address != new.health_address),
+            ("healthAddress", self.given.health_address != new.given.health_address),
+            ("metricsAddress", self.given.metrics_address != new.given.metrics_address),
             ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls != new.tls),
             ("manageMirrorPods", self.mirrors != new.mirrors),
-            ("proc or cgroupRoot", (&self.proc, &self.cgroup_root) != (&new.proc, &new.cgroup_root)),
+            ("proc", self.proc != new.proc),
+            ("cgroupRoot", self.given.cgroup_root != new.given.cgroup_root),
             ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
             ("clockSkew or sourceDelay", self.bounds != new.bounds),
-            ("redactEnv", self.redact_env != new.redact_env),
+            ("redactEnv", self.given.redact_env != new.given.redact_env),
             ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),
             ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
-            ("kubeletMetrics", self.kubelet_metrics != new.kubelet_metrics),
+            ("kubeletMetrics", self.given.kubelet_metrics != new.given.kubelet_metrics),
             (
                 "staticPodObject, serveResources, maxWatches or maxWatchesPerClient",
                 self.pod_api != new.pod_api,
             ),
             ("socket or socketMode", self.socket != new.socket),
-            ("debugEndpoints", self.debug_endpoints != new.debug_endpoints),
             ("logFormat", self.log_format != new.log_format),
         ]
         .into_iter()
@@ -388,11 +314,10 @@ impl Settings {
     fn api_server(&self) -> Option<(Option<&Path>, bool)> {
         self.api.as_ref().map(ApiSettings::server)
     }
+}
 
-    /// The configuration as a table.
-    pub(crate) fn summary(&self) -> String {
-        table::table(["SETTING", "VALUE"], self.summary.iter().map(|[name, value]| [&**name, &**value]))
-    }
+fn period(given: Option<GoDuration>) -> Duration {
+    given.map(|GoDuration(period)| period).filter(|period| !period.is_zero()).unwrap_or(CHECK_FREQUENCY)
 }
 
 /// Serving beyond loopback needs an explicit choice.
@@ -407,28 +332,24 @@ fn within_the_node(address: IpAddr) -> Result<(), Failure> {
 }
 
 /// The TLS files, if TLS is configured.
-fn tls(
-    cert: Option<PathBuf>,
-    private_key: Option<PathBuf>,
-    client_ca: Option<PathBuf>,
-    takes_tokens: bool,
-) -> Result<Option<TlsFiles>, Failure> {
-    let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
-    let (cert, private_key) = match (given(cert), given(private_key)) {
-        (Some(cert), Some(private_key)) => (cert, private_key),
-        (Some(_), None) => return Err(Failure::Usage("tlsCertFile needs a tlsPrivateKeyFile".to_owned())),
-        (None, Some(_)) => return Err(Failure::Usage("tlsPrivateKeyFile needs a tlsCertFile".to_owned())),
-        (None, None) if given(client_ca).is_some() => {
-            let message = "clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile";
-            return Err(Failure::Usage(message.to_owned()));
-        }
-        (None, None) => return Ok(None),
-    };
-    if client_ca.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+fn tls(given: &Shared) -> Result<Option<TlsFiles>, Failure> {
+    let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
+    let client_ca = &given.authentication.x509.client_ca_file;
+    let files = [given.tls_cert_file.as_ref(), given.tls_private_key_file.as_ref()].map(filled);
+    match (files, filled(client_ca.as_ref())) {
         // An empty path must not disable client verification.
-        return Err(Failure::Usage("clientCAFile is empty".to_owned()));
+        ([Some(_), Some(_)], None) if client_ca.is_some() => refused("clientCAFile is empty"),
+        ([Some(cert), Some(private_key)], _) => Ok(Some(TlsFiles {
+            cert: cert.clone(),
+            private_key: private_key.clone(),
+            client_ca: client_ca.clone(),
+            takes_tokens: given.authentication.webhook.enabled,
+        })),
+        ([Some(_), None], _) => refused("tlsCertFile needs a tlsPrivateKeyFile"),
+        ([None, Some(_)], _) => refused("tlsPrivateKeyFile needs a tlsCertFile"),
+        ([None, None], Some(_)) => refused("clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile"),
+        ([None, None], None) => Ok(None),
     }
-    Ok(Some(TlsFiles { cert, private_key, client_ca, takes_tokens }))
 }
 
 /// A description of the address, of TLS and of the accepted clients.
@@ -442,25 +363,48 @@ fn served(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
     }
 }
 
-/// The summary row of checkpoints.
-fn kept((path, which): &(PathBuf, Which)) -> [String; 2] {
+/// A description of the checkpoints.
+fn kept((path, which): &(PathBuf, Which)) -> String {
     let which = if *which == Which::All { "all pods" } else { "annotated pods" };
-    ["checkpoints".to_owned(), format!("{}, {which}", path.display())]
+    format!("{}, {which}", path.display())
 }
 
 /// The API server, if configured. Rejects selectors without it.
-fn api_server(is_asked_for: bool, settings: ApiSettings) -> Result<Option<ApiSettings>, Failure> {
-    match settings.selection.flag() {
-        Some(flag) if !is_asked_for => {
-            let message = format!("{flag} needs an API server: --kubeconfig or --api-server");
-            Err(Failure::Usage(message))
+fn api_server(given: &Shared) -> Result<Option<ApiSettings>, Failure> {
+    let selection = Selection::new(given)?;
+    let is_asked_for = given.kubeconfig.is_some() || given.api_server;
+    if let Some(flag) = selection.flag().filter(|_| !is_asked_for) {
+        return Err(Failure::Usage(format!("{flag} needs an API server: --kubeconfig or --api-server")));
+    }
+    Ok(is_asked_for.then(|| ApiSettings {
+        kubeconfig: given.kubeconfig.clone(),
+        all_nodes: given.all_nodes,
+        selection,
+        managed_fields: given.keep_managed_fields,
+    }))
+}
+
+fn pod_api(given: &Shared, api: Option<&ApiSettings>) -> Result<PodApiSettings, Failure> {
+    let extra: BTreeSet<_> = given.serve_resources.iter().copied().collect();
+    let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
+    match api {
+        Some(ApiSettings { all_nodes: true, .. }) if extra.contains(&Extra::Owners) => {
+            refused("--serve-resources=owners requests the owners of this node's pods, not of --all-nodes")
         }
-        _ => Ok(is_asked_for.then_some(settings)),
+        None if !extra.is_empty() => {
+            refused("--serve-resources needs an API server: --kubeconfig or --api-server")
+        }
+        _ => Ok(PodApiSettings {
+            static_pods: given.static_pod_object.unwrap_or_default(),
+            watches: given.max_watches.unwrap_or(WATCHES),
+            watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
+            extra,
+        }),
     }
 }
 
-fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
-    match (managed, forced) {
+fn management(given: &Shared) -> Result<Management, Failure> {
+    match (given.manage_mirror_pods, given.force_manage_mirror_pods) {
         (false, false) => Ok(Management::Off),
         (true, false) => Ok(Management::Careful),
         (true, true) => Ok(Management::Forced),
@@ -472,13 +416,13 @@ fn management(managed: bool, forced: bool) -> Result<Management, Failure> {
 
 /// Whether mirror pods can be managed. Without static pods, every mirror would be an orphan. A guessed node name may be
 /// another node's. Mirrors that a selector hides would seem missing.
-fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) -> Result<(), Failure> {
+fn manageable(given: &Shared, has_static_pods: bool, api: Option<&ApiSettings>) -> Result<(), Failure> {
     if let Some(flag) = api.and_then(|api| api.selection.flag()) {
         let message =
             format!("--manage-mirror-pods has to see all pods of the node, and {flag} leaves some out");
         return Err(Failure::Usage(message));
     }
-    let missing = match (is_named, has_static_pods, api.is_some()) {
+    let missing = match (given.hostname_override.is_some(), has_static_pods, api.is_some()) {
         (false, ..) => "the node's name: give --node-name",
         (_, false, _) => "static pods: give --pod-manifest-path or --manifest-url",
         (.., false) => "an API server: give --kubeconfig or --api-server",
@@ -487,73 +431,66 @@ fn manageable(is_named: bool, has_static_pods: bool, api: Option<&ApiSettings>) 
     Err(Failure::Usage(format!("--manage-mirror-pods needs {missing}")))
 }
 
-/// How to query the kubelet.
-struct KubeletArgs {
-    token: Option<PathBuf>,
-    ca: Option<PathBuf>,
-    insecure: bool,
-    period: Duration,
-}
-
-impl KubeletArgs {
-    /// The configuration of the kubelet source. Checks that the source can be created.
-    fn config(self, url: &str) -> Result<HttpConfig, Failure> {
-        let wrong = |problem: Problem| Failure::Usage(problem.to_string());
-        let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?.period(self.period);
-        if self.insecure && self.ca.is_some() {
+/// How to query the kubelet, if it is a source. Checks that the source can be created.
+fn kubelet(given: &Shared) -> Result<Option<HttpConfig>, Failure> {
+    let Some(url) = filled(given.kubelet.as_ref()) else { return Ok(None) };
+    let wrong = |problem: Problem| Failure::Usage(problem.to_string());
+    let mut config =
+        HttpConfig::of_kubelet(url).map_err(wrong)?.period(period(given.kubelet_check_frequency));
+    if given.kubelet_insecure_skip_tls_verify {
+        if given.kubelet_ca.is_some() {
             let message = "--kubelet-ca is of no use with --kubelet-insecure-skip-tls-verify";
             return Err(Failure::Usage(message.to_owned()));
         }
-        if self.insecure {
-            config = config.insecure();
-        }
-        if let Some(ca) = self.ca {
-            let wrong = |error: &dyn Display| Failure::Usage(format!("kubeletCa {}: {error}", ca.display()));
-            let pem = std::fs::read(&ca).map_err(|error| wrong(&error))?;
-            config = config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))?;
-        }
-        let service_account =
-            || Path::new(SERVICE_ACCOUNT_TOKEN).exists().then(|| SERVICE_ACCOUNT_TOKEN.into());
-        if let Some(token) = self.token.or_else(service_account) {
-            config = config.token_file(&token);
-        }
-        drop(KubeletSource::new(config.clone()).map_err(wrong)?);
-        Ok(config)
+        config = config.insecure();
     }
+    if let Some(ca) = &given.kubelet_ca {
+        config = authorities("kubeletCa", ca, |pem| config.certificate_authorities(pem))?;
+    }
+    let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
+    if let Some(token) = given.kubelet_token_file.as_deref().or(of_the_account) {
+        config = config.token_file(token);
+    }
+    drop(KubeletSource::new(config.clone()).map_err(wrong)?);
+    Ok(Some(config))
 }
 
-/// The configuration of the http source. Checks that the source can be created.
-fn http(
-    url: &str,
-    headers: &[(String, String)],
-    ca: Option<&Path>,
-    period: Duration,
-    node: &NodeName,
-) -> Result<HttpConfig, Failure> {
+/// How to request the manifests' URL, if it is a source. Checks that the source can be created.
+fn http(given: &Shared, node: &NodeName) -> Result<Option<HttpConfig>, Failure> {
+    let Some(url) = filled(given.manifest_url.as_ref()) else { return Ok(None) };
     let wrong = |problem: Problem| Failure::Usage(problem.to_string());
     let wrong_url = |problem: Problem| {
         let what = "--manifest-url (staticPodURL)";
         Failure::Usage(format!("{what} {url:?}: {}", problem.message()))
     };
-    let mut config = HttpConfig::new(url).map_err(wrong_url)?.period(period);
-    for (name, value) in headers {
+    let mut config = HttpConfig::new(url).map_err(wrong_url)?.period(period(given.http_check_frequency));
+    for (name, value) in given.manifest_url_header.iter().flatten() {
         config = config.header(name, value).map_err(wrong)?;
     }
-    if let Some(ca) = ca {
-        let wrong = |error: &dyn Display| Failure::Usage(format!("manifestUrlCa {}: {error}", ca.display()));
-        let pem = std::fs::read(ca).map_err(|error| wrong(&error))?;
-        config = config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))?;
+    if let Some(ca) = &given.manifest_url_ca {
+        config = authorities("manifestUrlCa", ca, |pem| config.certificate_authorities(pem))?;
     }
     drop(HttpSource::new(config.clone(), node.clone()).map_err(wrong)?);
-    Ok(config)
+    Ok(Some(config))
+}
+
+/// Reads the authorities to trust.
+fn authorities<T>(
+    setting: &str,
+    path: &Path,
+    trust: impl FnOnce(&[u8]) -> Result<T, Problem>,
+) -> Result<T, Failure> {
+    let wrong = |error: &dyn Display| Failure::Usage(format!("{setting} {}: {error}", path.display()));
+    let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
+    trust(&pem).map_err(|problem| wrong(&problem))
 }
 
 /// The given name or the host's name, trimmed and in lower case.
 ///
 /// Kubelet: `GetHostname` (`pkg/util/node/node.go`).
-fn node_name(given: Option<String>) -> Result<NodeName, Failure> {
+fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
     let (from, name) = match given {
-        Some(name) => ("the node's name that was given", name),
+        Some(name) => ("the node's name that was given", name.to_owned()),
         None => ("the host's name", gethostname::gethostname().to_string_lossy().into_owned()),
     };
     let lower = name.trim().to_lowercase();
@@ -574,26 +511,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nodes_name_is_a_dns_name_and_is_used_in_lower_case() {
-        assert_eq!(node_name(Some(" Foo.Bar ".to_owned())).unwrap().as_str(), "foo.bar");
-        for bad in ["Foo_Bar", "-a", "a..b", " "] {
-            assert!(matches!(node_name(Some(bad.to_owned())), Err(Failure::Usage(_))), "{bad}");
+    fn a_nodes_name_is_a_dns_name_trimmed_and_in_lower_case() {
+        assert_eq!(node_name(Some(" Foo.Bar \n")).unwrap().as_str(), "foo.bar");
+        assert!(!node_name(None).unwrap().as_str().is_empty());
+        for bad in ["Foo_Bar", "-a", "a..b", "  "] {
+            assert!(matches!(node_name(Some(bad)), Err(Failure::Usage(_))), "{bad}");
         }
     }
 
     #[test]
     fn a_bad_url_of_manifests_is_named_as_the_user_wrote_it() {
-        let node = NodeName::new("n");
-        let Err(Failure::Usage(message)) = http("foo", &[], None, Duration::from_secs(1), &node) else {
-            panic!("accepted")
-        };
+        let given = Shared { manifest_url: Some("foo".to_owned()), ..Shared::default() };
+        let Err(Failure::Usage(message)) = http(&given, &NodeName::new("n")) else { panic!("accepted") };
         assert!(message.starts_with("--manifest-url (staticPodURL) \"foo\": "), "{message}");
-    }
-
-    #[test]
-    fn a_node_name_is_trimmed_and_in_lower_case() {
-        assert_eq!(node_name(Some(" Node-1 \n".to_owned())).unwrap().as_str(), "node-1");
-        assert!(node_name(Some("  ".to_owned())).is_err());
-        assert!(!node_name(None).unwrap().as_str().is_empty());
     }
 }

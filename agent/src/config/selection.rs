@@ -3,6 +3,8 @@
 //! The server rejects an invalid selector as well, but only after the agent has started. The server alone knows which
 //! fields pods can be selected by.
 
+use super::args::{Shared, filled};
+use crate::api::fields;
 use crate::api::labels::Labels;
 use crate::config::failure::Failure;
 use pod_index_kubelet::names;
@@ -21,15 +23,16 @@ type Check = fn(&str) -> Result<(), String>;
 
 impl Selection {
     /// An empty value counts as absent.
-    pub(super) fn new(
-        namespace: Option<String>,
-        labels: Option<String>,
-        fields: Option<String>,
-    ) -> Result<Self, Failure> {
-        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let selection = Self { namespace: given(namespace), labels: given(labels), fields: given(fields) };
-        let label_selector = |text: &str| Labels::parse(text).map(drop);
-        let checks: [Check; 3] = [namespace_name, label_selector, field_selector];
+    pub(super) fn new(given: &Shared) -> Result<Self, Failure> {
+        let Shared { namespace, pod_selector, pod_field_selector, .. } = given;
+        let [namespace, labels, fields] =
+            [namespace, pod_selector, pod_field_selector].map(|text| filled(text.as_ref()).cloned());
+        let selection = Self { namespace, labels, fields };
+        let checks: [Check; 3] = [
+            |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned())),
+            |labels| Labels::parse(labels).map(drop),
+            |terms| fields::parse(terms).try_for_each(|term| term.map(drop)),
+        ];
         for ((flag, text), check) in selection.given().into_iter().zip(checks) {
             if let Some(text) = text {
                 check(text).map_err(|why| Failure::Usage(format!("{flag} {text:?}: {why}")))?;
@@ -78,56 +81,19 @@ impl Selection {
     }
 }
 
-fn good(objection: Option<&'static str>) -> Result<(), String> {
-    objection.map_or(Ok(()), |why| Err(why.to_owned()))
-}
-
-fn namespace_name(name: &str) -> Result<(), String> {
-    good(names::dns_label(name))
-}
-
-/// `fields.ParseSelector` of apimachinery.
-fn field_selector(selector: &str) -> Result<(), String> {
-    unescaped(selector, ',').into_iter().filter(|term| !term.is_empty()).try_for_each(|term| {
-        let why = match *unescaped(term, '=') {
-            [field, value] if !["", "!"].contains(&field) => bad_escape(value),
-            // `==`
-            [field, "", value] if !field.is_empty() && !field.ends_with('!') => bad_escape(value),
-            _ => Some("must be a field, one of =, == and !=, and a value"),
-        };
-        good(why).map_err(|why| format!("in {term:?}: {why}"))
-    })
-}
-
-/// The parts of `text` between separators that are not escaped with a backslash.
-fn unescaped(text: &str, separator: char) -> Vec<&str> {
-    let mut is_escaped = false;
-    text.split(|c| {
-        let separates = c == separator && !is_escaped;
-        is_escaped = c == '\\' && !is_escaped;
-        separates
-    })
-    .collect()
-}
-
-fn bad_escape(value: &str) -> Option<&'static str> {
-    let mut rest = value.chars();
-    while let Some(c) = rest.next() {
-        if c == '\\' && !matches!(rest.next(), Some('\\' | ',' | '=')) {
-            return Some("a backslash may only precede a backslash, a comma or an equals sign");
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn said(namespace: &str, labels: &str, fields: &str) -> Option<String> {
         let given = |text: &str| Some(text.to_owned());
-        let selection = Selection::new(given(namespace), given(labels), given(fields));
-        selection.err().map(|failure| failure.message().unwrap_or_default().to_owned())
+        let given = Shared {
+            namespace: given(namespace),
+            pod_selector: given(labels),
+            pod_field_selector: given(fields),
+            ..Shared::default()
+        };
+        Selection::new(&given).err().map(|failure| failure.message().unwrap_or_default().to_owned())
     }
 
     #[test]

@@ -25,11 +25,8 @@ pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Finding>) {
             (None, vec![Finding::failure(SETTINGS, message, fix)])
         }
         Ok(settings) => {
-            let mut findings = vec![Finding::ok(SETTINGS, settings.words())];
-            findings.extend(settings.without_effect().iter().map(|setting| {
-                Finding::warning(SETTINGS, setting, "remove the setting, or add what it needs")
-            }));
-            (Some(settings), findings)
+            let finding = Finding::ok(SETTINGS, settings.words());
+            (Some(settings), vec![finding])
         }
     }
 }

@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use k8s_openapi::api::authorization::v1::{
-    FieldSelectorAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{FieldSelectorAttributes, ResourceAttributes};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldSelectorRequirement;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use pod_index_kubelet::text::api_causes;
 use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::report::Finding;
 use crate::config::Settings;
 use crate::config::values::{Extra, Management};
+use crate::pipeline::api_clients;
 
 const CHECK: &str = "rights";
 
@@ -68,7 +66,7 @@ impl Right {
         }
     }
 
-    fn review(&self) -> SelfSubjectAccessReview {
+    fn attributes(&self) -> ResourceAttributes {
         let requirement = |node: &String| FieldSelectorRequirement {
             key: "spec.nodeName".to_owned(),
             operator: "In".to_owned(),
@@ -78,7 +76,7 @@ impl Right {
             requirements: Some(vec![requirement(node)]),
             ..FieldSelectorAttributes::default()
         });
-        let attributes = ResourceAttributes {
+        ResourceAttributes {
             verb: Some(self.verb.to_owned()),
             group: Some(self.group.to_owned()),
             resource: Some(self.resource.to_owned()),
@@ -86,10 +84,7 @@ impl Right {
             name: self.name.clone(),
             field_selector,
             ..ResourceAttributes::default()
-        };
-        let spec =
-            SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
-        SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
+        }
     }
 
     fn fix(&self) -> String {
@@ -139,15 +134,7 @@ pub(super) fn needed(settings: &Settings) -> Vec<Right> {
 
 /// Whether the API server grants the right. The error is the reason why that is unknown.
 pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, String> {
-    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let review = right.review();
-    match timeout(PATIENCE, reviews.create(&PostParams::default(), &review)).await {
-        Ok(Ok(review)) => {
-            Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
-        }
-        Ok(Err(error)) => Err(api_causes(&error)),
-        Err(_) => Err(format!("no answer within {PATIENCE:?}")),
-    }
+    api_clients::may(client, right.attributes()).await
 }
 
 /// The name that the API server has for the agent. `None` before Kubernetes 1.28, which cannot be asked.

@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
 use pod_index::{Reader, Writer};
 use pod_index_kubelet::sources::NodeName;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -231,23 +232,22 @@ fn a_thousand_watches_of_ten_thousand_pods() {
     let (api, follow) =
         PodApi::new(&reader, &readiness, &settings, Events::register(&mut Registry::default()));
     std::thread::spawn(follow);
-    let mut metrics = Metrics::new(&reader);
+    let metrics = Metrics::new(&reader);
     let app = App {
         reader: reader.clone(),
         whois: Whois::new(
             &reader,
             &readiness,
             Processes::new(Path::new("/proc"), None).unwrap(),
-            Lookups::default(),
+            Lookups::register(&mut Registry::default()),
             api.owners(),
             Bounds::default(),
         ),
         readiness,
         mirrors: Arc::new(MirrorKeeper::new(NodeName::new("node-1"), Management::Off)),
-        connections: metrics.connections(),
+        connections: Gauge::default(),
         metrics: Arc::new(metrics),
         pods: api.clone(),
-        debug: None,
         requests: Requests::register(&mut Registry::default()),
         access: None,
     };

@@ -2,19 +2,9 @@
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
-
-use tokio::time::interval;
 
 /// Where cgroup v2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
-
-/// Interval of the checks.
-const PERIOD: Duration = Duration::from_secs(10);
-
-/// Percentages of the limit. The agent warns at `NEAR`, and does not warn again until memory was below `FAR`.
-const NEAR: u64 = 90;
-const FAR: u64 = 80;
 
 /// The cgroup that is nearest to its limit: the process's own, or one above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,39 +46,6 @@ impl Memory {
     fn share(self) -> f64 {
         self.used as f64 / self.limit as f64
     }
-
-    fn is_above(self, percent: u64) -> bool {
-        u128::from(self.used) * 100 >= u128::from(self.limit) * u128::from(percent)
-    }
-}
-
-/// Logs one line when memory comes near the limit, and one when it is no longer near.
-pub(crate) async fn warn() {
-    let mut ticks = interval(PERIOD);
-    let mut is_near = false;
-    loop {
-        ticks.tick().await;
-        let Some(memory) = Memory::read() else { continue };
-        if let Some(now) = crossed(memory, is_near) {
-            is_near = now;
-            let Memory { used, limit } = memory;
-            if is_near {
-                tracing::warn!(
-                    used,
-                    limit,
-                    "memory is near the cgroup's limit; at the limit, the kernel kills the agent"
-                );
-            } else {
-                tracing::info!(used, limit, "memory is no longer near the cgroup's limit");
-            }
-        }
-    }
-}
-
-/// Whether memory is near the limit, if that has changed. It does not change between `FAR` and `NEAR`.
-fn crossed(memory: Memory, is_near: bool) -> Option<bool> {
-    let near = memory.is_above(if is_near { FAR } else { NEAR });
-    (near != is_near).then_some(near)
 }
 
 #[cfg(test)]
@@ -129,13 +86,5 @@ mod tests {
         assert_eq!(read("4:memory:/a\n"), None, "no cgroup v2");
         assert_eq!(read("0::/gone/a\n"), None);
         fs::remove_dir_all(root).unwrap();
-    }
-
-    #[test]
-    fn memory_is_near_the_limit_from_ninety_percent_until_below_eighty() {
-        let crossed = |used, is_near| crossed(Memory { used, limit: 1000 }, is_near);
-        assert_eq!([crossed(899, false), crossed(900, false)], [None, Some(true)]);
-        assert_eq!([crossed(800, true), crossed(799, true)], [None, Some(false)]);
-        assert_eq!(crossed(u64::MAX, false), Some(true));
     }
 }

@@ -7,14 +7,22 @@
 //! Creating a client reads files, and neither connects nor runs a credential plugin: each request does, in the task that
 //! sends it.
 
+use std::time::Duration;
+
 use hyper::Request;
 use hyper::http::Uri;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
 use kube::client::Body;
 use kube::{Client, Config};
 use pod_index_kubelet::api_client::ApiClient;
 use pod_index_kubelet::sources::Problem;
 use pod_index_kubelet::sources::api_server::{authenticate, connect_with, load_config};
+use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tower::{BoxError, service_fn};
 
 use super::api_requests::ApiRequests;
@@ -23,6 +31,8 @@ use crate::config::{ApiSettings, Settings};
 
 /// How many reviews of tokens and of rights are sent at a time.
 const REVIEWS: usize = 8;
+/// Timeout of a review of the agent's own rights.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The clients of one identity. Each has connections of its own, so that nothing delays the pods.
 #[derive(Clone)]
@@ -132,6 +142,17 @@ async fn connect(settings: &Settings, config: Option<Config>) -> Result<Option<A
         .await
         .map(Some)
         .map_err(|problem| unusable(&problem))
+}
+
+/// Whether the API server grants this to the agent. Every account may ask. The error is the reason why that is unknown.
+pub(crate) async fn may(client: &Client, attributes: ResourceAttributes) -> Result<bool, String> {
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let (parameters, no_answer) = (PostParams::default(), |_| format!("no answer within {PATIENCE:?}"));
+    let review = timeout(PATIENCE, reviews.create(&parameters, &review)).await.map_err(no_answer)?;
+    let status = review.map_err(|error| api_causes(&error))?.status;
+    Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
 }
 
 fn unusable(problem: &Problem) -> Failure {

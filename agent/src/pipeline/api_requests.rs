@@ -48,7 +48,8 @@ impl ApiRequests {
     }
 }
 
-fn outcome(status: StatusCode) -> &'static str {
+/// The outcome of a request, as a label.
+pub(crate) fn outcome(status: StatusCode) -> &'static str {
     if status.is_server_error() {
         SERVER_ERROR
     } else if status.is_client_error() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::gauge::Gauge;
@@ -10,9 +10,9 @@ use prometheus_client::registry::Registry;
 
 use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::metrics::number;
+use crate::metrics::{Scrape, number};
 use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
-use pod_index_kubelet::checkpoint::{Checkpointing, Checkpoints, Restored};
+use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing, Checkpoints, Restored};
 use pod_index_kubelet::sources::{Source, redact_env};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
@@ -23,7 +23,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     for error in &restored.errors {
         tracing::error!(path = error.path(), kind = error.kind().as_str(), "{error}");
     }
-    if settings.redact_env {
+    if settings.given.redact_env {
         // The last run may have had other settings.
         restored.pods.iter_mut().for_each(|pod| redact_env(Arc::make_mut(pod)));
     }
@@ -36,6 +36,26 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
 pub(crate) fn keep(checkpoints: Checkpoints, reader: &Reader<Pod>) -> Result<Checkpointing, Failure> {
     let checkpointing = checkpoints.keep(reader.clone());
     checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))
+}
+
+/// The state of the checkpoints.
+pub(crate) fn show(status: &CheckpointStatus, to: &mut Scrape<'_>) {
+    to.gauge("checkpoint_files", "Checkpoints on disk.", number(status.files));
+    let generation = i64::try_from(status.generation.unwrap_or_default()).unwrap_or(i64::MAX);
+    let help = "The last generation of the index that is completely on disk.";
+    to.gauge("checkpoint_generation", help, generation);
+    let help = "Pods whose checkpoints are missing or outdated.";
+    to.gauge("checkpoint_problems", help, number(status.wrong));
+    let help = "Unusable files, or directories in their place, that were set aside.";
+    to.gauge("checkpoint_files_set_aside", help, number(status.set_aside));
+    let help = "Files that could not be read at the start and still exist.";
+    to.gauge("checkpoint_files_unread", help, number(status.unread));
+    to.counter("checkpoint_writes", "Checkpoints written.", status.written);
+    to.counter("checkpoint_removals", "Checkpoints removed.", status.removed);
+    to.counter("checkpoint_failures", "Failed attempts to write or remove a checkpoint.", status.failures);
+    let last = status.last_failure.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let help = "Time of the last failed attempt; 0 if none.";
+    to.gauge("checkpoint_last_failure_timestamp_seconds", help, last.map_or(0.0, |last| last.as_secs_f64()));
 }
 
 /// Writes the index to disk, within `patience`.

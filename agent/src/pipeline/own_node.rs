@@ -5,20 +5,18 @@
 
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, TrySendError};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use crossbeam_channel::Sender;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::sources::static_pods::OwnNode;
 use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::api_clients::Clients;
+use super::api_clients::{Clients, may};
 
 /// The shortest time between two reads. Anyone who may create pods can cause a read.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -26,9 +24,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// Timeout of a read.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Pause while the writer thread has not taken the last result yet.
-const BUSY: Duration = Duration::from_millis(100);
 
 /// Reads the Node object whenever the writer thread needs it, with the last of `clients`. Sends it, or `None` if it
 /// cannot be read. Ends with the writer thread.
@@ -50,7 +45,7 @@ pub(crate) async fn follow(
         {
             tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
         }
-        if deliver(&read, found.ok()).await.is_err() {
+        if read.send(found.ok()).is_err() {
             return;
         }
         tokio::select! {
@@ -61,20 +56,15 @@ pub(crate) async fn follow(
     }
 }
 
-/// Sends `message` once the channel has room. Without a receiver, returns the message.
-async fn deliver<T>(sender: &Sender<T>, mut message: T) -> Result<(), T> {
-    loop {
-        match sender.try_send(message) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Full(unsent)) => message = unsent,
-            Err(TrySendError::Disconnected(unsent)) => return Err(unsent),
-        }
-        sleep(BUSY).await;
-    }
-}
-
 async fn look_up(client: &Client, name: &str) -> Result<OwnNode, String> {
-    if !may_get(client, name).await? {
+    // A refused read would count as a refusal in the server's and in the agent's metrics.
+    let get = ResourceAttributes {
+        verb: Some("get".to_owned()),
+        resource: Some("nodes".to_owned()),
+        name: Some(name.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    if !may(client, get).await? {
         return Err(format!("the agent's account may not get the node {name:?}"));
     }
     let asked = Instant::now();
@@ -84,44 +74,4 @@ async fn look_up(client: &Client, name: &str) -> Result<OwnNode, String> {
     let uid =
         meta.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| format!("the node {name:?} has no UID"))?;
     Ok(OwnNode { uid, created: meta.creation_timestamp.map(|time| time.0), asked })
-}
-
-/// Every account may ask this. A refused read would count as a refusal in the server's and in the agent's metrics.
-async fn may_get(client: &Client, name: &str) -> Result<bool, String> {
-    let attributes = ResourceAttributes {
-        verb: Some("get".to_owned()),
-        resource: Some("nodes".to_owned()),
-        name: Some(name.to_owned()),
-        ..ResourceAttributes::default()
-    };
-    let spec = SelfSubjectAccessReviewSpec {
-        resource_attributes: Some(attributes),
-        ..SelfSubjectAccessReviewSpec::default()
-    };
-    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let review = reviews.create(&PostParams::default(), &review).await.map_err(|error| api_causes(&error))?;
-    Ok(review.status.is_some_and(|status| status.allowed && status.denied != Some(true)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_result_waits_until_the_thread_has_taken_the_one_before() {
-        let (sender, receiver) = crossbeam_channel::bounded(1);
-        deliver(&sender, "one").await.unwrap();
-        let taken = async {
-            sleep(10 * BUSY).await;
-            [receiver.try_recv().ok(), {
-                sleep(10 * BUSY).await;
-                receiver.try_recv().ok()
-            }]
-        };
-        let (sent, taken) = tokio::join!(deliver(&sender, "two"), taken);
-        assert_eq!((sent, taken), (Ok(()), [Some("one"), Some("two")]));
-        drop(receiver);
-        assert_eq!(deliver(&sender, "three").await, Err("three"));
-    }
 }

@@ -83,8 +83,7 @@ impl Readiness {
         let mut lines = self.lock();
         let Some(line) = lines.iter_mut().find(|line| line.source == source) else { return problems };
         let mut before = std::mem::take(&mut line.passed_over);
-        let known: HashSet<_> = before.iter().collect();
-        let new: Vec<_> = problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        let new = added(&problems, &before);
         line.passed_over = if whole {
             problems
         } else {
@@ -98,8 +97,7 @@ impl Readiness {
     pub(crate) fn refused_claims(&self, problems: Vec<Problem>) -> Vec<Problem> {
         let mut lines = self.lock();
         let Some(line) = lines.iter_mut().find(|line| line.source == Source::Api) else { return problems };
-        let known: HashSet<_> = line.refused_claims.iter().collect();
-        let new = problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        let new = added(&problems, &line.refused_claims);
         line.refused_claims = problems;
         new
     }
@@ -196,6 +194,12 @@ impl Readiness {
     fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Those of the problems that are not among those `before`.
+fn added(problems: &[Problem], before: &[Problem]) -> Vec<Problem> {
+    let known: HashSet<_> = before.iter().collect();
+    problems.iter().filter(|problem| !known.contains(problem)).cloned().collect()
 }
 
 /// Whether the problem may hide a pod and needs attention.

@@ -1,85 +1,49 @@
 //! Source metrics: the content of `/sources` as numbers.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
+use pod_index_kubelet::sources::{Source, SourceStatus};
 
-use crate::metrics::{counters, gauge, gauges, number};
-use crate::pipeline::readiness::Readiness;
-use pod_index_kubelet::sources::SourceStatus;
+use super::readiness::Readiness;
+use crate::metrics::{Scrape, number};
 
-#[derive(Debug)]
-pub(crate) struct Sources(pub(crate) Arc<Readiness>);
-
-impl Collector for Sources {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let sources = self.0.sources();
-        let encoder = &mut encoder;
-        let ready = i64::from(self.0.is_ready());
-        gauge(encoder, "ready", "Whether the pods of every source are in the index.", ready)?;
-        gauges(
-            encoder,
-            "source_seen",
-            "Whether the source's pods are in the index.",
-            each(&sources, |status| i64::from(status.seen)),
-        )?;
-        let pods = each(&sources, |status| number(status.pods));
-        gauges(encoder, "source_pods", "Pods that the source names.", pods)?;
-        counters(
-            encoder,
-            "source_checks",
-            "Checks of the source's files, URL or server.",
-            each(&sources, |status| status.checks),
-        )?;
-        counters(
-            encoder,
-            "source_failed_checks",
-            "Checks that failed completely: no such path, no response.",
-            each(&sources, |status| status.failed_checks),
-        )?;
-        let updates = each(&sources, |status| status.updates);
-        counters(encoder, "source_updates", "Updates of the source's pods.", updates)?;
-        counters(
-            encoder,
-            "source_relists",
-            "Times that the source had to list all pods of the API server again.",
-            each(&sources, |status| status.relists),
-        )?;
-        gauges(
-            encoder,
-            "source_last_check_timestamp_seconds",
-            "Time of the last check, successful or not; 0 before the first.",
-            each(&sources, |status| {
-                let since = status.last_check.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                since.map_or(0.0, |since| since.as_secs_f64())
-            }),
-        )?;
-        gauges(
-            encoder,
-            "source_silence_seconds",
-            "Time since the source last responded with a read, a response, an event or a bookmark; absent before the first.",
-            sources.iter().filter_map(|status| {
-                Some(([("source", status.source.as_str())], status.silence()?.as_secs_f64()))
-            }),
-        )?;
-        gauges(
-            encoder,
-            "source_problems",
-            "Problems of the source, by kind; kinds without problems are absent.",
-            sources.iter().flat_map(|status| {
-                let mut kinds = BTreeMap::<_, i64>::new();
-                status.problems.iter().for_each(|problem| *kinds.entry(problem.kind()).or_default() += 1);
-                let source = status.source.as_str();
-                kinds
-                    .into_iter()
-                    .map(move |(kind, count)| ([("source", source), ("kind", kind.as_str())], count))
-            }),
-        )
-    }
+pub(crate) fn show(readiness: &Readiness, to: &mut Scrape<'_>) {
+    let sources = readiness.sources();
+    let ready = i64::from(readiness.is_ready());
+    to.gauge("ready", "Whether the pods of every source are in the index.", ready);
+    let seen = each(&sources, |status| i64::from(status.seen));
+    to.gauges("source_seen", "Whether the source's pods are in the index.", seen);
+    let pods = each(&sources, |status| number(status.pods));
+    to.gauges("source_pods", "Pods that the source names.", pods);
+    let checks = each(&sources, |status| status.checks);
+    to.counters("source_checks", "Checks of the source's files, URL or server.", checks);
+    let failed = each(&sources, |status| status.failed_checks);
+    let help = "Checks that failed completely: no such path, no response.";
+    to.counters("source_failed_checks", help, failed);
+    let servers: Vec<_> = sources.iter().filter(|status| status.source == Source::Api).cloned().collect();
+    let relists = each(&servers, |status| status.relists);
+    let help = "Times that the source had to list all pods of the API server again.";
+    to.counters("source_relists", help, relists);
+    let last = each(&sources, |status| {
+        let since = status.last_check.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        since.map_or(0.0, |since| since.as_secs_f64())
+    });
+    let help = "Time of the last check, successful or not; 0 before the first.";
+    to.gauges("source_last_check_timestamp_seconds", help, last);
+    let silence = sources
+        .iter()
+        .filter_map(|status| Some(([("source", status.source.as_str())], status.silence()?.as_secs_f64())));
+    let help = "Time since the source last responded with a read, a response, an event or a bookmark; absent before the first.";
+    to.gauges("source_silence_seconds", help, silence);
+    let problems = sources.iter().flat_map(|status| {
+        let mut kinds = BTreeMap::<_, i64>::new();
+        status.problems.iter().for_each(|problem| *kinds.entry(problem.kind()).or_default() += 1);
+        let source = status.source.as_str();
+        kinds.into_iter().map(move |(kind, count)| ([("source", source), ("kind", kind.as_str())], count))
+    });
+    let help = "Problems of the source, by kind; kinds without problems are absent.";
+    to.gauges("source_problems", help, problems);
 }
 
 fn each<V>(

@@ -94,48 +94,84 @@ impl SourceTasks {
     fn prepare(&self, settings: &Settings, client: Option<Client>) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::new();
         // Applied to each pod before it is stored.
-        let transform: fn(&mut Pod) = if settings.redact_env { redact_env } else { |_| {} };
+        let redacts = settings.given.redact_env;
+        let transform: fn(&mut Pod) = if redacts { redact_env } else { |_| {} };
+        let nudge = |source| self.readiness.nudge(source);
+        let node = settings.node.clone();
         if let Some(FileSettings { path, period }) = settings.file.clone() {
-            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
-            prepared.push(keep_running(Source::File, self.reports.clone(), AFTER_A_PANIC, move || {
-                let nudge = readiness.nudge(Source::File);
-                let source = FileSource::with_nudge(&path, node.clone(), period, transform, nudge);
+            let (node, nudge) = (node.clone(), nudge(Source::File));
+            prepared.push(self.keep_running(Source::File, AFTER_A_PANIC, move || {
+                let source = FileSource::with_nudge(&path, node.clone(), period, transform, nudge.clone());
                 let status = source.status();
-                readiness.join(Source::File, status.clone());
                 Ok((source, status))
             })?);
         }
-        if let Some(config) = settings.http.clone().map(|config| config.transform(transform)) {
-            let config = config.nudge(self.readiness.nudge(Source::Http));
-            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
-            prepared.push(keep_running(Source::Http, self.reports.clone(), AFTER_A_PANIC, move || {
+        if let Some(config) = settings.http.clone() {
+            let (config, node) = (config.transform(transform).nudge(nudge(Source::Http)), node.clone());
+            prepared.push(self.keep_running(Source::Http, AFTER_A_PANIC, move || {
                 let source = HttpSource::new(config.clone(), node.clone())?;
                 let status = source.status();
-                readiness.join(Source::Http, status.clone());
                 Ok((source, status))
             })?);
         }
-        if let Some(config) = settings.kubelet.clone().map(|config| config.transform(transform)) {
-            let config = config.nudge(self.readiness.nudge(Source::Kubelet));
-            let readiness = Arc::clone(&self.readiness);
-            prepared.push(keep_running(Source::Kubelet, self.reports.clone(), AFTER_A_PANIC, move || {
+        if let Some(config) = settings.kubelet.clone() {
+            let config = config.transform(transform).nudge(nudge(Source::Kubelet));
+            prepared.push(self.keep_running(Source::Kubelet, AFTER_A_PANIC, move || {
                 let source = KubeletSource::new(config.clone())?;
                 let status = source.status();
-                readiness.join(Source::Kubelet, status.clone());
                 Ok((source, status))
             })?);
         }
         if let (Some(api), Some(client)) = (settings.api.clone(), client) {
-            let (node, readiness) = (settings.node.clone(), Arc::clone(&self.readiness));
-            let redacts = settings.redact_env;
-            prepared.push(keep_running(Source::Api, self.reports.clone(), AFTER_A_PANIC, move || {
+            prepared.push(self.keep_running(Source::Api, AFTER_A_PANIC, move || {
                 let source = pods_of(&api, client.clone(), &node).redact_env(redacts).pods();
                 let status = source.status();
-                readiness.join(Source::Api, status.clone());
                 Ok((source, status))
             })?);
         }
         Ok(prepared)
+    }
+
+    /// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is stopped.
+    /// Opens the first now, and another one `pause` after a panic.
+    fn keep_running<S>(
+        &self,
+        source: Source,
+        pause: Duration,
+        open: impl Fn() -> Result<(S, watch::Receiver<SourceStatus>), Problem> + Send + 'static,
+    ) -> Result<Prepared, Failure>
+    where
+        S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
+    {
+        let (reports, readiness) = (self.reports.clone(), Arc::clone(&self.readiness));
+        let open = move || {
+            let (stream, status) = open()?;
+            readiness.join(source, status.clone());
+            Ok::<_, Problem>((stream, status))
+        };
+        let (mut stream, mut status) = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
+        let (stop, stopped) = watch::channel(false);
+        let work = async move {
+            while tokio::spawn(pass_on(source, stream, status, reports.clone(), stopped.clone()))
+                .await
+                .is_err_and(|error| error.is_panic())
+            {
+                tracing::error!(source = source.as_str(), "the source panicked and restarts soon");
+                (stream, status) = loop {
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = until_stopped(stopped.clone()) => return,
+                    }
+                    match open() {
+                        Ok(opened) => break opened,
+                        Err(problem) => {
+                            tracing::error!(source = source.as_str(), "cannot be started: {problem}");
+                        }
+                    }
+                };
+            }
+        };
+        Ok(Prepared { source, stop, work: work.boxed() })
     }
 }
 
@@ -149,40 +185,6 @@ impl Prepared {
     fn run(self) -> Running {
         Running { source: self.source, stop: self.stop, task: tokio::spawn(self.work) }
     }
-}
-
-/// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is stopped.
-/// Opens the first now, and another one `pause` after a panic.
-fn keep_running<S>(
-    source: Source,
-    reports: Sender<Report>,
-    pause: Duration,
-    open: impl Fn() -> Result<(S, watch::Receiver<SourceStatus>), Problem> + Send + 'static,
-) -> Result<Prepared, Failure>
-where
-    S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
-{
-    let (mut stream, mut status) = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
-    let (stop, stopped) = watch::channel(false);
-    let work = async move {
-        while tokio::spawn(pass_on(source, stream, status, reports.clone(), stopped.clone()))
-            .await
-            .is_err_and(|error| error.is_panic())
-        {
-            tracing::error!(source = source.as_str(), "the source panicked and restarts soon");
-            (stream, status) = loop {
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = until_stopped(stopped.clone()) => return,
-                }
-                match open() {
-                    Ok(opened) => break opened,
-                    Err(problem) => tracing::error!(source = source.as_str(), "cannot be started: {problem}"),
-                }
-            };
-        }
-    };
-    Ok(Prepared { source, stop, work: work.boxed() })
 }
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
@@ -275,7 +277,8 @@ mod tests {
             let status = FileSource::new("/nonexistent", NodeName::new("n")).status();
             Ok((stream::once(update).boxed(), status))
         };
-        let running = keep_running(Source::File, reports, Duration::ZERO, open).map(Prepared::run);
+        let tasks = SourceTasks::new(&Arc::new(Readiness::new()), reports);
+        let running = tasks.keep_running(Source::File, Duration::ZERO, open).map(Prepared::run);
         assert!(running.is_ok());
         let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
         assert_eq!(report.await.unwrap().unwrap().source, Source::File);

@@ -6,19 +6,18 @@ use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select};
+use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select, unbounded};
 use k8s_openapi::api::core::v1::Pod;
-use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::checkpoints::Unclaimed;
 use super::readiness::Readiness;
 use super::removed;
-use crate::metrics::Writing;
+use crate::metrics::{Metrics, Writing, number};
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::{Derive, OwnNode};
-use pod_index_kubelet::sources::{Merge, Merged, Source, SourceUpdate};
+use pod_index_kubelet::sources::{Merge, Merged, Problem, Source, SourceUpdate};
 
 /// Maximum number of queued reports. A source that is faster than the writer waits. Its next report then covers all
 /// changes in the meantime.
@@ -59,16 +58,23 @@ impl WriterThread {
         sources: &[Source],
         derive: Derive,
         readiness: Arc<Readiness>,
-        metrics: &mut Registry,
+        metrics: &mut Metrics,
     ) -> (Self, Sender<Report>, impl FnOnce() + Send + use<>) {
         let merge = Merge::new(sources.iter().copied()).derive_static_pods(derive);
         let (reports, received) = bounded(WAITING);
-        let counts = Writing::register(metrics, reports.clone());
+        let counts = Writing::register(metrics.ours());
+        let queue = reports.clone();
+        metrics.collect(move |to| {
+            to.gauge("channel_depth", "Updates queued for the writer thread.", number(queue.len()));
+            let help = "Maximum number of queued updates; beyond it, sources wait.";
+            to.gauge("channel_capacity", help, number(WAITING));
+        });
         let (stop, stopped) = bounded(1);
         let (derive_own, own_derived) = bounded(1);
-        let (own_node, own_node_read) = bounded(1);
+        // At most one message in ten seconds.
+        let (own_node, own_node_read) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
-        let restored = restored.map(|pods| Unclaimed::register(metrics, pods, sources));
+        let restored = restored.map(|pods| Unclaimed::register(metrics.ours(), pods, sources));
         let heard = (Instant::now(), None);
         let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, heard };
         work.restore();
@@ -160,46 +166,33 @@ impl Work {
         let started = Instant::now();
         // The time of the removals that follow.
         self.forget(started);
-        let mut batch = Vec::new();
-        let mut sources = Vec::new();
-        let mut sound = Vec::new();
-        let expired = self.merge.expire(started);
-        let mut claims_changed = false;
-        for mut merged in [changes, expired] {
-            merged.pods_mut().for_each(unmark);
-            claims_changed |= merged.claims_changed;
-            batch.extend(merged.into_operations());
-        }
+        let mut all = vec![changes, self.merge.expire(started)];
+        let (mut sources, mut sound) = (Vec::new(), Vec::new());
         for Report { source, update, sound: is_sound, read } in reports {
             if is_sound && !sound.contains(&source) {
                 sound.push(source);
             }
-            let whole = matches!(update, Some(SourceUpdate::Set(_)));
-            let mut changes = Vec::new();
             if let Some(update) = update {
+                let whole = matches!(update, SourceUpdate::Set(_));
                 let mut merged = self.merge.update(source, update);
                 merged.due.iter().for_each(|source| self.readiness.nudge(*source).nudge());
                 for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems))
                 {
-                    let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
-                    tracing::warn!(source, path, field, "{}", problem.message());
+                    warn_of(source, &problem);
                 }
-                changes.push(merged);
+                all.push(merged);
+                if whole {
+                    sources.push(source);
+                }
             }
-            changes.extend(read.map(|began| self.merge.read(source, began, is_sound)));
-            for mut merged in changes {
-                merged.pods_mut().for_each(unmark);
-                claims_changed |= merged.claims_changed;
-                batch.extend(merged.into_operations());
-            }
-            if whole {
-                sources.push(source);
-            }
+            all.extend(read.map(|began| self.merge.read(source, began, is_sound)));
         }
+        let claims_changed = all.iter().any(|merged| merged.claims_changed);
+        all.iter_mut().flat_map(Merged::pods_mut).for_each(unmark);
+        let batch: Vec<_> = all.into_iter().flat_map(Merged::into_operations).collect();
         if claims_changed {
             for problem in self.readiness.refused_claims(self.merge.refused_claims().cloned().collect()) {
-                let (source, field) = (Source::Api.as_str(), problem.field());
-                tracing::warn!(source, field, "{}", problem.message());
+                warn_of(Source::Api, &problem);
             }
         }
         self.needs_own_node.send_if_modified(|needed| {
@@ -210,9 +203,16 @@ impl Work {
         let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
         let applied = self.writer.apply(batch);
         self.counts.applied(operations, applied.refused.len(), applied.published, started.elapsed());
-        for refused in &applied.refused {
+        // A source may have thousands of them.
+        if let Some(refused) = applied.refused.first() {
             let (pod, field) = (refused.error.full_name(), refused.error.field());
-            tracing::warn!(pod, field, "{}", refused.error);
+            tracing::warn!(
+                pod,
+                field,
+                pods = applied.refused.len(),
+                "the index refuses pods: {}",
+                refused.error
+            );
         }
         if applied.published {
             let pods = self.writer.current().pods().len();
@@ -279,6 +279,11 @@ impl Work {
             self.restored = None;
         }
     }
+}
+
+fn warn_of(source: Source, problem: &Problem) {
+    let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
+    tracing::warn!(source, path, field, "{}", problem.message());
 }
 
 /// Removes the marks that only the agent sets, on restored and on removed pods.

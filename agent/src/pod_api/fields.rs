@@ -1,8 +1,9 @@
-//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`.
+//! The field selector of a request.
 
 use std::collections::BTreeSet;
 
 use super::resource::Resource;
+use crate::api::fields;
 
 /// Maximum number of terms.
 const MOST: usize = 128;
@@ -23,8 +24,11 @@ impl Fields {
     /// Parses a selector such as `status.phase!=Running,spec.nodeName=node-1`.
     pub(super) fn parse<R: Resource>(text: &str) -> Result<Self, String> {
         let mut terms = BTreeSet::new();
-        for term in split(text).into_iter().filter(|term| !term.is_empty()) {
-            terms.insert(Term::parse::<R>(term, text)?);
+        for term in fields::parse(text) {
+            let fields::Term { field, is_equal, value } = term?;
+            let known = R::FIELDS.iter().position(|known| *known == field);
+            let field = known.ok_or_else(|| format!("field label not supported: {field}"))?;
+            terms.insert(Term { field, is_equal, value });
             if terms.len() > MOST {
                 return Err(format!("at most {MOST} terms are allowed"));
             }
@@ -45,62 +49,6 @@ impl Fields {
     pub(super) fn necessary(&self, field: usize) -> Option<&str> {
         self.0.iter().find(|term| term.field == field && term.is_equal).map(|term| &*term.value)
     }
-}
-
-impl Term {
-    fn parse<R: Resource>(term: &str, selector: &str) -> Result<Self, String> {
-        let Some(at) =
-            term.find(['=', '!']).filter(|at| !term[*at..].starts_with('!') || term[*at..].starts_with("!="))
-        else {
-            return Err(format!("invalid selector: {selector:?}; can't understand {term:?}"));
-        };
-        let (name, rest) = term.split_at(at);
-        let (value, is_equal) = if let Some(value) = rest.strip_prefix("!=") {
-            (value, false)
-        } else {
-            (rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).unwrap_or(rest), true)
-        };
-        let field = R::FIELDS.iter().position(|known| *known == name);
-        let field = field.ok_or_else(|| format!("field label not supported: {name}"))?;
-        Ok(Self { field, is_equal, value: unescaped(value)? })
-    }
-}
-
-/// Splits at commas that are not escaped with a backslash.
-fn split(text: &str) -> Vec<&str> {
-    let mut terms = Vec::new();
-    let (mut start, mut is_escaped) = (0, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            ',' => {
-                terms.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    terms.push(&text[start..]);
-    terms
-}
-
-/// Removes escapes. Backslashes, commas and equals signs must be escaped, and nothing else may be.
-fn unescaped(value: &str) -> Result<String, String> {
-    let mut plain = String::with_capacity(value.len());
-    let mut rest = value.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' => match rest.next() {
-                Some(c @ ('\\' | ',' | '=')) => plain.push(c),
-                Some(c) => return Err(format!("invalid escape sequence: {:?}", format!("\\{c}"))),
-                None => return Err("invalid escape sequence: \"\\\"".to_owned()),
-            },
-            ',' | '=' => return Err(format!("invalid field selector: unescaped character in value: {c}")),
-            c => plain.push(c),
-        }
-    }
-    Ok(plain)
 }
 
 #[cfg(test)]

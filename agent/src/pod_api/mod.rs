@@ -56,7 +56,6 @@ use tokio::time::timeout;
 use self::collection::Collection;
 use self::owners::Owners;
 pub(crate) use self::query::{is_watch, resource};
-pub(crate) use self::routes::pods_as_they_are;
 use self::seats::Seats;
 use self::served::Served;
 pub(crate) use self::status::Refusal;

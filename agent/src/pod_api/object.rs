@@ -13,7 +13,6 @@ use super::write;
 /// An object and the version of its last event.
 #[derive(Debug)]
 pub(super) struct Object<R> {
-    /// 0: the object is not in the history, and is shown with its source's version.
     pub(super) version: u64,
     /// Whether `/pods` has it.
     pub(super) is_listed: bool,

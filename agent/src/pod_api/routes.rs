@@ -8,19 +8,16 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
 
 use super::accept::{Asked, Verb, negotiate};
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::List;
-use super::object::Object;
 use super::query::{Matching, Options, Version, version_of};
 use super::resource::{Resource, base};
-use super::selection::Selection;
 use super::shape::{Form, Include};
 use super::status::Refusal;
-use super::{history, watch};
+use super::watch;
 use crate::api::body::in_turns;
 use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
@@ -100,34 +97,11 @@ async fn answer<R: Resource>(
     let (state, version) = collection.history.now();
     let is_large = state.len() >= LARGE;
     let list = List::new(state, version, options.selection, form);
-    Ok(list_response(client, headers, list, is_large))
-}
-
-/// These pods, in the form that the client asks for, with the versions of their sources.
-pub(crate) fn pods_as_they_are<'a>(
-    client: &Client,
-    headers: &HeaderMap,
-    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
-) -> Result<Response, Refusal> {
-    let form = form(negotiate(headers, Verb::List)?, "", Path::Own)?;
-    let key = |pod: &Arc<Pod>| format!("{}/{}/{}", pod.namespace(), pod.name(), pod.uid());
-    let state: history::State<Pod> =
-        pods.into_iter().map(|pod| (Arc::from(key(pod)), Object::new(Arc::clone(pod), 0, true))).collect();
-    let is_large = state.len() >= LARGE;
-    Ok(list_response(client, headers, List::new(state, 0, Selection::default(), form), is_large))
-}
-
-fn list_response<R: Resource>(
-    client: &Client,
-    headers: &HeaderMap,
-    list: List<R>,
-    is_large: bool,
-) -> Response {
     if is_large && gzip::is_accepted(headers) {
         let body = in_turns(&client.share, Gzip::new(list));
-        return (head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response();
+        return Ok((head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response());
     }
-    (head(), in_turns(&client.share, list)).into_response()
+    Ok((head(), in_turns(&client.share, list)).into_response())
 }
 
 async fn one<R: Resource>(

@@ -32,15 +32,13 @@ fn partial<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// With the agent's own version, unless that is 0.
+/// With the agent's own version.
 fn metadata<R: Resource>(object: &R, version: u64, is_marked: bool) -> ObjectMeta {
     let mut metadata = object.metadata().clone();
     if !is_marked {
         R::unmark(&mut metadata);
     }
-    if version != 0 {
-        metadata.resource_version = Some(version.to_string());
-    }
+    metadata.resource_version = Some(version.to_string());
     metadata
 }
 
@@ -101,10 +99,7 @@ impl Form {
 
     /// The start of a list, up to its first item. `]}` ends it.
     pub(super) fn list_head<R: Resource>(self, version: u64) -> Vec<u8> {
-        let metadata = match version {
-            0 => json!({}),
-            version => json!({ "resourceVersion": version.to_string() }),
-        };
+        let metadata = json!({ "resourceVersion": version.to_string() });
         let (kind, group) = match self {
             Self::Object | Self::Marked => (format!("{}List", R::KIND), R::API_VERSION),
             Self::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),

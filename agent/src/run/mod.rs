@@ -22,20 +22,13 @@ use crate::api::table;
 use crate::cli::format;
 use crate::config::args::Output;
 use crate::config::failure::Failure;
+use crate::config::log::Log;
+use crate::config::shutdown::Leaving;
 use crate::config::{Given, Settings};
 use crate::http;
 use crate::http::access::Access;
 use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
-use crate::http::tls::metrics::Certificate;
-use crate::pipeline::mirror_metrics::Mirrors as MirrorMetrics;
-use crate::pipeline::source_metrics::Sources as SourceMetrics;
-use crate::pod_api::metrics::Watches;
-use crate::whois::metrics::ByClients;
-use prometheus_client::collector::Collector;
-
-use crate::config::log::Log;
-use crate::config::shutdown::Leaving;
 use crate::metrics::Metrics;
 use crate::pipeline::api_clients::ApiClients;
 use crate::pipeline::api_requests::ApiRequests;
@@ -44,14 +37,15 @@ use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::{Readiness, is_grave};
 use crate::pipeline::sources::SourceTasks;
 use crate::pipeline::writer::WriterThread;
-use crate::pipeline::{checkpoints, own_node, sources};
-use crate::pod_api::PodApi;
+use crate::pipeline::{checkpoints, mirror_metrics, own_node, source_metrics, sources};
+use crate::pod_api::{self, PodApi};
 use crate::run::reload::Reload;
 use crate::run::signals::Signals;
 use crate::run::tasks::{End, Tasks};
 use crate::whois::{Lookups, Processes, Whois};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::Checkpointing;
+use prometheus_client::metrics::gauge::Gauge;
 
 /// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
 /// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
@@ -60,7 +54,7 @@ const BLOCKING: usize = 16;
 
 /// Runs the agent to its end. `given` is resolved again on a reload.
 pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
-    let log = Log::start(settings.log_filter.clone(), settings.log_format);
+    let log = Log::start(&settings.log_filter, settings.log_format);
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -83,32 +77,21 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
         started = start(&settings, &log, &mut tasks) => started?,
         signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
     };
-    let Started {
-        app,
-        tls,
-        listeners,
-        writer_thread,
-        writer_end,
-        checkpoints,
-        follower,
-        source_tasks,
-        clients,
-    } = started;
-    let latest = clients.latest(|clients| &clients.others);
-    let derive_own = writer_thread.derive_own();
+    let app = started.app;
+    let latest = started.clients.latest(|clients| &clients.others);
+    let derive_own = started.writer_thread.derive_own();
     let leaving = Leaving::default();
     let (stop, stopped) = watch::channel(false);
-    let server = match listeners {
-        Some(listeners) => Some(serve(&settings, listeners, tls.clone(), &app, &mut tasks, stopped)?),
-        None => None,
-    };
+    let tls = started.tls;
+    let serve = |listeners| serve(&settings, listeners, tls.clone(), &app, &mut tasks, stopped);
+    let server = started.listeners.map(serve).transpose()?;
     let reload = Reload {
         given,
         settings: Arc::clone(&settings),
         tls,
         log,
-        source_tasks,
-        clients,
+        source_tasks: started.source_tasks,
+        clients: started.clients,
         hangups: signals.hangups(),
     };
     let done = tokio::select! {
@@ -132,11 +115,11 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
         stop.send_replace(true);
         server.end.wait().await;
     }
-    writer_thread.stop();
-    let _ = timeout(leaving.left(), writer_end.wait()).await;
+    started.writer_thread.stop();
+    let _ = timeout(leaving.left(), started.writer_end.wait()).await;
     // Let every change be logged, but not longer than the shutdown may take.
-    let _ = timeout(leaving.left(), follower.wait()).await;
-    if let Some(checkpoints) = checkpoints {
+    let _ = timeout(leaving.left(), started.follower.wait()).await;
+    if let Some(checkpoints) = started.checkpoints {
         checkpoints::finish(checkpoints, leaving.left());
     }
     done
@@ -176,12 +159,12 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(settings)?.map(Arc::new);
-    let mut collect = |collector: Box<dyn Collector>| metrics.ours().register_collector(collector);
-    collect(Box::new(SourceMetrics(Arc::clone(&readiness))));
-    if let Some(tls) = &tls {
-        collect(Box::new(Certificate(Arc::clone(tls))));
+    let sources = Arc::clone(&readiness);
+    metrics.collect(move |to| source_metrics::show(&sources, to));
+    if let Some(tls) = tls.clone() {
+        metrics.collect(move |to| tls.show(to));
     }
-    if settings.kubelet_metrics {
+    if settings.given.kubelet_metrics {
         metrics.as_the_kubelet(&reader);
     }
     let of_the_last_run = Arc::clone(settings);
@@ -197,7 +180,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         &sources,
         settings.derive(),
         Arc::clone(&readiness),
-        metrics.ours(),
+        &mut metrics,
     );
     let writer_end = tasks.thread("index", write)?;
     if has_restored {
@@ -210,15 +193,16 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let reviews = clients.latest(|clients| &clients.reviews);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(settings, clients.current()).await?;
-    if let Some(checkpoints) = &checkpoints {
-        metrics.checkpoints(checkpoints);
+    if let Some(status) = checkpoints.as_ref().map(Checkpointing::observer) {
+        metrics.collect(move |to| checkpoints::show(&status(), to));
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     if mirrors.is_asked_to_keep() {
-        let collector = MirrorMetrics(Arc::clone(&mirrors), reader.clone());
-        metrics.ours().register_collector(Box::new(collector));
+        let (mirrors, reader) = (Arc::clone(&mirrors), reader.clone());
+        metrics.collect(move |to| mirror_metrics::show(&mirrors, &reader, to));
     }
-    let connections = metrics.connections();
+    let connections = Gauge::default();
+    metrics.ours().register("http_connections", "Open client connections", connections.clone());
     let (mut pods, follow) =
         PodApi::new(&reader, &readiness, &settings.pod_api, Events::register(metrics.ours()));
     let follower = tasks.thread("changes", follow)?;
@@ -226,28 +210,22 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     for (name, work) in pods.serve_also(settings, latest.as_ref(), (&reader, &readiness)) {
         tasks.spawn(name, work);
     }
-    metrics.ours().register_collector(Box::new(Watches(pods.clone())));
-    let lookups = Lookups::default();
-    metrics.ours().register_collector(Box::new(ByClients(lookups.clone())));
-    let processes = Processes::new(&settings.proc, settings.cgroup_root.as_deref());
+    let api = pods.clone();
+    metrics.collect(move |to| pod_api::metrics::show(&api, to));
+    let lookups = Lookups::register(metrics.ours());
+    let processes =
+        Processes::new(&settings.proc, settings.given.cgroup_root.as_deref().filter(|root| !root.is_empty()));
     let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
     let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners(), settings.bounds);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
-    metrics.log(log);
+    let log = log.clone();
+    metrics.collect(move |to| {
+        let help = "Log lines dropped because standard error blocked.";
+        to.counter("dropped_log_lines", help, log.dropped_lines());
+    });
     let metrics = Arc::new(metrics);
-    let app = App {
-        reader,
-        readiness,
-        mirrors,
-        metrics,
-        pods,
-        whois,
-        debug: settings.debug_endpoints.then(|| log.clone()),
-        connections,
-        requests,
-        access,
-    };
+    let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
     Ok(Started {
         app,
         tls,
@@ -276,7 +254,7 @@ fn serve(
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<Server, Failure> {
-    let Listeners { main, health, socket } = listeners;
+    let Listeners { main, health, metrics, socket } = listeners;
     let address = main.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
@@ -288,11 +266,16 @@ fn serve(
         tracing::info!("serving /livez and /readyz on http://{address}");
         serve_health(listener, Arc::clone(&app.readiness), tasks, stopped.clone())?;
     }
+    if let Some(listener) = metrics {
+        let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+        tracing::info!("serving /metrics on http://{address}");
+        let router = http::serve::metrics_alone(Arc::clone(&app.metrics));
+        tasks.spawn("the server of metrics", http::serve::serve_openly(listener, router, stopped.clone()));
+    }
     let end = tasks.spawn("the server", http::serve::serve(main, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
         tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
     }
-    tasks.spawn("the reader of the memory limit", crate::metrics::memory::warn());
     Ok(Server { url, end })
 }
 
@@ -310,8 +293,8 @@ fn serve_health(
         let _inside = runtime.enter();
         TcpListener::from_std(listener).map_err(|error| tasks::cannot_start(name, error))?
     };
-    tasks.thread(name, move || runtime.block_on(http::serve::serve_health(listener, readiness, stopped)))?;
-    Ok(())
+    let serve = http::serve::serve_openly(listener, http::serve::health::router(readiness), stopped);
+    tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 
 /// Prints the pods once all sources are read. With `--once`, that is all.
@@ -359,17 +342,23 @@ struct Listeners {
     main: TcpListener,
     /// Serves only `/livez` and `/readyz`, if a separate address is configured.
     health: Option<std::net::TcpListener>,
+    /// Serves only `/metrics`, if a separate address is configured.
+    metrics: Option<TcpListener>,
     socket: Option<Socket>,
 }
 
 impl Listeners {
     async fn bind(settings: &Settings) -> Result<Self, Failure> {
         let main = bind(settings.address, "--address, --port").await?;
-        let health = match settings.health_address {
+        let health = match settings.given.health_address {
             Some(address) => {
                 let listener = bind(address, "--health-address").await?.into_std();
                 Some(listener.map_err(|error| Failure::unable("--health-address", error))?)
             }
+            None => None,
+        };
+        let metrics = match settings.given.metrics_address {
+            Some(address) => Some(bind(address, "--metrics-address").await?),
             None => None,
         };
         let socket = settings.socket.as_ref().map(|(path, mode)| {
@@ -377,7 +366,7 @@ impl Listeners {
                 |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
             Socket::bind(path, *mode).map_err(unable)
         });
-        Ok(Self { main, health, socket: socket.transpose()? })
+        Ok(Self { main, health, metrics, socket: socket.transpose()? })
     }
 }
 

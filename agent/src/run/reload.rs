@@ -73,7 +73,7 @@ impl Reload {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;
         }
-        self.log.show(settings.log_filter.clone());
+        self.log.show(&settings.log_filter);
         Ok(())
     }
 }

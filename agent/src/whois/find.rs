@@ -16,8 +16,7 @@ use pod_index_kubelet::process::{Placement, PodCgroup, ResolveError};
 use pod_index_kubelet::workload::controller;
 
 pub(super) use super::answer::Key;
-use super::answer::{Answer, Between, CandidatePod, Kind, Labels, Owner, Text, Workload};
-use super::lookups::Outcome;
+use super::answer::{Answer, Between, CandidatePod, Kind, Owner, Workload};
 use super::processes::Placements;
 use super::query;
 use crate::config::values::Bounds;
@@ -84,7 +83,7 @@ pub(super) struct NotThen {
     at: Time,
     /// `None`: there are candidates.
     why: Option<NotFound>,
-    candidates: Vec<CandidatePod<'static>>,
+    candidates: Vec<CandidatePod>,
     known: Option<(Time, Time)>,
 }
 
@@ -94,7 +93,7 @@ impl Unknown {
         let Self::NotThen(then) = self else { return answer };
         let known = then.known.map(|(from, until)| Ends { earliest: Some(from), latest: Some(until) });
         Answer {
-            at: Some(query::written(then.at).into()),
+            at: Some(query::written(then.at)),
             candidates: then.candidates.clone(),
             known: known.map(between),
             ..answer
@@ -109,10 +108,6 @@ impl Unknown {
             Self::NoPod(kind) => Some(*kind),
             Self::Suggested(_) => Some(Kind::Uid),
         }
-    }
-
-    pub(super) fn outcome(&self) -> Outcome {
-        if self.kind().is_some() { Outcome::Unknown } else { Outcome::Invalid }
     }
 
     /// The message for users about this query.
@@ -157,9 +152,8 @@ impl NotThen {
     }
 }
 
-fn between(Ends { earliest, latest }: Ends) -> Between<'static> {
-    let written = |time: Option<Time>| time.map(|time| query::written(time).into());
-    Between { earliest: written(earliest), latest: written(latest) }
+fn between(Ends { earliest, latest }: Ends) -> Between {
+    Between { earliest: earliest.map(query::written), latest: latest.map(query::written) }
 }
 
 /// A manifest may set any UID, so every word is looked up as one.
@@ -291,11 +285,10 @@ impl Sought<'_> {
             Holder::Ambiguous(candidates) => (None, candidates),
             _ => return Err(Unknown::NoPod(self.kind())),
         };
-        let text = |text: &str| Cow::from(text.to_owned());
         let candidates = candidates.iter().map(|one| CandidatePod {
-            namespace: text(one.pod.namespace()),
-            name: text(one.pod.name()),
-            pod_uid: text(PodMeta::uid(&**one.pod)),
+            namespace: one.pod.namespace().to_owned(),
+            name: one.pod.name().to_owned(),
+            pod_uid: PodMeta::uid(&**one.pod).to_owned(),
             from: between(one.from),
             until: between(one.until),
         });
@@ -390,12 +383,12 @@ impl<'a> Found<'a> {
         let Some(pod) = self.pod.or(self.mirror) else { return answer };
         Answer {
             found_by: Some(self.by),
-            contradiction: sought.contradiction(query, pod).map(Cow::from),
-            at: self.at.map(|at| query::written(at).into()),
+            contradiction: sought.contradiction(query, pod),
+            at: self.at.map(query::written),
             from: self.ends.map(|(from, _)| between(from)),
             until: self.ends.map(|(_, until)| between(until)),
-            contested: self.contested.iter().map(|name| Text(name.clone().into())).collect(),
-            removed: self.removed_at.map(|at| time_of(at).to_string().into()),
+            contested: self.contested.clone(),
+            removed: self.removed_at.map(|at| time_of(at).to_string()),
             namespace: text(&pod.metadata.namespace),
             name: text(&pod.metadata.name),
             pod_uid: self.pod.and_then(uid),
@@ -405,7 +398,7 @@ impl<'a> Found<'a> {
             owner: controller(&pod.metadata)
                 .map(|owner| Owner { kind: Cow::from(&owner.kind), name: Cow::from(&owner.name) }),
             workload: Workload::of(pod, owners),
-            labels: Some(Labels::Of(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
+            labels: Some(Cow::Borrowed(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
             ..answer
         }
     }

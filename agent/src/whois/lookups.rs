@@ -1,52 +1,35 @@
-//! Counts lookups by kind and outcome.
+//! Counts lookups by outcome.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 
-use super::answer::Kind;
-
-/// The result of a lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Found,
-    Unknown,
-    /// The query is not an identity.
-    Invalid,
-}
+use super::find::Unknown;
 
 /// The counts. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lookups(Arc<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    /// By [`Kind`]: found, unknown.
-    of_kind: [[AtomicU64; 2]; Kind::ALL.len()],
-    invalid: AtomicU64,
+#[derive(Clone, Debug)]
+pub(crate) struct Lookups {
+    found: Counter,
+    unknown: Counter,
+    /// The query is not an identity.
+    invalid: Counter,
 }
 
 impl Lookups {
-    pub(super) fn count(&self, kind: Option<Kind>, outcome: Outcome) {
-        self.counter(kind, outcome).fetch_add(1, Ordering::Relaxed);
+    /// All counts are zero.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let counts = Family::<[(&str, &str); 1], Counter>::default();
+        let [found, unknown, invalid] = ["found", "unknown", "invalid"]
+            .map(|outcome| counts.get_or_create(&[("outcome", outcome)]).clone());
+        registry.register("lookups", "Pods that clients looked up, by outcome", counts);
+        Self { found, unknown, invalid }
     }
 
-    /// Each kind and outcome, with their labels.
-    pub(crate) fn series(&self) -> impl Iterator<Item = ([(&'static str, &'static str); 2], u64)> + '_ {
-        let labels = |kind, outcome| [("kind", kind), ("outcome", outcome)];
-        let of_kind = Kind::ALL.into_iter().flat_map(move |kind| {
-            [(Outcome::Found, "found"), (Outcome::Unknown, "unknown")].map(|(outcome, label)| {
-                (labels(kind.label(), label), self.counter(Some(kind), outcome).load(Ordering::Relaxed))
-            })
-        });
-        let invalid = (labels("none", "invalid"), self.0.invalid.load(Ordering::Relaxed));
-        of_kind.chain([invalid])
+    pub(super) fn found(&self) {
+        self.found.inc();
     }
 
-    fn counter(&self, kind: Option<Kind>, outcome: Outcome) -> &AtomicU64 {
-        match (kind, outcome) {
-            (Some(kind), Outcome::Found) => &self.0.of_kind[kind as usize][0],
-            (Some(kind), Outcome::Unknown) => &self.0.of_kind[kind as usize][1],
-            _ => &self.0.invalid,
-        }
+    pub(super) fn failed(&self, unknown: &Unknown) {
+        if unknown.kind().is_some() { &self.unknown } else { &self.invalid }.inc();
     }
 }

@@ -11,7 +11,6 @@ mod bodies;
 mod find;
 pub(crate) mod limits;
 mod lookups;
-pub(crate) mod metrics;
 mod processes;
 pub(crate) mod query;
 mod routes;
@@ -23,10 +22,9 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
 use tokio::sync::watch;
 
-pub(crate) use self::answer::Kind;
 use self::bodies::Bodies;
 use self::find::{Key, Sought, Unknown};
-pub(crate) use self::lookups::{Lookups, Outcome};
+pub(crate) use self::lookups::Lookups;
 pub(crate) use self::processes::Processes;
 pub(crate) use self::routes::router;
 use crate::api::client::Share;
@@ -88,10 +86,8 @@ impl Whois {
     pub(crate) async fn pod(&self, client: &Share, key: &str) -> Option<Arc<Pod>> {
         let placements = self.processes.get(client, query::process(key).into_iter().collect()).await;
         let snapshot = self.reader.load();
-        let direct = snapshot.pod_by_uid(key).map(|pod| (Kind::Uid, pod));
-        let direct = direct.or_else(|| Some((Kind::Name, snapshot.pod_by_full_name(key)?)));
-        if let Some((kind, pod)) = direct {
-            self.lookups.count(Some(kind), Outcome::Found);
+        if let Some(pod) = snapshot.pod_by_uid(key).or_else(|| snapshot.pod_by_full_name(key)) {
+            self.lookups.found();
             return Some(Arc::clone(pod));
         }
         let sought = Sought::parse(key, None, &placements);
@@ -99,18 +95,12 @@ impl Whois {
             let found = sought.find(&snapshot, self.bounds)?;
             let pod =
                 found.pod.filter(|_| found.by != Key::MirrorUid).ok_or(Unknown::NoPod(sought.kind()))?;
-            let pod = found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at));
-            Ok((sought.kind(), pod))
+            Ok(found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at)))
         });
         match found {
-            Ok((kind, pod)) => {
-                self.lookups.count(Some(kind), Outcome::Found);
-                Some(pod)
-            }
-            Err(unknown) => {
-                self.lookups.count(unknown.kind(), unknown.outcome());
-                None
-            }
+            Ok(_) => self.lookups.found(),
+            Err(ref unknown) => self.lookups.failed(unknown),
         }
+        found.ok()
     }
 }

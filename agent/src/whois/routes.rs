@@ -21,7 +21,7 @@ use super::bodies::{Place, Queries};
 use super::find::{Found, Sought, Unknown};
 use super::processes::Placements;
 use super::query::{self, Process};
-use super::{Outcome, Whois, limits};
+use super::{Whois, limits};
 use crate::api::client::{Client, Share};
 use crate::api::refusal::refused;
 use crate::config::duration::GoDuration;
@@ -219,11 +219,11 @@ impl Whois {
         let query = shortened(&query);
         let answer = match found {
             Ok((sought, found)) => {
-                self.lookups.count(Some(sought.kind()), Outcome::Found);
+                self.lookups.found();
                 found.answer(query, sought, &self.owners)
             }
             Err(unknown) => {
-                self.lookups.count(unknown.kind(), unknown.outcome());
+                self.lookups.failed(&unknown);
                 let mut error = unknown.words(query);
                 if matches!(unknown, Unknown::NoPod(_) | Unknown::Suggested(_)) {
                     if !self.readiness.is_ready() {

@@ -297,7 +297,7 @@ fn without_inotify_watches_file_events_are_a_warning() {
     let [finding] = of(&findings, "file events")[..] else { panic!("{findings:#?}") };
     assert_eq!((&finding["result"], code), (&json!("warning"), Some(1)));
     let message = finding["message"].as_str().unwrap();
-    assert!(message.starts_with("no file events") && message.contains(" of 0 inotify watches"), "{message}");
+    assert!(message.starts_with("no file events"), "{message}");
     assert!(finding["fix"].as_str().unwrap().contains("fs.inotify.max_user_watches"), "{finding}");
 }
 
@@ -381,7 +381,7 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
 }
 
 #[test]
-fn invalid_or_unused_settings_are_reported() {
+fn invalid_settings_are_reported() {
     let (findings, code) = report(&[]);
     assert_eq!(code, Some(2));
     let failed = wrong(&findings);
@@ -390,20 +390,6 @@ fn invalid_or_unused_settings_are_reported() {
     }));
     let directory = Directory::new();
     let path = directory.0.to_str().unwrap();
-    let (findings, code) = report(&["--pod-manifest-path", path, "--all-nodes", "--kubelet-ca", "/x"]);
-    assert_eq!(code, Some(1));
-    let idle: Vec<_> = wrong(&findings)
-        .into_iter()
-        .filter(|finding| finding.0 == "settings")
-        .map(|finding| finding.2)
-        .collect();
-    assert_eq!(
-        idle,
-        [
-            "kubeletCa does nothing without a kubelet (--kubelet)",
-            "allNodes does nothing without an API server (--kubeconfig or --api-server)",
-        ]
-    );
     let output = run(&["doctor", "--once", "--pod-manifest-path", path]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("without --once"), "{}", stderr(&output));

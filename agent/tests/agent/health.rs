@@ -1,4 +1,4 @@
-//! A separate address for probes without a certificate: serves only liveness and readiness.
+//! Separate addresses for clients without a certificate: one serves only liveness and readiness, one only the metrics.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,12 +14,17 @@ use crate::tls::Pki;
 
 /// The address for health.
 pub fn health_address(agent: &Agent) -> SocketAddr {
-    let line = agent.wait_for_log("serving /livez and /readyz on http");
+    address_of(agent, "serving /livez and /readyz on http")
+}
+
+/// The address in the line of the log with this text.
+fn address_of(agent: &Agent, text: &str) -> SocketAddr {
+    let line = agent.wait_for_log(text);
     line.split("://").nth(1).unwrap().split([' ', '"']).next().unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready() {
+async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready_and_its_metrics() {
     let server = ApiServer::start().await;
     server.put("pods", &pod("web", "node-1", &json!({})));
     server.fail_always(Verb::List, Fault::Status(500));
@@ -33,6 +38,8 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready() {
         &kubeconfig,
         "--health-address",
         "127.0.0.1:0",
+        "--metrics-address",
+        "127.0.0.1:0",
     ];
     let agent = pki.start_unready(&args);
     let health = health_address(&agent);
@@ -41,10 +48,14 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready() {
     // The missing sources and their paths are not shown here.
     let answer = get(health, "/readyz");
     assert_eq!((answer.code, &*answer.body), (503, "not ready\n"));
-    for path in
-        ["/", "/pods", "/pods/default/web", "/metrics", "/sources", "/healthz", "/log-level", "/livez/x"]
-    {
+    for path in ["/", "/pods", "/pods/default/web", "/metrics", "/sources", "/healthz", "/livez/x"] {
         assert_eq!(get(health, path).code, 404, "{path}");
+    }
+    let metrics = address_of(&agent, "serving /metrics on http");
+    let answer = get(metrics, "/metrics");
+    assert_eq!((answer.code, answer.body.lines().last()), (200, Some("# EOF")));
+    for path in ["/", "/pods", "/livez", "/readyz", "/sources", "/metrics/x"] {
+        assert_eq!(get(metrics, path).code, 404, "{path}");
     }
     assert!(pki.client().code(&agent, "/livez").is_err(), "who has no certificate is not served elsewhere");
     server.heal();
@@ -54,12 +65,14 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready() {
 }
 
 #[test]
-fn a_health_address_in_use_is_exit_code_3_and_named() {
+fn an_address_in_use_is_exit_code_3_and_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = run(&["--pod-manifest-path", "x", "--port", "0", "--health-address", &address]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains(&format!("{address} (--health-address)")), "{}", stderr(&output));
+    for flag in ["--health-address", "--metrics-address"] {
+        let output = run(&["--pod-manifest-path", "x", "--port", "0", flag, &address]);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(stderr(&output).contains(&format!("{address} ({flag})")), "{}", stderr(&output));
+    }
 }
 
 /// Watches do not end by themselves, so that no descriptor becomes free.

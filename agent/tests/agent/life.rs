@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
+use pod_index_test_support::port::Port;
 use serde_json::json;
 
 use crate::api::kubeconfig_with;
@@ -145,7 +146,8 @@ fn an_address_in_use_is_exit_code_3_and_named() {
 
 #[test]
 fn asking_where_no_agent_is_is_exit_code_3() {
-    let port = crate::support::port_to_keep().to_string();
+    let kept = Port::new();
+    let port = kept.address().port().to_string();
     let output = run(&["get", "default/web", "--port", &port]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("no agent answers"), "{}", stderr(&output));

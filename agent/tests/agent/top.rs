@@ -149,7 +149,8 @@ impl Drop for At {
 
 #[test]
 fn top_survives_a_restart_of_the_agent() {
-    let port = crate::support::port_to_keep();
+    let kept = pod_index_test_support::port::Port::new();
+    let port = kept.address().port();
     let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--port", &port.to_string()], SIZE);
     terminal.until(|seen| seen.contains("no answer") && seen.contains("trying again"));
     for _ in 0..2 {
@@ -181,7 +182,7 @@ fn top_watches_the_pods_and_both_it_and_get_use_the_socket() {
     let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--socket", socket], SIZE);
     terminal.until(|seen| seen.contains("first-node-1") && seen.contains("● ready"));
     let asked = |answer: &Answer, path: &str| {
-        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",code=\"200\"}}"))
+        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",outcome=\"ok\"}}"))
     };
     let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
     directory.write("second.yaml", &manifest("second"));

@@ -93,7 +93,7 @@ impl Counts {
         Some(Self {
             generation: value("pod_index_generation")?,
             publications: value("pod_index_publications_total")?,
-            changes: value("pod_index_batch_operations_sum")?,
+            changes: value("pod_index_operations_total")?,
             watchers: value("pod_index_watches").unwrap_or_default(),
         })
     }

@@ -8,7 +8,7 @@ use crate::api::table::harmless;
 use crate::cli::Output;
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::whois::answer::{Answer, Key, Labels, NOT_FOUND, Owner, Workload};
+use crate::whois::answer::{Answer, Key, NOT_FOUND, Owner, Workload};
 
 const HEADINGS: [&str; 10] =
     ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
@@ -54,7 +54,7 @@ impl Printer {
         let is_open = format::write(text.as_bytes())?;
         let mut errors = String::new();
         for answer in &answers {
-            if let Some(error) = answer.error.as_ref().or(answer.contradiction.as_ref()) {
+            if let Some(error) = answer.error.as_deref().or(answer.contradiction.as_deref()) {
                 let query: Cow<'_, str> = match answer.query.char_indices().nth(QUOTED) {
                     Some((end, _)) => format!("{}…", &answer.query[..end]).into(),
                     None => Cow::Borrowed(&*answer.query),
@@ -83,9 +83,9 @@ impl Printer {
 fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
     let text = |text: &'a Option<Cow<'_, str>>| Cow::from(text.as_deref().unwrap_or_default());
     let mut labels = String::new();
-    for (key, value) in answer.labels.iter().flat_map(Labels::iter) {
+    for (key, value) in answer.labels.iter().flat_map(|labels| labels.iter()) {
         let comma = if labels.is_empty() { "" } else { "," };
-        labels.extend([comma, key, "=", value]);
+        labels.extend([comma, &**key, "=", &**value]);
     }
     [
         end_of(&answer.query),

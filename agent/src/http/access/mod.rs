@@ -207,8 +207,7 @@ mod tests {
             ("/pods/default/web", &["pods", "proxy"]),
             ("/whois", &["pods", "proxy"]),
             ("/livez", &["healthz", "proxy"]),
-            ("/mirrors/pods", &["proxy"]),
-            ("/log-level", &["proxy"]),
+            ("/mirrors", &["proxy"]),
             ("/", &["proxy"]),
         ] {
             assert_eq!(asked(path, &headers).subresources(), expected, "{path}");
@@ -240,7 +239,7 @@ mod tests {
     #[test]
     fn a_query_with_a_body_is_a_read() {
         let headers = HeaderMap::new();
-        for (path, verb) in [("/whois", "get"), ("/whois/x", "create"), ("/log-level", "create")] {
+        for (path, verb) in [("/whois", "get"), ("/whois/x", "create"), ("/sources", "create")] {
             let asked = Asked { method: &Method::POST, ..asked(path, &headers) };
             assert_eq!(asked.verb(), verb, "{path}");
         }

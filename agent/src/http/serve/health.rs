@@ -11,7 +11,7 @@ use axum::routing::get;
 
 use crate::pipeline::readiness::Readiness;
 
-pub(super) fn router(readiness: Arc<Readiness>) -> Router {
+pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/livez", get(async || "ok\n")).route("/readyz", get(readyz)).with_state(readiness)
 }
 

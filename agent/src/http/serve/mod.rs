@@ -13,9 +13,7 @@
 //!
 //! This module knows connections. [`routes`] defines the responses.
 
-mod debug;
-mod half_close;
-mod health;
+pub(crate) mod health;
 mod host;
 mod measure;
 mod page;
@@ -44,18 +42,17 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tower::ServiceExt;
 
-use self::half_close::{Answering, HalfClose};
 pub(crate) use self::measure::Requests;
 use self::measure::measured;
+pub(crate) use self::routes::metrics_alone;
 pub(crate) use self::socket::Socket;
 use self::spare::Spare;
 use self::stall::{Bounds, StallGuard};
 use super::access::{Access, Certified, Identity, guarded};
 use super::tls::Tls;
 use crate::api::client::{Clients, Named, Peer};
-use crate::config::log::Log;
 use crate::config::shutdown::DRAIN;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, number};
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::PodApi;
@@ -88,8 +85,6 @@ pub(crate) struct App {
     pub(crate) mirrors: Arc<MirrorKeeper>,
     pub(crate) pods: PodApi,
     pub(crate) whois: Whois,
-    /// What clients may change, if enabled.
-    pub(crate) debug: Option<Log>,
     /// The number of open connections.
     pub(crate) connections: Gauge,
     /// The request metrics.
@@ -134,13 +129,9 @@ pub(crate) async fn serve(
     accept(listener, on_port, socket, tls, connections, stop, stopping).await;
 }
 
-/// Serves `/livez` and `/readyz` without access control, until `stop` becomes true.
-pub(crate) async fn serve_health(
-    listener: TcpListener,
-    readiness: Arc<Readiness>,
-    stop: watch::Receiver<bool>,
-) {
-    accept(listener, health::router(readiness), None, None, Gauge::default(), stop, || {}).await;
+/// Serves these paths in plain HTTP and without access control, until `stop` becomes true.
+pub(crate) async fn serve_openly(listener: TcpListener, router: Router, stop: watch::Receiver<bool>) {
+    accept(listener, router, None, None, Gauge::default(), stop, || {}).await;
 }
 
 /// Accepts connections on the port, and on the socket if there is one, until `stop` becomes true. Then waits for open
@@ -158,6 +149,7 @@ async fn accept(
     let (clients, mut oldest_first) = (Clients::new(), VecDeque::new());
     let mut spare = Spare::new();
     loop {
+        connections.set(number(tasks.len()));
         let accepted = tokio::select! {
             accepted = accept_on_port(&listener) => {
                 accepted.map(|(stream, client)| (Stream::Tcp(stream), clients.at(client), &on_port))
@@ -180,11 +172,6 @@ async fn accept(
                 let service =
                     Service { router: router.clone(), peer: Arc::clone(&peer), certified: Certified(None) };
                 let served = serve_connection(stream, tls, Arc::clone(&has_handshake), service, stop.clone());
-                let counted = Counted::new(&connections);
-                let served = async move {
-                    served.await;
-                    drop(counted);
-                };
                 oldest_first.push_back(Connection { task: tasks.spawn(served), has_handshake, peer });
             }
             Err(error) if spare.lend(&error) => {}
@@ -230,22 +217,6 @@ struct Service {
     router: Router,
     peer: Arc<Peer>,
     certified: Certified,
-}
-
-/// Keeps a connection counted as open until dropped. Aborting its task drops it.
-struct Counted(Gauge);
-
-impl Counted {
-    fn new(connections: &Gauge) -> Self {
-        connections.inc();
-        Self(connections.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 /// If there are `most` connections or more, closes the oldest, first among those that have not completed the handshake.
@@ -309,8 +280,6 @@ async fn serve_requests(
     stop: watch::Receiver<bool>,
 ) {
     let Service { router, peer, certified } = service;
-    let answering = Answering::default();
-    let io = TokioIo::new(HalfClose::new(stream, answering.clone(), Arc::clone(&peer)));
     let service = tower::service_fn(move |mut request: axum::extract::Request<_>| {
         request.extensions_mut().insert(Arc::clone(&peer));
         let name = certified.0.as_ref().and_then(|identity| identity.names().next());
@@ -318,17 +287,15 @@ async fn serve_requests(
             request.extensions_mut().insert(Named(name.into()));
         }
         request.extensions_mut().insert(certified.clone());
-        let open = answering.begin();
         let router = if host::is_single(&request) { router.clone() } else { host::refusing() };
-        let response = router.oneshot(request);
-        async move { response.await.map(|response| response.map(|body| open.answered_by(body))) }
+        router.oneshot(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(HEADERS)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(io, TowerToHyperService::new(service));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

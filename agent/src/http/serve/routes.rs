@@ -1,5 +1,7 @@
 //! Paths and their handlers. Errors are `v1` `Status` objects, like the API server's.
 
+use std::sync::Arc;
+
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -7,13 +9,12 @@ use axum::routing::get;
 use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{App, debug, page};
+use super::{App, page};
 use crate::api::client::Client;
 use crate::api::headers::{Element, elements};
 use crate::api::refusal::{not_found, refused};
 use crate::api::types::{MirrorPods, PodName, SourceLine, Sources, Translation};
-use crate::metrics::CONTENT_TYPE;
-use crate::pod_api;
+use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pod_api::owners::Owners;
 use crate::whois;
 use crate::whois::answer::Workload;
@@ -23,14 +24,12 @@ const WORKLOAD: &str = "pod-index/workload";
 const DERIVED_WORKLOAD: &str = "pod-index/derived-workload";
 
 pub(super) fn router(app: App) -> Router {
-    let debug = app.debug.clone().map(debug::router).unwrap_or_default();
     let pods_of_the_api = app.pods.router();
     let whois = whois::router(app.whois.clone());
     Router::new()
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
         .route("/mirrors", get(mirrors))
-        .route("/mirrors/pods", get(mirror_pods))
         .route("/translate/{uid}", get(translate))
         .route("/sources", get(sources))
         .route("/metrics", get(metrics))
@@ -41,22 +40,12 @@ pub(super) fn router(app: App) -> Router {
         .with_state(app)
         .merge(pods_of_the_api)
         .merge(whois)
-        .merge(debug)
         .merge(page::router())
 }
 
 /// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
 async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
     Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
-}
-
-/// The mirror pods themselves.
-async fn mirror_pods(
-    State(app): State<App>,
-    client: Client,
-    headers: HeaderMap,
-) -> Result<Response, pod_api::Refusal> {
-    pod_api::pods_as_they_are(&client, &headers, app.reader.load().mirror_pods())
 }
 
 /// A pod by its UID or full name, or by anything else that identifies it.
@@ -148,8 +137,17 @@ async fn readyz(State(app): State<App>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
 }
 
+/// `/metrics`, and nothing else.
+pub(crate) fn metrics_alone(metrics: Arc<Metrics>) -> Router {
+    Router::new().route("/metrics", get(async move || text_of(&metrics)))
+}
+
 async fn metrics(State(app): State<App>) -> Response {
-    match app.metrics.text() {
+    text_of(&app.metrics)
+}
+
+fn text_of(metrics: &Metrics) -> Response {
+    match metrics.text() {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         // Writing to a string does not fail.
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

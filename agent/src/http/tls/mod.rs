@@ -10,7 +10,6 @@
 //!
 //! This module knows files and handshakes. It must not know requests or responses.
 
-pub(crate) mod metrics;
 pub(crate) mod pem;
 mod server;
 

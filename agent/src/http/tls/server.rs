@@ -16,6 +16,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::pem::Pem;
 use crate::config::values::TlsFiles;
+use crate::metrics::Scrape;
 use pod_index_kubelet::https::provider;
 
 /// Interval between checks of the files.
@@ -95,8 +96,17 @@ impl Tls {
     }
 
     /// Whether the files on disk are the ones in use.
-    pub(crate) fn is_current(&self) -> bool {
+    fn is_current(&self) -> bool {
         self.lock().trouble.is_none()
+    }
+
+    /// Whether the served certificate matches the configured files, and when it expires.
+    pub(crate) fn show(&self, to: &mut Scrape<'_>) {
+        let help = "Whether the certificate in use is the one in the files; 0 if the files are invalid.";
+        to.gauge("tls_certificate_current", help, i64::from(self.is_current()));
+        if let Some(end) = self.not_after().and_then(|end| i64::try_from(end).ok()) {
+            to.gauge("tls_certificate_not_after_timestamp_seconds", "Expiry of the certificate in use.", end);
+        }
     }
 
     /// The expiry of the certificate in use, in seconds since 1970, if it can be read.

@@ -59,7 +59,7 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     assert_eq!(browser.text("#node"), "node-1");
     // While nothing changes, the pods are not sent again.
     let asked = |answer: &Answer, path: &str| {
-        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",code=\"200\"}}"))
+        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",outcome=\"ok\"}}"))
     };
     let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
     let rounds = asked(&before, "/mirrors") + 3;
@@ -247,7 +247,8 @@ fn the_ages_of_sources_and_the_number_of_watchers_are_shown() {
 #[test]
 #[ignore = "needs chromedriver: .ci/run browser"]
 fn a_restarted_agent_is_followed_again() {
-    let port = crate::support::port_to_keep();
+    let kept = pod_index_test_support::port::Port::new();
+    let port = kept.address().port();
     let first = crate::top::At::port(port);
     let browser = Browser::open(&format!("http://127.0.0.1:{port}/"), WINDOW);
     browser.until(&format!("{ROWS}.length === 5"));

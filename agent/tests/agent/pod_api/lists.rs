@@ -186,7 +186,7 @@ async fn the_configured_object_of_a_static_pod_is_shown() {
         "another UID is another pod"
     );
     assert_eq!(events[1]["object"]["metadata"]["uid"], theirs);
-    node.until("/mirrors/pods", |answer| answer.body.contains("web-node-1"));
+    node.until("/mirrors", |answer| answer.body.contains("mirrorUID"));
     assert_eq!((shown(&node), shown(&mirror)), (uid, theirs));
 }
 

@@ -200,6 +200,30 @@ async fn without_the_api_server_everything_known_is_served_and_the_changes_meanw
     assert_eq!(names(&known), ["again", "stays"]);
 }
 
+/// The source sends all objects again, without those that the backup lacks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restored_backup_what_it_lacks_is_gone() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put_all("namespaces", [namespace("stays", "a"), namespace("changes", "a")]);
+    let backup = server.backup();
+    server.put_all("namespaces", [namespace("late", "a"), namespace("changes", "b")]);
+    let agent = agent(&server, &directory, &SERVED);
+    let known: Value = agent.until("/api/v1/namespaces", |answer| answer.code == 200).json();
+    assert_eq!(names(&known), ["changes", "late", "stays"]);
+    let path = format!("/api/v1/namespaces?watch=1&resourceVersion={}", version(&known));
+    let mut watch = Watch::open(agent.address, &path, "").unwrap();
+    server.restore(&backup);
+    // The others are sent again, too.
+    let events: Vec<_> = (0..3).map(|_| watch.next().unwrap()).collect();
+    let deleted: Vec<_> = events.iter().filter(|event| event["type"] == "DELETED").collect();
+    assert_eq!(deleted.len(), 1, "{events:?}");
+    assert_eq!(deleted[0]["object"]["metadata"]["name"], "late");
+    let known: Value = agent.get("/api/v1/namespaces").json();
+    assert_eq!(names(&known), ["changes", "stays"]);
+    let found: Value = agent.get("/api/v1/namespaces/changes").json();
+    assert_eq!(found["metadata"]["labels"]["team"], "a");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_configured_is_not_requested_and_its_404_says_what_it_takes() {
     let (server, directory) = (ApiServer::start().await, Directory::new());

@@ -23,7 +23,7 @@ pub fn single_requests(site: &Site, doors: &Doors, turn: u64, counts: &Counts) {
     assert!(shown.is_some() || answer.code == 404, "{name}: {} {}", answer.code, answer.body);
     site.truth.check(asked, name, shown);
     doors.get(turn, &format!("/translate/unknown-{turn}"));
-    let others = ["/mirrors", "/sources", "/translate/x", "/readyz", "/nowhere", "/log-level"];
+    let others = ["/mirrors", "/sources", "/translate/x", "/readyz", "/nowhere"];
     doors.get(turn / 2, others[usize::try_from(turn % 6).unwrap()]);
     counts.requests.fetch_add(3, Ordering::Relaxed);
     rest(15);
@@ -83,11 +83,4 @@ pub fn rude(doors: &Doors, turn: u64, counts: &Counts) {
         let answer = Answer::read(held.swap_remove(0));
         assert!(answer.code == 400 || answer.code == 0, "{}", answer.code);
     }
-}
-
-/// Changes the log's level.
-pub fn log_levels(doors: &Doors, turn: u64, counts: &Counts) {
-    doors.send(1, "PUT /log-level", "", if turn.is_multiple_of(2) { "debug" } else { "info" });
-    one(&counts.requests);
-    rest(500);
 }

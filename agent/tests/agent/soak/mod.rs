@@ -59,7 +59,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         hangup: Duration::from_secs((seconds / 10).min(60)),
         stop: &stop,
     };
-    let works: [Work<'_>; 11] = [
+    let works: [Work<'_>; 10] = [
         Box::new(|turn| churn::change_manifests(&site, turn, &counts)),
         Box::new(|turn| churn::change_the_served_manifest(&site, turn, &counts)),
         Box::new(|turn| churn::change_pods(&site, turn, &counts)),
@@ -68,7 +68,6 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         Box::new(|turn| clients::lists(&site, &doors, turn, &counts)),
         Box::new(|turn| clients::on_one_connection(&doors, turn, &counts)),
         Box::new(|turn| clients::rude(&doors, turn, &counts)),
-        Box::new(|turn| clients::log_levels(&doors, turn, &counts)),
         Box::new(|turn| faults.next(turn)),
         Box::new(|_| faults.hang_up()),
     ];

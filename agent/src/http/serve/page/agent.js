@@ -205,7 +205,7 @@ export class Agent {
   #rates(metrics) {
     const now = performance.now();
     const value = (name) => Number(metrics.match(new RegExp(`^${name} (\\S+)$`, "m"))?.[1] ?? NaN);
-    const sample = { now, publications: value("pod_index_publications_total"), changed: value("pod_index_batch_operations_sum") };
+    const sample = { now, publications: value("pod_index_publications_total"), changed: value("pod_index_operations_total") };
     // Counters that fall belong to a restarted agent.
     if (sample.publications < this.#samples.at(-1)?.publications) this.#samples = [];
     this.#samples.push(sample);

@@ -1,0 +1,327 @@
+//! `/whois` and `pod-index whois`: finding a pod by any identity in an event.
+
+mod removed;
+mod requests;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::{kubeconfig, pod};
+use crate::api_server::ApiServer;
+use crate::metrics::value;
+use crate::support::{Agent, Directory, PATIENCE, binary, get, stderr, stdout};
+
+const WEB: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
+pub const MIRROR: &str = "5b3e5b3e-0000-4000-8000-5b3e5b3e5b3e";
+
+/// A container ID.
+fn id(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+/// A pod with two containers, an owner and labels.
+fn web() -> Value {
+    let mut web = pod("web-0", "node-1", &json!({}));
+    web["metadata"]["namespace"] = json!("shop");
+    web["metadata"]["uid"] = json!(WEB);
+    web["metadata"]["labels"] = json!({ "app": "web", "tier": "front" });
+    web["metadata"]["ownerReferences"] = json!([
+        { "apiVersion": "v1", "kind": "ConfigMap", "name": "not-the-controller", "uid": "o0" },
+        { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o1", "controller": true },
+    ]);
+    web["status"] = json!({
+        "phase": "Running",
+        "podIPs": [{ "ip": "10.0.0.7" }, { "ip": "fd00::7" }],
+        "containerStatuses": [{
+            "name": "nginx", "image": "i", "imageID": "", "ready": true, "restartCount": 1,
+            "containerID": format!("containerd://{}", id('a')),
+            "lastState": { "terminated": { "exitCode": 1, "containerID": format!("containerd://{}", id('b')) } },
+        }],
+        "initContainerStatuses": [{
+            "name": "setup", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+            "containerID": format!("containerd://{}", id('c')),
+        }],
+    });
+    web
+}
+
+/// The mirror of the kubelet's static pod.
+fn mirror() -> Value {
+    let annotations = json!({
+        "kubernetes.io/config.mirror": STATIC, "kubernetes.io/config.hash": STATIC,
+        "kubernetes.io/config.source": "file",
+    });
+    let mut mirror = pod("static-web-node-1", "node-1", &annotations);
+    mirror["metadata"]["uid"] = json!(MIRROR);
+    mirror["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n1", "controller": true }]);
+    mirror
+}
+
+pub struct Setup {
+    pub agent: Agent,
+    server: ApiServer,
+    /// The host's processes.
+    proc: Directory,
+    _directory: Directory,
+}
+
+impl Setup {
+    pub async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    async fn with(args: &[&str]) -> Self {
+        let (server, directory, proc) = (ApiServer::start().await, Directory::new(), Directory::new());
+        server.put("pods", &web());
+        server.put("pods", &mirror());
+        let kubeconfig = kubeconfig(&directory, &server);
+        let at = proc.0.to_str().unwrap();
+        let given = ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--proc", at];
+        let agent = Agent::start(&[&given, args].concat());
+        agent.until("/readyz", |answer| answer.code == 200);
+        Self { agent, server, proc, _directory: directory }
+    }
+
+    /// A process in this cgroup.
+    fn process(&self, pid: &str, cgroup: &str) {
+        fs::create_dir(self.proc.0.join(pid)).unwrap();
+        // Started long ago.
+        let stat = format!("{pid} (a b) S{}\n", " 0".repeat(40));
+        fs::write(self.proc.0.join(pid).join("stat"), stat).unwrap();
+        fs::write(self.proc.0.join(pid).join("cgroup"), cgroup).unwrap();
+    }
+
+    /// The answers to queries in a URL.
+    fn get(&self, queries: &[&str]) -> Vec<Value> {
+        let mut url = form_urlencoded::Serializer::new("/whois?".to_owned());
+        url.extend_pairs(queries.iter().map(|query| ("q", query)));
+        lines(&self.agent.get(&url.finish()).body)
+    }
+
+    /// Runs `pod-index whois` with this standard input.
+    fn pipe(&self, args: &[&str], input: &[u8]) -> Output {
+        pipe(&self.agent, args, input)
+    }
+}
+
+fn pipe(agent: &Agent, args: &[&str], input: &[u8]) -> Output {
+    let port = agent.address.port().to_string();
+    let mut command = binary(&[&["whois", "--port", &port], args].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    thread::scope(|scope| {
+        // The command may end before it has read everything.
+        scope.spawn(move || drop(stdin.write_all(input)));
+        child.wait_with_output().unwrap()
+    })
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+fn cgroup(uid: &str, container: &str) -> String {
+    let uid = uid.replace('-', "_");
+    format!(
+        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-containerd-{container}.scope"
+    )
+}
+
+/// Each form of query: the text, its kind, the key that finds the pod, and the container.
+fn forms() -> Vec<(String, &'static str, &'static str, Option<&'static str>)> {
+    let log = format!("/var/log/pods/shop_web-0_{WEB}/nginx/1.log");
+    let link = |container: &str| format!("/var/log/containers/web-0_shop_nginx-{container}.log");
+    vec![
+        (WEB.to_owned(), "uid", "uid", None),
+        (format!("  {WEB}\r"), "uid", "uid", None),
+        ("shop/web-0".to_owned(), "name", "name", None),
+        ("web-0_shop".to_owned(), "name", "name", None),
+        (cgroup(WEB, &id('a')), "cgroup", "uid", Some("nginx")),
+        (cgroup(WEB, &id('b')), "cgroup", "uid", Some("nginx")),
+        (cgroup(WEB, &id('c')), "cgroup", "uid", Some("setup")),
+        // The sandbox, which no status names.
+        (cgroup(WEB, &id('d')), "cgroup", "uid", None),
+        (format!("0::{}", cgroup(WEB, &id('a'))), "cgroup", "uid", Some("nginx")),
+        (format!("/sys/fs/cgroup/kubepods/burstable/pod{WEB}"), "cgroup", "uid", None),
+        (log.clone(), "logPath", "uid", Some("nginx")),
+        (format!("{log}.20260102-030405.gz"), "logPath", "uid", Some("nginx")),
+        (id('a'), "containerId", "containerId", Some("nginx")),
+        (format!("containerd://{}", id('b')), "containerId", "containerId", Some("nginx")),
+        (format!("cri-containerd-{}.scope", id('c')), "containerId", "containerId", Some("setup")),
+        ("10.0.0.7".to_owned(), "ip", "ip", None),
+        ("::ffff:10.0.0.7".to_owned(), "ip", "ip", None),
+        ("fd00:0::7".to_owned(), "ip", "ip", None),
+        // Inside a cgroup namespace.
+        (format!("/../cri-containerd-{}.scope", id('a')), "cgroup", "containerId", Some("nginx")),
+        (link(&id('a')), "logLink", "containerId", Some("nginx")),
+        // No status names this container.
+        (link(&id('e')), "logLink", "nameOnly", Some("nginx")),
+        ("4711".to_owned(), "pid", "uid", Some("nginx")),
+        ("4712".to_owned(), "pid", "containerId", Some("nginx")),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_form_of_identity_finds_the_pod() {
+    let setup = Setup::new().await;
+    setup.process("4711", &format!("0::{}\n", cgroup(WEB, &id('a'))));
+    setup.process("4712", &format!("0::/../cri-containerd-{}.scope\n", id('b')));
+    let forms = forms();
+    let queries: Vec<_> = forms.iter().map(|(query, ..)| &**query).collect();
+    let answers = setup.get(&queries);
+    assert_eq!(answers.len(), forms.len());
+    for (answer, (query, kind, by, container)) in answers.iter().zip(&forms) {
+        let mut expected = json!({
+            "found": true, "query": query, "kind": kind, "foundBy": by, "namespace": "shop", "name": "web-0",
+            "podUID": WEB, "node": "node-1", "owner": { "kind": "ReplicaSet", "name": "web" },
+            "workload": { "kind": "ReplicaSet", "name": "web", "derived": true },
+            "labels": { "app": "web", "tier": "front" },
+        });
+        if let Some(container) = container {
+            expected["container"] = json!(container);
+        }
+        assert_eq!(answer, &expected);
+    }
+
+    // The same through the body, the command line, standard input and /pods.
+    let body = setup.agent.send("POST /whois", "", &queries.join("\n")).body;
+    assert_eq!(lines(&body), answers);
+    let output = setup.agent.ask(&[&["whois", "-o", "json"], &*queries].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(lines(stdout(&output)), answers);
+    for args in [&["-o", "json"][..], &["-o", "json", "-"]] {
+        let output = setup.pipe(args, queries.join("\n").as_bytes());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stdout(&output), body);
+    }
+    for (query, ..) in &forms {
+        let key: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
+        let found: Value = setup.agent.get(&format!("/pods/{}", key.replace('+', "%20"))).json();
+        assert_eq!(found["metadata"]["uid"], WEB, "{query}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_static_pod_is_found_by_its_own_uid_and_by_that_of_its_mirror() {
+    let setup = Setup::new().await;
+    let log = format!("/var/log/pods/default_static-web-node-1_{STATIC}/c/0.log");
+    let cgroup = format!("/kubepods/besteffort/pod{STATIC}");
+    let answers = setup.get(&[STATIC, MIRROR, "default/static-web-node-1", &log, &cgroup]);
+    for (answer, by) in answers.iter().zip(["uid", "mirrorUid", "name", "uid", "uid"]) {
+        assert_eq!((&answer["found"], &answer["foundBy"]), (&json!(true), &json!(by)), "{answer}");
+        assert_eq!((&answer["podUID"], &answer["mirrorUID"]), (&json!(STATIC), &json!(MIRROR)), "{answer}");
+        assert_eq!((&answer["name"], &answer["node"]), (&json!("static-web-node-1"), &json!("node-1")));
+    }
+    // This path does not translate UIDs.
+    let answer = setup.agent.get(&format!("/pods/{MIRROR}"));
+    assert_eq!(answer.code, 404);
+    assert!(answer.body.contains(STATIC), "{}", answer.body);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
+    let setup = Setup::new().await;
+    let log = format!("/var/log/pods/shop_web-0_{WEB}/nginx/1.log");
+    let args = ["whois", WEB, &log, MIRROR, "shop/web-1", "/system.slice/sshd.service", "10.0"];
+    let output = setup.agent.ask(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let rows: Vec<Vec<&str>> = stdout(&output)
+        .lines()
+        .map(|line| line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect())
+        .collect();
+    let (uid, labels) = (WEB, "app=web,tier=front");
+    let web = |query, by, container| {
+        vec![query, by, "shop", "web-0", container, "node-1", "ReplicaSet/web", uid, "-", labels]
+    };
+    let expected = [
+        vec![
+            "QUERY",
+            "FOUND BY",
+            "NAMESPACE",
+            "NAME",
+            "CONTAINER",
+            "NODE",
+            "OWNER",
+            "UID",
+            "MIRROR UID",
+            "LABELS",
+        ],
+        web(WEB, "UID", "-"),
+        web("…4b5a-6978-8796-a5b4c3d2e1f0/nginx/1.log", "log path: UID", "nginx"),
+        vec![MIRROR, "mirror UID", "default", "static-web-node-1", "-", "node-1", "-", STATIC, MIRROR, "-"],
+    ];
+    assert_eq!(rows, expected);
+    assert_eq!(
+        stderr(&output),
+        "pod-index: \"shop/web-1\": no pod has this name\n\
+         pod-index: \"/system.slice/sshd.service\": the path names no pod and no container\n\
+         pod-index: \"10.0\": not recognised; no pod has this UID\n"
+    );
+    let output = setup.agent.ask(&["whois", "nobody"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    let output = setup.agent.ask(&["whois", WEB, "nobody", "-o", "yaml"]);
+    let documents: Vec<Value> = serde_saphyr::from_multiple(stdout(&output)).unwrap();
+    assert_eq!(documents, setup.get(&[WEB, "nobody"]));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_is_looked_up_in_the_proc_of_the_host() {
+    let setup = Setup::with(&["--cgroup-root", "/nodes"]).await;
+    setup.process("7", "0::/system.slice/sshd.service\n");
+    // A user with a delegated cgroup can make such a name.
+    setup.process("12", &format!("0::/user.slice/kubepods/pod{STATIC}\n"));
+    setup.process("13", &format!("0::/nodes/kubepods/pod{STATIC}\n"));
+    let answers = setup.get(&["12", "13"]);
+    assert_eq!(answers[0]["error"], "the process belongs to no pod");
+    assert_eq!(answers[1]["podUID"], json!(STATIC));
+    setup.process("8", &format!("0::/kubepods/pod{STATIC}/{}\n", id('f')));
+    setup.process("9", &format!("0::/kubepods/podu-9/{}\n", id('f')));
+    setup.process("10", "");
+    fs::write(setup.proc.0.join("10/stat"), "10 (a b)").unwrap();
+    let answers = setup.get(&["7", "8", "9", "10", "4711"]);
+    assert_eq!(answers[0]["error"], "the process belongs to no pod");
+    assert_eq!((&answers[1]["kind"], &answers[1]["podUID"]), (&json!("pid"), &json!(STATIC)));
+    assert_eq!(answers[2]["error"], "the index does not have the pod of this process");
+    assert!(answers[3]["error"].as_str().unwrap().contains("10/stat"), "{}", answers[3]);
+    assert!(answers[4]["error"].as_str().unwrap().starts_with("no process has this ID"), "{}", answers[4]);
+    assert!(answers.iter().all(|answer| answer["kind"] == "pid"));
+
+    // Another pod claims the container's ID, and its claim is stronger.
+    setup.process("11", &format!("0::{}\n", cgroup(WEB, &id('a'))));
+    let mut thief = web();
+    thief["metadata"]["name"] = json!("thief");
+    thief["metadata"]["uid"] = json!("thief-uid");
+    thief["metadata"]["creationTimestamp"] = json!("2100-01-01T00:00:00Z");
+    thief["status"]["containerStatuses"][0]["name"] = json!("stolen");
+    setup.server.put("pods", &thief);
+    setup.agent.until("/pods/thief-uid", |answer| answer.code == 200);
+    let answers = setup.get(&[&id('a'), "11", &cgroup(WEB, &id('a'))]);
+    assert_eq!((&answers[0]["name"], &answers[0]["container"]), (&json!("thief"), &json!("stolen")));
+    for answer in &answers[1..] {
+        assert_eq!((&answer["podUID"], &answer["container"]), (&json!(WEB), &Value::Null), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_uid_that_looks_like_a_name_is_found_if_no_pod_has_the_name() {
+    let setup = Setup::new().await;
+    let mut odd = pod("odd", "node-1", &json!({}));
+    odd["metadata"]["uid"] = json!("own_uid");
+    setup.server.put("pods", &odd);
+    setup.agent.until("/pods/own_uid", |answer| answer.code == 200);
+    let answers = setup.get(&["own_uid"]);
+    assert_eq!((&answers[0]["kind"], &answers[0]["foundBy"]), (&json!("name"), &json!("uid")));
+    assert_eq!(answers[0]["name"], "odd");
+}

@@ -1,0 +1,205 @@
+//! Requests with many queries, waiting ones, and hostile ones.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
+    let setup = Setup::new().await;
+    let found = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="found"}"#);
+    for args in [&["later-uid", WEB, "-o", "json"][..], &["-o", "json"]] {
+        let uid = if args.len() > 2 { "later-uid" } else { "still-later-uid" };
+        let mut later = pod(uid, "node-1", &json!({}));
+        later["metadata"]["uid"] = json!(uid);
+        let before = found(&setup.agent.get("/metrics").body);
+        let output = thread::scope(|scope| {
+            scope.spawn(|| {
+                // The pod that is known has been found, so the query waits for the other one.
+                setup.agent.until("/metrics", |answer| found(&answer.body) > before);
+                setup.server.put("pods", &later);
+            });
+            setup.pipe(&[args, &["--wait", "60s"]].concat(), format!("{uid}\n{WEB}\n").as_bytes())
+        });
+        assert!(output.status.success(), "{} {}", stdout(&output), stderr(&output));
+        let answers = lines(stdout(&output));
+        let uids: Vec<_> = answers.iter().map(|answer| answer["podUID"].as_str().unwrap()).collect();
+        assert_eq!(uids, [uid, WEB]);
+    }
+
+    let began = Instant::now();
+    let output = setup.agent.ask(&["whois", "never", WEB, "--wait", "300ms", "-o", "json"]);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!(output.status.code(), Some(1));
+    let found: Vec<_> = lines(stdout(&output)).iter().map(|answer| answer["found"].clone()).collect();
+    assert_eq!(found, [false, true]);
+    // Invalid queries do not wait.
+    let began = Instant::now();
+    let output = setup.agent.ask(&["whois", "/no/pod", "4711", "--wait", "5m"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(began.elapsed() < PATIENCE);
+    let output = setup.agent.ask(&["whois", "never", "--wait", "6m"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(2), "pod-index: --wait: at most 300 s\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_lines_get_as_many_answers_in_their_order() {
+    const LINES: usize = 50_000;
+    let setup = Setup::new().await;
+    let mut input = String::new();
+    for line in 0..LINES {
+        let line = if line % 1000 == 17 { format!("unknown-{line}") } else { cgroup(WEB, &id('a')) };
+        input.extend([line.as_str(), "\n"]);
+    }
+    let output = setup.pipe(&["-o", "json"], input.as_bytes());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(1), ""));
+    let answers = lines(stdout(&output));
+    assert_eq!(answers.len(), LINES);
+    for (answer, query) in answers.iter().zip(input.lines()) {
+        assert_eq!(
+            (&answer["query"], &answer["found"]),
+            (&json!(query), &json!(!query.starts_with("unknown")))
+        );
+    }
+    // In batches, not one by one.
+    let metrics = setup.agent.get("/metrics").body;
+    let requests = value(&metrics, r#"pod_index_http_requests_total{path="/whois",outcome="ok"}"#);
+    assert!((1..=1000).contains(&requests), "{requests} requests for {LINES} lines");
+    let found = value(&metrics, r#"pod_index_lookups_total{outcome="found"}"#);
+    assert_eq!(usize::try_from(found).unwrap(), LINES - LINES / 1000);
+
+    let output = setup.pipe(&[], input.as_bytes());
+    assert_eq!(stdout(&output).lines().count(), 1 + LINES - LINES / 1000);
+    assert_eq!(stderr(&output).lines().count(), LINES / 1000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lookups_are_counted_by_outcome() {
+    let setup = Setup::new().await;
+    setup.process("4711", &format!("0::/kubepods/pod{WEB}\n"));
+    setup.get(&[WEB, MIRROR, "nobody", "4711", "4712", "/nothing", "10.9.9.9", "\u{0}"]);
+    setup.agent.get("/pods/shop_nobody");
+    setup.agent.get("/pods/web-0_shop");
+    let metrics = setup.agent.get("/metrics").body;
+    for (outcome, expected) in [("found", 4), ("unknown", 4), ("invalid", 2)] {
+        let series = format!("pod_index_lookups_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(value(&metrics, &series), expected, "{outcome}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_queries_each_get_an_error_and_affect_no_other() {
+    let setup = Setup::new().await;
+    let send = |request: &str, body: &str| setup.agent.send(request, "", body);
+    // Limits of a request.
+    let many = |count: usize| format!("/whois?{}", vec!["q=u"; count].join("&"));
+    for (request, body, code, says) in [
+        (format!("GET {}", many(100)), String::new(), 200, ""),
+        (format!("GET {}", many(1000)), String::new(), 400, "at most 100"),
+        ("GET /whois".to_owned(), String::new(), 400, "q is missing"),
+        ("GET /whois?uid=u".to_owned(), String::new(), 400, "unknown parameter \\\"uid\\\""),
+        ("GET /whois?q=u&wait=1".to_owned(), String::new(), 400, "wait: must be a number and a unit"),
+        ("GET /whois?q=u&wait=301s".to_owned(), String::new(), 400, "wait: at most 300 s"),
+        ("POST /whois?q=u".to_owned(), String::new(), 400, "in the body"),
+        ("POST /whois".to_owned(), "x".repeat((1 << 20) + 1), 413, "1048576 bytes"),
+        ("POST /whois?wait=1s".to_owned(), "u\n".repeat(101), 400, "at most 100 queries"),
+        ("POST /whois".to_owned(), String::new(), 200, ""),
+        ("DELETE /whois".to_owned(), String::new(), 405, ""),
+    ] {
+        let answer = send(&request, &body);
+        let request: String = request.chars().take(60).collect();
+        assert_eq!(answer.code, code, "{request}: {}", answer.body);
+        assert!(answer.body.contains(says), "{request}: {}", answer.body);
+    }
+
+    // Texts that are not identities.
+    let long = "x".repeat(70_000);
+    let line = "y".repeat(3 << 20);
+    let control = "\u{1b}[2J";
+    let body = format!("a\0b\n\n{long}\n..\n/../../x\n{control}\n{WEB}");
+    let answers = lines(&send("POST /whois", &body).body);
+    let errors: Vec<_> = answers.iter().map(|answer| answer["error"].as_str().unwrap_or_default()).collect();
+    assert_eq!(
+        errors,
+        [
+            "an identity must not contain NUL",
+            "an identity must not be empty",
+            "an identity must not be longer than 64 KiB",
+            "not recognised; no pod has this UID",
+            "the path names no pod and no container",
+            "not a UID, container ID, cgroup, log path, IP address, process ID, \"namespace/name\" or full name",
+            "",
+        ]
+    );
+    assert_eq!(answers[2]["query"].as_str().unwrap().len(), 4096);
+    let output = setup.pipe(&["-o", "json"], &[line.as_bytes(), b"\n\xff\xfe\n", WEB.as_bytes()].concat());
+    let answers = lines(stdout(&output));
+    assert_eq!(answers.len(), 3);
+    assert_eq!(answers[0]["error"], "an identity must not be longer than 64 KiB");
+    assert_eq!(answers[1]["error"], "an identity must be UTF-8");
+    assert_eq!(answers[2]["podUID"], WEB);
+    let output = setup.agent.ask(&["whois", control]);
+    assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
+
+    // A client that hangs up while it waits.
+    for _ in 0..50 {
+        let mut stream = std::net::TcpStream::connect(setup.agent.address).unwrap();
+        write!(stream, "GET /whois?q=never&wait=300s HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+    }
+    assert_eq!(setup.get(&[WEB])[0]["found"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_lookup_ends_when_the_shutdown_begins() {
+    let mut setup = Setup::new().await;
+    let found = r#"pod_index_lookups_total{outcome="found"}"#;
+    let before = value(&setup.agent.get("/metrics").body, found);
+    let address = setup.agent.address;
+    let waiting = thread::spawn(move || get(address, &format!("/whois?q={WEB}&q=never&wait=300s")));
+    setup.agent.until("/metrics", |answer| value(&answer.body, found) > before);
+    setup.agent.signal("TERM");
+    let answer = waiting.join().unwrap();
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    let answers = lines(&answer.body);
+    assert_eq!(answers[0]["found"], true);
+    assert_eq!(answers[1]["error"], "not recognised; no pod has this UID; the agent is shutting down");
+    assert_eq!(setup.agent.wait(), Some(0));
+    let log = setup.agent.whole_log();
+    assert!(!log.iter().any(|line| line.contains("closing connections that did not end")), "{log:?}");
+}
+
+#[test]
+fn until_every_source_was_read_an_unknown_pod_may_still_be_added() {
+    let directory = Directory::new();
+    let nowhere = "http://127.0.0.1:1/";
+    let agent =
+        Agent::start(&["--manifest-url", nowhere, "--pod-manifest-path", directory.0.to_str().unwrap()]);
+    let output = agent.ask(&["whois", "u-1"]);
+    assert_eq!(
+        stderr(&output),
+        "pod-index: \"u-1\": not recognised; no pod has this UID; not every source has been read\n"
+    );
+}
+
+#[test]
+fn a_closed_output_ends_whois_and_no_agent_is_exit_code_3() {
+    let agent = Agent::on(&crate::support::shipped());
+    let port = agent.address.port().to_string();
+    let mut command = binary(&["whois", "--port", &port]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    // Until it ends.
+    while stdin.write_all(b"kube-system/etcd-node-1\n").is_ok() {}
+    assert!(child.wait().unwrap().code().is_some());
+    drop(agent);
+    let output = run_piped(&["whois", "--port", &port], b"u\n");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no agent answers"), "{}", stderr(&output));
+}
+
+fn run_piped(args: &[&str], input: &[u8]) -> Output {
+    let mut command = binary(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
