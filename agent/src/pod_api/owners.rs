@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::Pod;
@@ -129,15 +129,25 @@ struct Received {
     refresh_at: Instant,
 }
 
+/// A kind of owners.
+struct Followed {
+    objects: Arc<dyn OfKind>,
+    /// The index of the kind whose objects name those of this one.
+    below: Option<usize>,
+    /// `Ok` once every owner has been requested; why not.
+    read: channel::Sender<Result<(), String>>,
+}
+
+/// The kinds that the agent may not read, until when it does not try again, and why.
+type Denied = HashMap<usize, (Instant, String)>;
+
 /// Follows the owners of the pods in the index.
 pub(super) struct Follower {
     client: Client,
     reader: Reader<Pod>,
     readiness: Arc<Readiness>,
-    kinds: Vec<Arc<dyn OfKind>>,
+    kinds: Vec<Followed>,
     owners: Owners,
-    /// Set once every owner has been requested.
-    read: channel::Sender<bool>,
 }
 
 impl Follower {
@@ -148,15 +158,14 @@ impl Follower {
         (version, seats): (u64, &Arc<Seats>),
     ) -> (Self, Vec<Arc<dyn Served>>) {
         let (client, reader, readiness) = (client.clone(), reader.clone(), Arc::clone(readiness));
-        let (owners, read) = (Owners::default(), channel::Sender::new(false));
-        let mut follower = Self { client, reader, readiness, kinds: Vec::new(), owners, read };
+        let mut follower = Self { client, reader, readiness, kinds: Vec::new(), owners: Owners::default() };
         let served = vec![
-            follower.of::<ReplicaSet>(version, seats),
-            follower.of::<Deployment>(version, seats),
-            follower.of::<StatefulSet>(version, seats),
-            follower.of::<DaemonSet>(version, seats),
-            follower.of::<Job>(version, seats),
-            follower.of::<CronJob>(version, seats),
+            follower.of::<ReplicaSet>(None, version, seats),
+            follower.of::<Deployment>(Some(0), version, seats),
+            follower.of::<StatefulSet>(None, version, seats),
+            follower.of::<DaemonSet>(None, version, seats),
+            follower.of::<Job>(None, version, seats),
+            follower.of::<CronJob>(Some(4), version, seats),
         ];
         (follower, served)
     }
@@ -165,59 +174,56 @@ impl Follower {
         self.owners.clone()
     }
 
-    fn of<K>(&mut self, version: u64, seats: &Arc<Seats>) -> Arc<dyn Served>
+    fn of<K>(&mut self, below: Option<usize>, version: u64, seats: &Arc<Seats>) -> Arc<dyn Served>
     where
         K: Kind + kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let history = history::<Owner<K>>(version, seats);
-        self.kinds.push(Arc::clone(&history) as _);
-        let read = self.read.subscribe();
+        let read = channel::Sender::new(Err("the pods have not been read yet".to_owned()));
+        let state = read.subscribe();
+        self.kinds.push(Followed { objects: Arc::clone(&history) as _, below, read });
         let current = move |_| {
-            let is_read = *read.borrow();
-            async move {
-                if is_read {
-                    return Ok(());
-                }
-                Err(Refusal::unavailable("the owners of the pods have not been read yet".to_owned()))
-            }
-            .boxed()
+            let state = state.borrow().clone();
+            let why = |why| format!("{} have not been read yet: {why}", K::URL_PATH_SEGMENT);
+            ready(state.map_err(|error| Refusal::unavailable(why(error)))).boxed()
         };
         Collection::new(history, Box::new(current), None)
     }
 
     pub(super) async fn run(self) {
         let mut changes = self.reader.changes();
-        let mut received = HashMap::new();
+        let (mut received, mut denied) = (HashMap::new(), Denied::new());
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-        let mut is_reported = false;
+        let mut reported = None;
         loop {
             let was_complete = self.readiness.has_pods();
-            let next = match self.pass(&mut received).await {
-                Ok(next) => {
-                    is_reported = false;
-                    if was_complete {
-                        self.read.send_replace(true);
-                        next
-                    } else {
-                        // The pods may become complete without a change of the index.
-                        Instant::now() + GATHER
+            denied.retain(|_, (until, _)| *until > Instant::now());
+            let failed = self.pass(&mut received, &mut denied, &mut backoff).await.err();
+            let why = failed.as_ref().or_else(|| denied.values().map(|(_, why)| why).next());
+            if let Some(why) = why.filter(|_| reported.is_none()) {
+                tracing::warn!("owners of pods cannot be read; their names are derived: {why}");
+            }
+            reported = why.cloned();
+            if failed.is_some() {
+                let until = Instant::now() + backoff.wait(std::time::Instant::now());
+                // Changes of pods do not shorten the pause. They are taken, so that no old snapshot is held.
+                while let Ok(step) = timeout_at(until, changes.next()).await {
+                    if step.is_none() {
+                        return;
                     }
                 }
-                Err(why) => {
-                    if !std::mem::replace(&mut is_reported, true) {
-                        tracing::warn!("owners of pods cannot be read; their names are derived: {why}");
-                    }
-                    let until = Instant::now() + backoff.wait(std::time::Instant::now());
-                    // Changes of pods do not shorten the pause. They are taken, so that no old snapshot is held.
-                    while let Ok(step) = timeout_at(until, changes.next()).await {
-                        if step.is_none() {
-                            return;
-                        }
-                    }
-                    continue;
-                }
-            };
-            self.kinds.iter().for_each(|kind| kind.age());
+                continue;
+            }
+            let refresh = received.values().map(|received| received.refresh_at);
+            let next = refresh.chain(denied.values().map(|(until, _)| *until)).min();
+            // The pods may become complete without a change of the index.
+            let next = next
+                .filter(|_| was_complete)
+                .unwrap_or_else(|| Instant::now() + if was_complete { REFRESH } else { GATHER });
+            if was_complete {
+                self.tell(&denied);
+            }
+            self.kinds.iter().for_each(|kind| kind.objects.age());
             tokio::select! {
                 step = changes.next() => {
                     if step.is_none() {
@@ -231,9 +237,23 @@ impl Follower {
         }
     }
 
-    /// Requests what is missing or old, and forgets what no pod needs. Returns when to do so again.
-    async fn pass(&self, received: &mut HashMap<Key, Received>) -> Result<Instant, String> {
-        let mut denied = HashMap::new();
+    /// Says which kinds are read. Without the objects of a kind, those that they name are unknown as well.
+    fn tell(&self, denied: &Denied) {
+        for (at, kind) in self.kinds.iter().enumerate() {
+            let why = denied.get(&at).or_else(|| denied.get(&kind.below?));
+            let _ = kind.read.send_replace(why.map_or(Ok(()), |(_, why)| Err(why.clone())));
+        }
+    }
+
+    /// Requests what is missing or old, and forgets what no pod needs. Adds the kinds that the agent may not read to
+    /// `denied`.
+    async fn pass(
+        &self,
+        received: &mut HashMap<Key, Received>,
+        denied: &mut Denied,
+        backoff: &mut Backoff,
+    ) -> Result<(), String> {
+        let mut again = None;
         loop {
             let needed = self.needed(received);
             received.retain(|name, _| {
@@ -245,14 +265,18 @@ impl Follower {
             });
             let now = Instant::now();
             let is_due = |name: &&Key| received.get(*name).is_none_or(|received| received.refresh_at <= now);
-            let due: Vec<_> = needed.iter().filter(is_due).cloned().collect();
-            let due: Vec<_> = due.into_iter().filter(|name| !denied.contains_key(&name.kind)).collect();
+            let due = needed.iter().filter(is_due).filter(|name| !denied.contains_key(&name.kind));
+            let due: Vec<_> = due.cloned().collect();
             if due.is_empty() {
-                break;
+                return Ok(());
             }
             for name in due {
+                if denied.contains_key(&name.kind) {
+                    continue;
+                }
                 let stale = received.contains_key(&name);
-                match timeout(PATIENCE, self.kinds[name.kind].get(&self.client, &name, stale)).await {
+                let objects = &self.kinds[name.kind].objects;
+                match timeout(PATIENCE, objects.get(&self.client, &name, stale)).await {
                     Ok(Ok(metadata)) => {
                         let metadata = metadata.filter(|metadata| metadata.uid.as_ref() == Some(&name.uid));
                         let metadata = metadata.map(|metadata| Arc::new(slim(metadata)));
@@ -261,7 +285,9 @@ impl Follower {
                         received.insert(name, Received { metadata, refresh_at });
                     }
                     Ok(Err(Error::Api(status))) if status.code == 403 => {
-                        denied.insert(name.kind, api_causes(&Error::Api(status)));
+                        let pause = || Instant::now() + backoff.wait(std::time::Instant::now());
+                        let until = *again.get_or_insert_with(pause);
+                        denied.insert(name.kind, (until, api_causes(&Error::Api(status))));
                     }
                     Ok(Err(error)) => return Err(api_causes(&error)),
                     Err(_) => return Err(format!("no answer within {PATIENCE:?}")),
@@ -269,11 +295,6 @@ impl Follower {
                 sleep(PACE).await;
             }
         }
-        if let Some(why) = denied.into_values().next() {
-            return Err(why);
-        }
-        let next = received.values().map(|received| received.refresh_at).min();
-        Ok(next.unwrap_or_else(|| Instant::now() + REFRESH))
     }
 
     /// The controllers of the pods, and the controllers of those.
@@ -297,7 +318,7 @@ impl Follower {
     /// What to request. `None` for a kind that is not followed, and for a name that no object can have: it would become
     /// part of the path of a request, and whoever creates pods chooses it.
     fn name(&self, namespace: &str, owner: &OwnerReference) -> Option<Key> {
-        let kind = self.kinds.iter().position(|kind| kind.is(owner))?;
+        let kind = self.kinds.iter().position(|kind| kind.objects.is(owner))?;
         let is_valid = dns_subdomain(&owner.name).is_none() && dns_subdomain(namespace).is_none();
         is_valid.then(|| Key {
             kind,
@@ -309,7 +330,7 @@ impl Follower {
 
     fn put(&self, name: &Key, metadata: Option<&Arc<ObjectMeta>>) {
         self.owners.keep(name, metadata);
-        self.kinds[name.kind].show(name, metadata.map(|metadata| &**metadata));
+        self.kinds[name.kind].objects.show(name, metadata.map(|metadata| &**metadata));
     }
 }
 
