@@ -187,9 +187,16 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
 async fn without_the_right_or_the_server_names_are_derived_and_known_owners_stay() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("pods", &pod_of("web", &json!({ "pod-template-hash": "1" }), (RS.0, RS.1, "web-1")));
+    for n in 0..9 {
+        server.put("pods", &pod_of(&format!("db-{n}"), &json!({}), (RS.0, RS.1, &format!("db-{n}"))));
+    }
     server.fail_always(Verb::Get, Fault::Status(403));
     let agent = agent(&server, &directory);
     agent.wait_for_log("owners of pods cannot be read; their names are derived: planted: 403");
+    assert!(server.requests(Verb::Get) < 5, "one denied request says it of all ReplicaSets");
+    for n in 0..9 {
+        server.remove("pods", "shop", &format!("db-{n}"));
+    }
     assert_eq!(workload(&agent, "web"), "Deployment/web derived");
     assert_eq!(agent.get("/apis/apps/v1/replicasets").code, 503);
     server.put("replicasets", &owned("ReplicaSet", "web-1", Some(("apps/v1", "Deployment", "odd"))));
