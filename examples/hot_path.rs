@@ -56,15 +56,15 @@ fn main() {
             scope.spawn(move || {
                 // An event from the kernel names its pod by UID; parse it once.
                 let uids: Vec<pod_index::PodUid> = pods().iter().map(|pod| pod.uid.as_str().into()).collect();
-                let (mut look_ups, mut found) = (0_u64, 0_u64);
+                let (mut lookups, mut found) = (0_u64, 0_u64);
                 while running.load(Ordering::Relaxed) {
                     for uid in &uids {
-                        look_ups += 1;
+                        lookups += 1;
                         found += u64::from(cached.load().pod_by_uid(uid).is_some());
                     }
                 }
-                assert_eq!(look_ups, found, "every pod is there at every moment");
-                println!("reader {thread}: {look_ups} lookups, every one a hit");
+                assert_eq!(lookups, found, "every pod is there at every moment");
+                println!("reader {thread}: {lookups} lookups, every one a hit");
             });
         }
 

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::identity::{ContainerLog, Identity};
 use crate::pod::{KeyRef, Life, PodKind, PodMeta, Time, ip_number, nanos};
-use crate::resolve::{Found, FoundBy, Key};
-use crate::snapshot::{Hold, OwnedKey, Snapshot, Times};
+use crate::snapshot::{Found, FoundBy, Hold, Key, OwnedKey, Snapshot, Stay, Times};
 
-/// The look-ups of a snapshot at a time; see [`Snapshot::at`] for an example.
+/// The lookups of a snapshot at a time; see [`Snapshot::at`] for an example.
 ///
 /// # Rules
 /// A pod held a key during an interval. The index knows only bounds of its start (`from`) and its end (`until`):
@@ -50,9 +49,14 @@ pub struct AtTime<'a, P> {
 pub enum Holder<'a, P> {
     /// This pod held it for certain, within the given skew and delay.
     Pod(Found<'a, P>),
-    /// These pods may have held it, the likeliest one first. If it is one alone, it probably did, but the event may also
-    /// belong to a pod before or after it.
-    Ambiguous(Vec<Candidate<'a, P>>),
+    /// One of these pods may have held it. If there is one alone, it probably did, but the event may also belong to a pod
+    /// before or after it.
+    Ambiguous {
+        /// The likeliest one first; at most [`MAX_CANDIDATES`](AtTime::MAX_CANDIDATES).
+        candidates: Vec<Candidate<'a, P>>,
+        /// The number of less likely ones, which are left out.
+        more: usize,
+    },
     /// No pod is known to have held it.
     Unknown(NotFound),
 }
@@ -102,23 +106,23 @@ struct Window {
     until: (Time, Time),
 }
 
-/// The bounds of a hold, and its pod if that is not forgotten.
-struct Stay<'a, P> {
-    pod: Option<(&'a Arc<P>, Option<Instant>)>,
+/// The bounds of a stay, and its pod if that is not forgotten.
+struct Bounded<'a, P> {
+    found: Option<Found<'a, P>>,
     /// The pod has the key, and runs.
     is_current: bool,
     window: Window,
 }
 
 impl<P: PodMeta> Snapshot<P> {
-    /// Look-ups at a wall-clock time, among current and removed pods: an event's pod may be gone when the event arrives, and
+    /// Lookups at a wall-clock time, among current and removed pods: an event's pod may be gone when the event arrives, and
     /// its IP or name another pod's.
     ///
     /// Needs an index that [keeps times](crate::Options::keep_times); any other knows only what needs no time: UIDs and
     /// container IDs.
     ///
     /// # Complexity
-    /// O(1); no allocation. No look-up reads a clock.
+    /// O(1); no allocation. No lookup reads a clock.
     ///
     /// # Examples
     /// ```
@@ -174,6 +178,8 @@ impl<P> AtTime<'_, P> {
     pub const SKEW: Duration = Duration::from_secs(2);
     /// The delay, unless [`delay`](Self::delay) sets another.
     pub const DELAY: Duration = Duration::from_secs(10);
+    /// The largest number of candidates of an [ambiguous](Holder::Ambiguous) answer.
+    pub const MAX_CANDIDATES: usize = 16;
 }
 
 impl<'a, P: PodMeta> AtTime<'a, P> {
@@ -216,32 +222,11 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     #[inline(never)]
     fn get_any(&self, key: Key<'_>) -> Holder<'a, P> {
-        match key {
-            Key::Ip(ip) => self.search(KeyRef::Ip(ip_number(ip)), FoundBy::Ip),
-            Key::Name { namespace, name } => {
-                match self.search(KeyRef::Name(PodKind::Pod, name, namespace), FoundBy::Name) {
-                    Holder::Unknown(_) => {
-                        self.search(KeyRef::Name(PodKind::Mirror, name, namespace), FoundBy::Name)
-                    }
-                    known => known,
-                }
-            }
-            Key::Own(kind, key) => self.search(KeyRef::Own(kind, key), FoundBy::Key),
-            Key::Uid(_) | Key::ContainerId(_) => exact(self.snapshot.get(key).or_else(|| {
-                let (gone, by) = match key {
-                    Key::Uid(uid) => (self.snapshot.removed().pod_by_uid(uid)?, FoundBy::Uid),
-                    Key::ContainerId(id) => {
-                        (self.snapshot.removed().pod_by_container_id(id)?, FoundBy::ContainerId)
-                    }
-                    _ => return None,
-                };
-                Some(Found {
-                    pod: gone.pod,
-                    container: gone.container,
-                    by,
-                    removed_at: Some(gone.removed_at),
-                })
-            })),
+        let [claimed, by_mirrors] = timed(key);
+        let Some(claimed) = claimed else { return exact(self.snapshot.find(key)) };
+        match (self.search(claimed, key.found_by()), by_mirrors) {
+            (Holder::Unknown(_), Some(claimed)) => self.search(claimed, key.found_by()),
+            (holder, _) => holder,
         }
     }
 
@@ -249,19 +234,11 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// first.
     ///
     /// # Complexity
-    /// O(n²) at worst for n pods that had the key.
+    /// O(n log n) for n pods that had the key.
     #[must_use]
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
-        let stays = match key.into() {
-            Key::Ip(ip) => self.stays(KeyRef::Ip(ip_number(ip))),
-            Key::Name { namespace, name } => {
-                let mut stays = self.stays(KeyRef::Name(PodKind::Pod, name, namespace));
-                stays.extend(self.stays(KeyRef::Name(PodKind::Mirror, name, namespace)));
-                stays
-            }
-            Key::Own(kind, key) => self.stays(KeyRef::Own(kind, key)),
-            Key::Uid(_) | Key::ContainerId(_) => Vec::new(),
-        };
+        let stays: Vec<_> =
+            timed(key.into()).into_iter().flatten().flat_map(|claimed| self.stays(claimed)).collect();
         self.listed(&stays, |_, _| true)
     }
 
@@ -307,17 +284,17 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         if let (Some(stay), None) = (certain.next(), certain.next())
             && (is_exclusive || (possible == 1 && is_complete))
         {
-            return match stay.pod {
-                Some((pod, removed_at)) => Holder::Pod(Found { pod, container: None, by, removed_at }),
-                None => Holder::Unknown(NotFound::TooEarly),
-            };
+            let found = stay.found.map(|found| Holder::Pod(Found { by, ..found }));
+            return found.unwrap_or(Holder::Unknown(NotFound::TooEarly));
         }
-        let candidates = self.listed(&stays, |stays, stay| {
+        let mut candidates = self.listed(&stays, |stays, stay| {
             let touches = |window: Window| window.touches(first, last);
             touches(stay.window) && (!is_exclusive || touches(stay.window.among(stays)))
         });
         if !candidates.is_empty() {
-            return Holder::Ambiguous(candidates);
+            let more = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
+            candidates.truncate(Self::MAX_CANDIDATES);
+            return Holder::Ambiguous { candidates, more };
         }
         Holder::Unknown(match known {
             Some((_, settled)) if last >= settled => NotFound::TooLate,
@@ -328,40 +305,28 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// The pods that had a key.
-    fn stays(&self, key: KeyRef<'_>) -> Vec<Stay<'a, P>> {
+    fn stays(&self, key: KeyRef<'_>) -> Vec<Bounded<'a, P>> {
         let Some(times) = self.snapshot.times.as_deref() else { return Vec::new() };
         let settled = self.settled(times);
-        let holds = times.of(key);
-        holds
-            .map(|hold| {
-                let pod = self.pod_of(hold);
-                let life = hold.end.as_ref().map(|end| end.life);
-                let life = life.or_else(|| Some(pod?.0.life())).unwrap_or_default();
-                let window = self.window(hold, &life, settled);
-                Stay { pod, is_current: hold.end.is_none() && !life.stopped, window }
-            })
-            .collect()
-    }
-
-    fn pod_of(&self, hold: &Hold) -> Option<(&'a Arc<P>, Option<Instant>)> {
-        let (live, gone) = (self.snapshot, self.snapshot.removed());
-        let uid = hold.uid.as_uid_ref();
-        let (pod, removed) = match hold.key {
-            OwnedKey::Name(PodKind::Mirror, ..) => (live.mirror_pod_by_uid(uid), gone.mirror_pod_by_uid(uid)),
-            _ => (live.pod_by_uid(uid), gone.pod_by_uid(uid)),
+        let bounded = |(stay, hold): (&Stay, &Hold)| {
+            let found = self.snapshot.find(stay.uid.as_uid_ref().into());
+            let life = hold.end.as_ref().map(|end| end.life);
+            let life = life.or_else(|| Some(found?.pod.life())).unwrap_or_default();
+            let is_current = hold.end.is_none() && !life.stopped;
+            Bounded { found, is_current, window: self.window(stay, hold, &life, settled) }
         };
-        pod.map(|pod| (pod, None)).or_else(|| removed.map(|gone| (gone.pod, Some(gone.removed_at))))
+        times.of(key).map(bounded).collect()
     }
 
     /// The rules of the module.
-    fn window(&self, hold: &Hold, life: &Life, settled: Option<Time>) -> Window {
+    fn window(&self, stay: &Stay, hold: &Hold, life: &Life, settled: Option<Time>) -> Window {
         let known = |heard: Option<Time>| heard.map_or(Time::MIN, |heard| heard.plus(-self.delay));
         let created = life.created.unwrap_or(Time::MIN).plus(-self.skew);
         let created_by = life
             .created
             .map_or(Time::MAX, |created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
-        let is_ip = matches!(hold.key, OwnedKey::Ip(_));
-        let (not_before, by) = match hold.key {
+        let is_ip = matches!(stay.key, OwnedKey::Ip(_));
+        let (not_before, by) = match stay.key {
             OwnedKey::Ip(_) => (life.ip_not_before, life.ip_by.unwrap_or(Time::MAX)),
             OwnedKey::Name(..) => (Some(created), created_by),
             _ => (Some(created), Time::MAX),
@@ -380,14 +345,14 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// The pods that are not forgotten and that `is` keeps, the likeliest one first.
     fn listed(
         &self,
-        stays: &[Stay<'a, P>],
-        is: impl Fn(&[Stay<'a, P>], &Stay<'a, P>) -> bool,
+        stays: &[Bounded<'a, P>],
+        is: impl Fn(&[Bounded<'a, P>], &Bounded<'a, P>) -> bool,
     ) -> Vec<Candidate<'a, P>> {
         let (first, last) = self.range();
         let kept = stays.iter().filter(|stay| is(stays, stay));
         let mut candidates: Vec<_> = kept
             .filter_map(|stay| {
-                let ((pod, removed_at), window) = (stay.pod?, stay.window);
+                let (Found { pod, removed_at, .. }, window) = (stay.found?, stay.window);
                 let bounds = |(earliest, latest): (Time, Time)| Bounds {
                     earliest: (earliest > Time::MIN).then_some(earliest),
                     latest: (latest < Time::MAX).then_some(latest),
@@ -405,6 +370,15 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             order(other).cmp(&order(one)).then_with(|| one.pod.uid().cmp(other.pod.uid()))
         });
         candidates
+    }
+}
+
+/// What pods, and mirror pods, claim with a key that needs a time.
+fn timed(key: Key<'_>) -> [Option<KeyRef<'_>>; 2] {
+    match key {
+        Key::Uid(_) | Key::ContainerId(_) => [None; 2],
+        Key::Name { .. } => [PodKind::Pod, PodKind::Mirror].map(|kind| key.claimed(kind)),
+        Key::Ip(_) | Key::Own(..) => [key.claimed(PodKind::Pod), None],
     }
 }
 
@@ -430,7 +404,7 @@ impl Window {
     }
 
     /// These bounds, narrowed by the holds that came before and after.
-    fn among<P>(self, stays: &[Stay<'_, P>]) -> Self {
+    fn among<P>(self, stays: &[Bounded<'_, P>]) -> Self {
         stays.iter().fold(self, |mut narrowed, other| {
             if other.window.precedes(&self) {
                 narrowed.from.0 = narrowed.from.0.max(other.window.until.0);
@@ -480,7 +454,7 @@ impl Identity<'_> {
                 else {
                     return exact(self.resolve(at.snapshot));
                 };
-                let found = container_id.and_then(|id| Identity::ContainerId(id).resolve(at.snapshot));
+                let found = container_id.and_then(|id| at.snapshot.find(id.into()));
                 if found.is_some() {
                     return exact(found);
                 }
@@ -528,7 +502,9 @@ impl<P> Clone for Holder<'_, P> {
     fn clone(&self) -> Self {
         match self {
             Self::Pod(found) => Self::Pod(*found),
-            Self::Ambiguous(candidates) => Self::Ambiguous(candidates.clone()),
+            Self::Ambiguous { candidates, more } => {
+                Self::Ambiguous { candidates: candidates.clone(), more: *more }
+            }
             Self::Unknown(why) => Self::Unknown(*why),
         }
     }
@@ -562,7 +538,9 @@ impl<P: PodMeta> fmt::Debug for Holder<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pod(found) => f.debug_tuple("Pod").field(found).finish(),
-            Self::Ambiguous(candidates) => f.debug_tuple("Ambiguous").field(candidates).finish(),
+            Self::Ambiguous { candidates, more } => {
+                f.debug_struct("Ambiguous").field("candidates", candidates).field("more", more).finish()
+            }
             Self::Unknown(why) => f.debug_tuple("Unknown").field(why).finish(),
         }
     }

@@ -10,8 +10,7 @@ use std::time::Instant;
 
 use crate::pod::PodMeta;
 use crate::reader::{OwnedSnapshot, Reader};
-use crate::resolve::Key;
-use crate::snapshot::{Change, Snapshot};
+use crate::snapshot::{Change, Key, Snapshot};
 use crate::wake::{Follower, TimedOut};
 
 /// A subscriber: yields the changes of an index, step by step. Created by [`Reader::changes`].

@@ -140,10 +140,7 @@ pub use pod::{
     is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
-pub use resolve::{Claimed, Found, FoundBy, Key};
-pub use snapshot::{
-    Change, ContainerMatch, KeyCounts, PodAndMirror, Pods, PodsByKey, Removed, RemovedPods, Snapshot,
-};
+pub use snapshot::{Change, Found, FoundBy, Key, KeyCounts, RemovedPods, Snapshot};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use sync::freed_by_this_thread;

@@ -1,20 +1,21 @@
 //! Writer and reader behind one handle, for callers written against the kubelet's pod manager.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, PoisonError};
 
 use crate::error::Error;
 use crate::id::{ResolvedPodUid, UidRef};
 use crate::options::Options;
-use crate::pod::{PodMeta, Time};
-use crate::reader::{Guard, OwnedSnapshot, Reader};
+use crate::pod::PodMeta;
+use crate::reader::Reader;
 use crate::sync::{self, Mutex};
 use crate::update::Upserted;
-use crate::writer::{Applied, Operation, Writer};
+use crate::writer::{Applied, Writer};
 
-/// A [`Writer`] and a [`Reader`] behind one handle that can be cloned and shared.
+/// A [`Writer`] and a [`Reader`] behind one handle that can be cloned and shared: the kubelet's methods, those of the
+/// reader, and [`write`](Self::write) for all others of the writer.
 ///
 /// Writers wait for each other on a mutex. Readers never wait, not even for an active writer. Don't write to
 /// the same index from an iterator passed to a write, from a pod's `Drop` or from a method of [`PodMeta`]: that
@@ -60,23 +61,20 @@ impl<P: PodMeta> PodManager<P> {
         Self { writer: sync::Arc::new(Mutex::new(writer)), reader, retired: Arc::default() }
     }
 
-    /// A reader of this index; it gives out all other handles, finds pods by any key, and is followed. Its writer is
-    /// gone when the last clone of the manager is dropped.
-    #[must_use]
-    pub fn reader(&self) -> &Reader<P> {
-        &self.reader
+    /// Calls any other method of the [`Writer`]. Returns its result.
+    pub fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
+        // A write may have panicked in the caller's code (an iterator, a pod's methods). It was published
+        // completely or not at all, so the writer can be used again.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = write(&mut writer);
+        self.retired.store(writer.retired_snapshots(), Ordering::Relaxed);
+        result
     }
 
-    /// The current snapshot; see [`Reader::load`].
+    /// See [`Writer::retired_snapshots`]. Does not wait for a writer.
     #[must_use]
-    pub fn load(&self) -> Guard<P> {
-        self.reader.load()
-    }
-
-    /// The current snapshot, to keep; see [`Reader::snapshot`].
-    #[must_use]
-    pub fn snapshot(&self) -> OwnedSnapshot<P> {
-        self.reader.snapshot()
+    pub fn retired_snapshots(&self) -> usize {
+        self.retired.load(Ordering::Relaxed)
     }
 
     /// See [`Writer::add_pod`].
@@ -113,45 +111,6 @@ impl<P: PodMeta> PodManager<P> {
     #[doc(alias = "SetPods")]
     pub fn set_pods(&self, pods: impl IntoIterator<Item = impl Into<Arc<P>>>) -> Applied {
         self.write(|writer| writer.set_pods(pods))
-    }
-
-    /// See [`Writer::apply`].
-    pub fn apply(&self, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
-        self.write(|writer| writer.apply(batch))
-    }
-
-    /// See [`Writer::expire`].
-    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
-    pub fn expire(&self, now: Instant) -> usize {
-        self.write(|writer| writer.expire(now))
-    }
-
-    /// See [`Writer::set_time`].
-    pub fn set_time(&self, now: impl Into<Time>) {
-        self.write(|writer| writer.set_time(now));
-    }
-
-    /// See [`Writer::heard`].
-    pub fn heard(&self, as_of: impl Into<Time>) {
-        self.write(|writer| writer.heard(as_of));
-    }
-
-    /// See [`Writer::next_deadline`].
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.load().next_deadline()
-    }
-
-    /// See [`Writer::reclaim`].
-    #[must_use = "the number left shows whether readers hold old snapshots"]
-    pub fn reclaim(&self) -> usize {
-        self.write(Writer::reclaim)
-    }
-
-    /// See [`Writer::retired_snapshots`].
-    #[must_use]
-    pub fn retired_snapshots(&self) -> usize {
-        self.retired.load(Ordering::Relaxed)
     }
 
     /// See [`Snapshot::pod_by_uid`](crate::Snapshot::pod_by_uid).
@@ -195,14 +154,15 @@ impl<P: PodMeta> PodManager<P> {
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
         self.load().translate_pod_uid(uid)
     }
+}
 
-    fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
-        // A write may have panicked in the caller's code (an iterator, a pod's methods). It was published
-        // completely or not at all, so the writer can be used again.
-        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let result = write(&mut writer);
-        self.retired.store(writer.retired_snapshots(), Ordering::Relaxed);
-        result
+/// The reader gives out all other handles, finds pods by any key, and is followed. Its writer is gone when the last clone of
+/// the manager is dropped.
+impl<P> Deref for PodManager<P> {
+    type Target = Reader<P>;
+
+    fn deref(&self) -> &Reader<P> {
+        &self.reader
     }
 }
 

@@ -99,7 +99,7 @@ impl Options {
 }
 
 impl Options {
-    /// Keeps for each pod when it had its IPs, custom keys and name, for look-ups [at a time](crate::Snapshot::at). Has an
+    /// Keeps for each pod when it had its IPs, custom keys and name, for lookups [at a time](crate::Snapshot::at). Has an
     /// effect only with [`keep_removed`](Self::keep_removed), whose limits also bound how far back the answers reach. Off
     /// by default.
     ///
@@ -107,7 +107,7 @@ impl Options {
     /// [`Writer::heard`](crate::Writer::heard) after them.
     ///
     /// # Complexity
-    /// About 200 bytes for each key of a pod, 700 once the pod has lost it, and O(log n) per write. Look-ups of the present cost nothing more. If this is
+    /// About 200 bytes for each key of a pod, 700 once the pod has lost it, and O(log n) per write. Lookups of the present cost nothing more. If this is
     /// off, it takes no memory and no time.
     pub const fn keep_times(self, keep: bool) -> Self {
         Self { times: keep, ..self }

@@ -6,8 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::pod::PodMeta;
-use crate::resolve::{Found, Key};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Found, Key, Snapshot};
 use crate::sync::{self, Published};
 use crate::versions::Version;
 use crate::wake::Wake;

@@ -20,15 +20,14 @@ mod set;
 mod times;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::{Place, PodValue, Text, Words, any_tag};
-use crate::pod::{PodKind, PodMeta, is_static_pod};
-use crate::snapshot::{
-    EPHEMERAL, Mirror, STATIC, Shadowed, Tables, Translation, UidKey, claimed, claimed_flags,
-};
+use crate::map::{Place, Text, any_tag};
+use crate::pod::{PodKind, PodMeta};
+use crate::snapshot::{Mirror, RemovedSet, Shadowed, Translation, UidKey, between};
 use crate::versions::Draft;
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
@@ -58,7 +57,14 @@ impl<P: PodMeta> Draft<'_, P> {
                 return Ok(Upserted::Unchanged);
             }
             let old = Arc::clone(old);
-            self.replace(kind, key, place, name, &old, pod);
+            self.live_mut().of(|tables| tables.of_names_mut(kind)).replace(name, Arc::clone(pod), 0);
+            match kind {
+                PodKind::Pod => {
+                    self.replace_keys(key.uid(), &old, pod);
+                    self.live_mut().of(|tables| &mut tables.pods).replace(place, Arc::clone(pod), 0);
+                }
+                PodKind::Mirror => self.replace_mirror(key, pod),
+            }
             self.record(Some(&old), pod);
             return Ok(Upserted::Replaced(old));
         }
@@ -75,23 +81,17 @@ impl<P: PodMeta> Draft<'_, P> {
         self.memory().drop_later(Arc::clone(pod));
     }
 
-    /// Whether the current pods differ from those of the base version. The tables by name and by additional keys, and
-    /// that of the static pods, follow from what is compared.
+    /// Whether the current pods differ from those of the base version. Everything else follows from the pods, the mirror
+    /// pods and their history.
     pub(crate) fn pods_differ(&self) -> bool {
         let old = self.base();
-        self.history != old.history || self.differ(&self.live, &old.live)
+        self.history != old.history || between(old, self, |_| ControlFlow::Break(())).is_break()
     }
 
-    /// Whether the removed pods differ from those of the base version.
+    /// Whether the removed pods differ from those of the base version. Each removal has a number of its own.
     pub(crate) fn removed_pods_differ(&self) -> bool {
-        let both = self.removed.as_ref().zip(self.base().removed.as_ref());
-        both.is_some_and(|(new, old)| self.differ(&new.tables, &old.tables))
-    }
-
-    fn differ<V: PodValue>(&self, new: &Tables<V>, old: &Tables<V>) -> bool {
-        let equal = |one: &Words, other: &Words| one == other;
-        !new.pods.same(&old.pods, equal, &self.hashing)
-            || !new.mirrors.same(&old.mirrors, equal, &self.hashing)
+        let state = |removed: &RemovedSet<P>| (removed.queue.len(), removed.queue.last());
+        self.removed.as_deref().map(state) != self.base().removed.as_deref().map(state)
     }
 
     /// Removes the pod or mirror with this UID.
@@ -102,53 +102,12 @@ impl<P: PodMeta> Draft<'_, P> {
         self.remove_known(UidKey::new(uid, &self.hashing))
     }
 
-    /// Replaces `old` by `pod`, which has the same UID and name.
-    fn replace(
-        &mut self,
-        kind: PodKind,
-        key: UidKey<'_>,
-        place: Place,
-        name: Place,
-        old: &Arc<P>,
-        pod: &Arc<P>,
-    ) {
-        self.live_mut().of(Tables::names_of(kind)).replace(name, Arc::clone(pod), 0);
-        match kind {
-            PodKind::Pod => self.replace_pod(key, place, old, pod),
-            PodKind::Mirror => self.replace_mirror(key, pod),
-        }
-    }
-
-    /// Replaces `old` by `pod`, which has the same UID.
-    fn replace_pod(&mut self, key: UidKey<'_>, place: Place, old: &Arc<P>, pod: &Arc<P>) {
-        let before = place.flags();
-        let flags = self.count_in(pod);
-        self.count_out(old, before);
-        let flags = flags | claimed_flags(self.replace_keys(key.uid(), old, pod, claimed(before)));
-        self.live_mut().of(Tables::pods()).replace(place, Arc::clone(pod), flags);
-        match (before & STATIC != 0, flags & STATIC != 0) {
-            (false, false) => {}
-            (false, true) => {
-                self.live_mut().of(Tables::static_pods()).insert(key.tag, key.words, Arc::clone(pod), 0);
-            }
-            (true, now) => {
-                let known = self.live.static_pods.locate(key.hash, key.tag, |entry| key.is(entry));
-                if let Some((place, _)) = known {
-                    if now {
-                        self.live_mut().of(Tables::static_pods()).replace(place, Arc::clone(pod), 0);
-                    } else {
-                        self.live_mut().of(Tables::static_pods()).remove(place);
-                    }
-                }
-            }
-        }
-    }
-
     /// Replaces the mirror that has the same UID and name by `pod`.
     fn replace_mirror(&mut self, key: UidKey<'_>, pod: &Arc<P>) {
         if let Some((place, mirror)) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry)) {
             let target = mirror.value.target.clone();
-            self.live_mut().of(Tables::mirrors()).replace(place, Mirror { pod: Arc::clone(pod), target }, 0);
+            let mirror = Mirror { pod: Arc::clone(pod), target };
+            self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror, 0);
         }
     }
 
@@ -160,29 +119,22 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         match kind {
             PodKind::Pod => {
-                let flags = self.count_in(pod) | claimed_flags(self.claim_keys(key.uid(), pod));
-                self.live_mut().of(Tables::pods()).insert(key.tag, key.words, Arc::clone(pod), flags);
-                if flags & STATIC != 0 {
-                    self.live_mut().of(Tables::static_pods()).insert(key.tag, key.words, Arc::clone(pod), 0);
-                }
+                self.claim_keys(key.uid(), pod);
+                self.live_mut().of(|tables| &mut tables.pods).insert(key.tag, key.words, Arc::clone(pod), 0);
             }
             PodKind::Mirror => {
                 let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
-                self.live_mut().of(Tables::mirrors()).insert(key.tag, key.words, mirror, 0);
+                self.live_mut().of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror, 0);
             }
         }
-        let (previous, is_paired) = self.set_holder(kind, pod, &**pod);
-        if previous.is_some() || is_paired {
-            self.link(kind, pod, previous.as_ref());
-        }
+        let previous = self.set_holder(kind, pod, &**pod);
+        self.link(kind, pod, previous.as_ref());
         if let Some(shadowed) = previous.and_then(|previous| Shadowed::new(kind, &*previous)) {
             self.history().shadowed.insert(shadowed);
         }
     }
 
     /// Removes the pod or mirror with the UID of `key`, and passes on the names it held.
-    ///
-    /// Removes the entries that lead to this very object, even if its metadata has changed.
     fn remove_known(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
         let (_, kind, pod) = self.known(key)?;
         let pod = Arc::clone(pod);
@@ -191,56 +143,18 @@ impl<P: PodMeta> Draft<'_, P> {
                 Some(successor) => self.succeed(kind, &pod, &successor),
                 None => self.remove_name(kind, &pod, name),
             }
-        } else if Shadowed::new(kind, &*pod).and_then(|it| self.history().shadowed.remove(&it)).is_none() {
-            self.remove_changed_name(kind, &pod);
+        } else if let Some(shadowed) = Shadowed::new(kind, &*pod) {
+            self.history().shadowed.remove(&shadowed);
         }
         let (place, ..) = self.known(key)?;
         match kind {
             PodKind::Pod => {
-                let flags = place.flags();
-                self.count_out(&pod, flags);
-                self.live_mut().of(Tables::pods()).remove(place);
-                if let Some((place, _)) =
-                    self.live.static_pods.locate(key.hash, key.tag, |entry| key.is(entry))
-                {
-                    self.live_mut().of(Tables::static_pods()).remove(place);
-                }
-                self.release_keys(key.uid(), &pod, claimed(flags));
+                self.live_mut().of(|tables| &mut tables.pods).remove(place);
+                self.release_keys(key.uid(), &pod);
             }
-            PodKind::Mirror => self.live_mut().of(Tables::mirrors()).remove(place),
+            PodKind::Mirror => self.live_mut().of(|tables| &mut tables.mirrors).remove(place),
         }
         Some(pod)
-    }
-
-    /// Removes a pod from the table by name although its name has changed since it was stored: it must not be
-    /// found after its removal. O(n), only for pods whose metadata changes.
-    fn remove_changed_name(&mut self, kind: PodKind, pod: &Arc<P>) {
-        let names = self.live.of_names(kind);
-        let filed = names.iter().find(|entry| Arc::ptr_eq(&entry.value, pod));
-        let place = filed.and_then(|entry| {
-            let (name, namespace) = entry.key.record.parts();
-            names.locate_text(entry.key.hash, name, namespace)
-        });
-        if let Some((place, _)) = place {
-            self.live_mut().of(Tables::names_of(kind)).remove(place);
-        }
-    }
-
-    /// Counts the ephemeral containers of an added pod. Returns its flags.
-    fn count_in(&mut self, pod: &P) -> u16 {
-        let (count, is_static) = (pod.ephemeral_container_count(), is_static_pod(pod));
-        let total = &mut self.history().ephemeral_containers;
-        *total = total.wrapping_add(count);
-        (if is_static { STATIC } else { 0 }) | (if count > 0 { EPHEMERAL } else { 0 })
-    }
-
-    /// Subtracts the ephemeral containers of a removed pod. Wraps, so that a pod whose count changes cannot
-    /// cause a panic.
-    fn count_out(&mut self, pod: &P, flags: u16) {
-        if flags & EPHEMERAL != 0 {
-            let total = &mut self.history().ephemeral_containers;
-            *total = total.wrapping_sub(pod.ephemeral_container_count());
-        }
     }
 
     /// The pod or mirror with the UID of `key`, and its place.
@@ -263,20 +177,19 @@ impl<P: PodMeta> Draft<'_, P> {
         Arc::ptr_eq(&entry.value, holder).then_some(place)
     }
 
-    /// Makes `holder` the holder of the full name of `pod`. Returns the previous holder and, if there was none,
-    /// whether a pod of the other kind holds the same name.
-    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> (Option<Arc<P>>, bool) {
+    /// Makes `holder` the holder of the full name of `pod`. Returns the previous one.
+    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
         let (name, namespace) = (pod.name(), pod.namespace());
         let hash = self.hashing.pair(name, namespace);
         if let Some((place, entry)) = self.live.of_names(kind).locate_text(hash, name, namespace) {
             let previous = Arc::clone(&entry.value);
-            self.live_mut().of(Tables::names_of(kind)).replace(place, Arc::clone(holder), 0);
-            return (Some(previous), false);
+            self.live_mut().of(|tables| tables.of_names_mut(kind)).replace(place, Arc::clone(holder), 0);
+            return Some(previous);
         }
-        let (record, is_paired) = self.live_mut().name_record(kind, hash, name, namespace);
-        let key = Text { hash, record };
-        self.live_mut().of(Tables::names_of(kind)).insert(any_tag(hash), key, Arc::clone(holder), 0);
-        (None, is_paired)
+        let key = Text { hash, record: self.memory().record(name, namespace) };
+        let holder = Arc::clone(holder);
+        self.live_mut().of(|tables| tables.of_names_mut(kind)).insert(any_tag(hash), key, holder, 0);
+        None
     }
 
     /// Of the pods that have the full name of `pod` without holding it, the one with the smallest UID.
@@ -312,7 +225,7 @@ impl<P: PodMeta> Draft<'_, P> {
             }
             PodKind::Pod => {}
         }
-        self.live_mut().of(Tables::names_of(kind)).remove(name);
+        self.live_mut().of(|tables| tables.of_names_mut(kind)).remove(name);
     }
 }
 
@@ -353,7 +266,8 @@ impl<P: PodMeta> Draft<'_, P> {
     fn exchange_target(&mut self, mirror: &Arc<P>, target: Translation) -> Option<Translation> {
         let (place, entry) = self.locate_mirror(mirror)?;
         let old = entry.target.clone();
-        self.live_mut().of(Tables::mirrors()).replace(place, Mirror { pod: Arc::clone(mirror), target }, 0);
+        let mirror = Mirror { pod: Arc::clone(mirror), target };
+        self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror, 0);
         Some(old)
     }
 

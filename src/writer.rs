@@ -45,7 +45,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// writer.update_pod(Slim("u1", "web"))?;
 /// assert_eq!(reader.load().generation(), 2);
 /// writer.remove_pod_by_uid("u1");
-/// assert!(reader.load().pods().is_empty());
+/// assert!(reader.load().pods().len() == 0);
 /// # Ok::<(), pod_index::Error>(())
 /// ```
 ///
@@ -316,15 +316,29 @@ impl<P: PodMeta> Writer<P> {
     /// States that the current snapshot has everything that the sources told until this time. Only for an index that
     /// [keeps times](crate::Options::keep_times).
     ///
-    /// Call it after the writes, and now and then without any. Do not call it while a source does not answer: look-ups
-    /// [at a time](Snapshot::at) are certain only of times before this one. The first call also says that what ended
-    /// before is unknown.
+    /// Call it after the writes, and now and then without any. Do not call it while a source does not answer: lookups
+    /// [at a time](Snapshot::at) are certain only of times before this one. Afterwards, call [`missed`](Self::missed) if the
+    /// source may have left something out. The first call also says that what ended before is unknown.
     ///
     /// # Complexity
     /// O(1); publishes nothing. Readers of the current snapshot see the new time.
     pub fn heard(&mut self, as_of: impl Into<Time>) {
         if let Some(times) = &self.current().times {
             times.heard(as_of.into());
+        }
+    }
+
+    /// States that something may have happened until this time of which no source told: one did not answer for a while, and
+    /// was then listed anew. Only for an index that [keeps times](crate::Options::keep_times).
+    ///
+    /// Before this time, lookups [at a time](Snapshot::at) then answer [`TooEarly`](crate::NotFound::TooEarly) instead of
+    /// [`NoPod`](crate::NotFound::NoPod), and no shared custom key is certain. Pods that are certain stay so.
+    ///
+    /// # Complexity
+    /// O(1); publishes nothing. Readers of the current snapshot see it.
+    pub fn missed(&mut self, until: impl Into<Time>) {
+        if let Some(times) = &self.current().times {
+            times.missed(until.into());
         }
     }
 

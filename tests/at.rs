@@ -1,4 +1,4 @@
-//! Look-ups at a time: generated truths of which the index learns late, in pieces and in bursts, and random histories
+//! Lookups at a time: generated truths of which the index learns late, in pieces and in bursts, and random histories
 //! compared with a plain list of intervals.
 //!
 //! More cases: `PROPTEST_CASES=100000 cargo test --release --test at`.
@@ -311,7 +311,7 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
                     assert_eq!(Some(&found.pod.uid), owner.map(|one| &one.uid), "{}", context());
                     counts[0] += 1;
                 }
-                Holder::Ambiguous(candidates) => {
+                Holder::Ambiguous { candidates, .. } => {
                     if let Some(owner) = owner.filter(|owner| knows(owner)) {
                         assert!(candidates.iter().any(|one| one.pod.uid == owner.uid), "{}", context());
                     }
@@ -687,7 +687,7 @@ fn every_answer_is_what_a_list_of_intervals_says() {
                 let at = snapshot.at(time(*at)).skew(span(SKEW)).delay(span(DELAY));
                 let (answer, kind) = match at.get(key) {
                     Holder::Pod(found) => (Ok(vec![found.pod.uid.clone()]), 0),
-                    Holder::Ambiguous(all) => {
+                    Holder::Ambiguous { candidates: all, .. } => {
                         let order: Vec<_> =
                             all.iter().map(|one| (one.is_certain, one.pod.uid.clone())).collect();
                         assert!(order.is_sorted_by_key(|(is_certain, _)| !is_certain), "{order:?}");
@@ -731,7 +731,7 @@ fn reuse_in_one_publication_is_told_apart() {
     let snapshot = reader.load();
     let who = |tick: i64| match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(ip(7)) {
         Holder::Pod(found) => found.pod.uid.clone(),
-        Holder::Ambiguous(all) => {
+        Holder::Ambiguous { candidates: all, .. } => {
             all.iter().map(|one| one.pod.uid.clone() + "?").collect::<Vec<_>>().concat()
         }
         Holder::Unknown(why) => why.to_string(),
@@ -769,6 +769,53 @@ fn a_static_pod_that_returns_was_gone_meanwhile() {
             unsure => panic!("{unsure:?}"),
         };
     assert_eq!([600, 1000, 1400].map(who), ["first", "second", "first"]);
+}
+
+/// A pod may have come and gone while no source answered.
+#[test]
+fn after_an_outage_no_key_is_said_to_have_been_nobodys_before() {
+    let (mut writer, reader, _) = index(40_000, 100);
+    let stays = Pod { uid: "stays".into(), name: "stays".into(), ips: vec![8], ..Pod::default() };
+    writer.heard(time(0));
+    writer.set_time(time(100));
+    writer.add_pod(stays).expect("a good pod");
+    writer.heard(time(400));
+    let ask = |number| {
+        let snapshot = reader.load();
+        let at = snapshot.at(time(600)).skew(span(SKEW)).delay(span(DELAY));
+        match at.get(ip(number)) {
+            Holder::Pod(found) => Ok(found.pod.uid.clone()),
+            Holder::Unknown(why) => Err(why),
+            unsure => panic!("{unsure:?}"),
+        }
+    };
+    assert_eq!(ask(7), Err(NotFound::TooLate));
+    writer.heard(time(800));
+    assert_eq!(ask(7), Err(NotFound::NoPod));
+    writer.missed(time(790));
+    writer.missed(time(500));
+    assert_eq!(ask(7), Err(NotFound::TooEarly));
+    assert_eq!(ask(8), Ok("stays".into()), "what is certain stays so");
+    assert_eq!(reader.load().at(time(600)).delay(span(DELAY)).known(), Some((time(790), time(780))));
+    // The next publication still knows it.
+    writer.remove_pod_by_uid("stays");
+    assert_eq!(ask(7), Err(NotFound::TooEarly));
+}
+
+#[test]
+fn an_ambiguous_answer_lists_some_pods_and_the_number_of_the_others() {
+    let (mut writer, reader, _) = index(40_000, 100);
+    writer.heard(time(0));
+    writer.set_time(time(100));
+    for number in 0..20 {
+        let (uid, name) = (format!("u{number}"), format!("n{number}"));
+        writer.add_pod(Pod { uid, name, own: true, ..Pod::default() }).expect("a good pod");
+    }
+    writer.heard(time(800));
+    let snapshot = reader.load();
+    let at = snapshot.at(time(400));
+    let Holder::Ambiguous { candidates, more } = at.get((OWN, &b"own"[..])) else { panic!("twenty have it") };
+    assert_eq!((candidates.len(), more, at.candidates((OWN, &b"own"[..])).len()), (16, 4, 20));
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
             "podAndMirror",
             by_uid(&|pod| {
                 let found = snapshot.pod_and_mirror_pod(pod);
-                json!([id_of(found.pod), id_of(found.mirror_pod), found.was_mirror])
+                json!([id_of(found.0), id_of(found.1), is_mirror_pod(&**pod)])
             }),
         ),
         ("isMirrorOf", is_mirror_of(seen)),

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pod_index::{
-    Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError,
+    Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError, Writer,
 };
 use support::TestPod;
 
@@ -424,18 +424,15 @@ fn waiting_for_a_pod_ends_at_the_deadline_although_others_are_added() {
 #[test]
 fn a_manager_can_be_followed_and_its_writer_is_gone_with_its_last_clone() {
     let manager = PodManager::<TestPod>::new();
-    let mut changes = manager.reader().changes();
+    let mut changes = manager.changes();
     let same = manager.clone();
     let waiting = thread::spawn({
-        let reader = manager.reader().clone();
+        let reader = Reader::clone(&manager);
         move || reader.wait_for("p", in_time()).map(|pod| pod.uid.clone())
     });
     same.add_pod(TestPod::plain("p", "web")).expect("a good pod");
-    assert_eq!(
-        manager.reader().wait_for(("default", "web"), in_time()).map(|pod| pod.uid.clone()),
-        Ok("p".into())
-    );
-    assert_eq!(block_on(manager.reader().wait_for_async("p")).map(|pod| pod.uid.clone()), Some("p".into()));
+    assert_eq!(manager.wait_for(("default", "web"), in_time()).map(|pod| pod.uid.clone()), Ok("p".into()));
+    assert_eq!(block_on(manager.wait_for_async("p")).map(|pod| pod.uid.clone()), Some("p".into()));
     assert_eq!(waiting.join().expect("no panic"), Ok("p".into()));
     assert_eq!(summary(&changes.wait().expect("the writer is there")), ["+p"]);
     drop(manager);
@@ -459,6 +456,6 @@ fn the_retired_snapshots_of_a_manager_are_available_during_a_write() {
     });
     let _ = manager.set_pods(slow);
     drop(held);
-    assert_eq!(manager.reclaim(), 0);
+    assert_eq!(manager.write(Writer::reclaim), 0);
     assert_eq!(manager.retired_snapshots(), 0);
 }

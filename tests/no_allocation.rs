@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pod_index::identity::Identity;
+use pod_index::identity::{ContainerId, Identity};
 use pod_index::{CachedReader, KeyKind, Options, PodMeta, Reader, Snapshot};
 use support::{TestKeys, TestPod};
 
@@ -106,7 +106,7 @@ fn key_lookups(snapshot: &Snapshot<TestPod>) {
 }
 
 /// Every point lookup, except translations of unusual UIDs.
-fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
+fn point_lookups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(snapshot.pod_by_uid(uid));
         black_box(snapshot.mirror_pod_by_uid(uid));
@@ -130,7 +130,7 @@ fn point_look_ups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
 }
 
 /// The lookup methods of `CachedReader`.
-fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
+fn cached_lookups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(cached.load().pod_by_uid(uid));
         black_box(cached.load().mirror_pod_by_uid(uid));
@@ -153,7 +153,7 @@ fn cached_look_ups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
 }
 
 /// The lookup methods of `Reader`.
-fn look_ups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
+fn lookups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
         black_box(reader.load().pod_by_uid(uid));
         black_box(reader.load().mirror_pod_by_uid(uid));
@@ -199,11 +199,11 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     let kept = reader.snapshot();
     // The first load of a thread sets up arc-swap's slots for it.
     drop(reader.load());
-    assert_eq!(counted(|| point_look_ups(cached.load(), &argument)), (0, 0), "CachedReader");
-    assert_eq!(counted(|| cached_look_ups(&mut cached, &argument)), (0, 0), "a CachedReader's own lookups");
-    assert_eq!(counted(|| look_ups_to_keep(&reader, &argument)), (0, 0), "a Reader's own lookups");
-    assert_eq!(counted(|| point_look_ups(&reader.load(), &argument)), (0, 0), "load");
-    assert_eq!(counted(|| point_look_ups(&kept, &argument)), (0, 0), "snapshot");
+    assert_eq!(counted(|| point_lookups(cached.load(), &argument)), (0, 0), "CachedReader");
+    assert_eq!(counted(|| cached_lookups(&mut cached, &argument)), (0, 0), "a CachedReader's own lookups");
+    assert_eq!(counted(|| lookups_to_keep(&reader, &argument)), (0, 0), "a Reader's own lookups");
+    assert_eq!(counted(|| point_lookups(&reader.load(), &argument)), (0, 0), "load");
+    assert_eq!(counted(|| point_lookups(&kept, &argument)), (0, 0), "snapshot");
     assert_eq!(counted(|| whole_set_reads(&kept)), (0, 0), "whole-set reads");
     assert_eq!(counted(|| drop(reader.snapshot())), (0, 0), "keeping and dropping a snapshot");
     drop(kept);
@@ -252,24 +252,22 @@ fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_result() {
 }
 
 /// The lookups among the removed pods.
-fn removed_look_ups(snapshot: &Snapshot<TestPod>) {
+fn removed_lookups(snapshot: &Snapshot<TestPod>) {
     let removed = snapshot.removed();
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(removed.pod_by_uid(uid));
-        black_box(removed.mirror_pod_by_uid(uid));
+        black_box(removed.get(uid));
     }
-    for full_name in ["web_shop", "etcd_kube-system", "nobody_nowhere", "not-a-full-name", ""] {
-        black_box(removed.pod_by_full_name(full_name));
-        black_box(removed.mirror_pod_by_full_name(full_name));
+    for name in [("shop", "web"), ("kube-system", "etcd"), ("nowhere", "nobody"), ("", "")] {
+        black_box(removed.get(name));
     }
-    for id in [CONTAINER, UNKNOWN_CONTAINER, &CONTAINER[..12]] {
-        black_box(removed.pod_by_container_id(id));
+    for id in [CONTAINER, UNKNOWN_CONTAINER] {
+        black_box(removed.get(id.parse::<ContainerId>().expect("64 digits")));
     }
     for ip in IPS {
-        black_box(removed.pod_by_ip(ip));
+        black_box(removed.get(ip));
     }
     for key in ["all", "none"] {
-        black_box(removed.pods_by_key(SHARED, key.as_bytes()).count());
+        black_box(removed.claimants((SHARED, key.as_bytes())).count());
     }
     black_box(removed.iter().count());
     key_lookups(snapshot);
@@ -284,11 +282,14 @@ fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
     assert!(writer.set_pods(pods(20_000)).refused.is_empty());
     assert!(writer.set_pods([TestPod::plain("other", "other")]).refused.is_empty());
     let snapshot = reader.snapshot();
-    assert!(snapshot.removed().len() > 20_000 && snapshot.removed().pod_by_container_id(CONTAINER).is_some());
+    assert!(
+        snapshot.removed().len() > 20_000
+            && snapshot.removed().get(CONTAINER.parse::<ContainerId>().expect("64 digits")).is_some()
+    );
     let mut cached = reader.cached();
     drop(reader.load());
-    assert_eq!(counted(|| removed_look_ups(&snapshot)), (0, 0));
-    assert_eq!(counted(|| removed_look_ups(cached.load())), (0, 0));
+    assert_eq!(counted(|| removed_lookups(&snapshot)), (0, 0));
+    assert_eq!(counted(|| removed_lookups(cached.load())), (0, 0));
     assert!(writer.expire(start + Duration::from_secs(60)) > 20_000);
     assert_eq!(counted(|| cached.refresh()), (0, 0), "a cached reader that moves on");
     assert_eq!(counted(|| drop(snapshot)), (0, 0), "dropping a kept snapshot");
@@ -320,9 +321,7 @@ fn reading_an_identity_allocates_nothing() {
     ] {
         assert_eq!(counted(|| Identity::parse(&text).is_ok()), (0, 0), "{text:.80}");
         if let Ok(Identity::Cgroup(cgroup)) = Identity::parse(&text) {
-            let uid = cgroup.pod_uid.expect("a UID");
-            assert_eq!(counted(|| uid.to_pod_uid()), (0, 0), "{text}");
-            assert_eq!(uid.to_pod_uid(), UUID);
+            assert_eq!(cgroup.pod_uid.expect("a UID"), UUID);
         }
     }
 }

@@ -64,9 +64,9 @@ fn read<P: PodMeta>(manager: &PodManager<P>) {
         cached.refresh();
         black_box(cached.clone().load().generation());
     };
-    ask(manager.reader());
-    ask(&manager.reader().clone());
-    ask(manager.clone().reader());
+    ask(manager);
+    ask(&Reader::clone(manager));
+    ask(&manager.clone());
     black_box(manager.pod_by_uid("p"));
     black_box(manager.pod_by_full_name("web_default"));
     black_box(manager.pod_by_name("default", "web"));
@@ -94,7 +94,11 @@ fn reads_do_not_wait_for_a_writer_in_the_middle_of_a_write() {
                 }
                 pod
             });
-            if batch { writing.apply(pods.map(Operation::Add)) } else { writing.set_pods(pods) }
+            if batch {
+                writing.write(|writer| writer.apply(pods.map(Operation::Add)))
+            } else {
+                writing.set_pods(pods)
+            }
         });
         halted.reached.recv_timeout(DEADLINE).expect("the writer gets there");
         let reading = manager.clone();
@@ -186,7 +190,7 @@ fn a_writer_does_not_wait_for_readers_that_hold_on() {
 
 /// Threads that count references to one snapshot would contend for its counter's cache line.
 #[test]
-fn guards_and_cached_look_ups_leave_the_shared_reference_count_alone() {
+fn guards_and_cached_lookups_leave_the_shared_reference_count_alone() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
     let (snapshot, mut cached) = (reader.snapshot(), reader.cached());

@@ -70,7 +70,6 @@ fn compare(snapshot: &Snapshot<TestPod>, pods: &Pods) {
     }
     assert_eq!(seen, pods.len());
     assert_eq!(snapshot.pods().len() + snapshot.mirror_pods().len(), pods.len());
-    assert_eq!(snapshot.static_pods().count(), snapshot.static_pods().len());
 }
 
 /// Grows to `sizes[0]` pods, shrinks to `sizes[1]`, and so on, by random adds, updates and removals, in batches of `batch`.

@@ -270,7 +270,7 @@ fn callers_of_one_manager_lose_no_write() {
     let ledger = Arc::new(Ledger::default());
     let manager = PodManager::new();
     let stop = Arc::new(AtomicBool::new(false));
-    let readers = readers(manager.reader(), &stop, 2);
+    let readers = readers(&manager, &stop, 2);
     let end = Instant::now() + time();
     let writers: Vec<_> = (0..2)
         .map(|writer| {
@@ -298,7 +298,7 @@ fn callers_of_one_manager_lose_no_write() {
 
     assert_eq!(manager.load().generation(), publications, "each write is a publication");
     assert_eq!(manager.load().pods().len(), 14);
-    assert_eq!(manager.reclaim(), 0, "no handle holds a snapshot any more");
+    assert_eq!(manager.write(Writer::reclaim), 0, "no handle holds a snapshot any more");
     drop(manager);
     assert_eq!(ledger.freed_by_readers.load(Ordering::Relaxed), 0, "no reader frees");
     assert_eq!(ledger.live.load(Ordering::Relaxed), 0, "all are freed in the end");

@@ -143,7 +143,7 @@ impl System for Ours {
         let pods = self.reader.load();
         match pods.at(time(at)).skew(span(SKEW)).delay(span(DELAY)).get(address(ip)) {
             Holder::Pod(found) => Answer::Pod(found.pod.number),
-            Holder::Ambiguous(candidates) => Answer::Ambiguous(candidates[0].pod.number),
+            Holder::Ambiguous { candidates, .. } => Answer::Ambiguous(candidates[0].pod.number),
             _ => Answer::Unknown,
         }
     }

@@ -80,11 +80,9 @@ pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
         }};
     }
     case!(BY_UID, living, |index, uid| index.load().pod_by_uid(&**uid).is_some());
-    case!("UID, removed", removed, |index, uid| index.load().removed().pod_by_uid(&**uid).is_some());
-    case!("IP, removed", ips, |index, ip| index.load().removed().pod_by_ip(*ip).is_some());
-    case!("container ID, parsed, removed", ids, |index, id| {
-        index.load().removed().pod_by_container_id(id).is_some()
-    });
+    case!("UID, removed", removed, |index, uid| index.load().removed().get(&**uid).is_some());
+    case!("IP, removed", ips, |index, ip| index.load().removed().get(*ip).is_some());
+    case!("container ID, parsed, removed", ids, |index, id| index.load().removed().get(*id).is_some());
     let figures = rounds.measure(workload.pods.len(), time);
     drop(writer);
     figures

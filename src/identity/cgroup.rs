@@ -1,7 +1,5 @@
 //! Cgroup paths, and the contents of `/proc/PID/cgroup`.
 
-use std::fmt;
-
 use super::container_id::ContainerId;
 use crate::id::PodUid;
 
@@ -27,23 +25,25 @@ const LONGEST: usize = 4096;
 ///      /kubepods-burstable-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice/cri-containerd-{id}.scope"
 /// );
 /// let cgroup = Cgroup::from_path(&path).expect("a pod's");
-/// assert_eq!(cgroup.pod_uid.expect("a UID"), *"0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
+/// assert_eq!(cgroup.pod_uid.expect("a UID"), "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
 /// assert_eq!(cgroup.container_id.expect("a container").to_string(), id);
 ///
 /// assert_eq!(Cgroup::from_path("/system.slice/sshd.service"), None);
 /// ```
 ///
 /// Kubelet: `GetPodContainerName` (`pkg/kubelet/cm/pod_container_manager_linux.go`) makes these paths.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub struct Cgroup<'a> {
-    /// The pod's UID as the node knows it: for a static pod, not the UID of its mirror.
-    pub pod_uid: Option<CgroupUid<'a>>,
+pub struct Cgroup {
+    /// The pod's UID as the node knows it: for a static pod, not the UID of its mirror. In the name of a systemd slice, a UID
+    /// with underscores of its own is indistinguishable from one with hyphens, and is read as the latter. Only a manifest
+    /// can set such a UID.
+    pub pod_uid: Option<PodUid>,
     /// The container, or the pod's sandbox.
     pub container_id: Option<ContainerId>,
 }
 
-impl<'a> Cgroup<'a> {
+impl Cgroup {
     /// Parses a cgroup's path. `None` if it names neither a pod nor a container.
     ///
     /// Accepts paths of both cgroup drivers of the kubelet and a mixture of the two, any prefix (such as
@@ -52,9 +52,9 @@ impl<'a> Cgroup<'a> {
     /// the kernel and gives `None`.
     ///
     /// # Complexity
-    /// O(length); no allocation.
+    /// O(length); no allocation, unless the UID has an unusual spelling.
     #[must_use]
-    pub fn from_path(path: &'a str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         if path.len() > LONGEST || path.contains('\0') {
             return None;
         }
@@ -89,7 +89,7 @@ impl<'a> Cgroup<'a> {
     /// that names a container. Lines that are not UTF-8 or not of the form `N:CONTROLLERS:PATH` are ignored.
     ///
     /// # Complexity
-    /// O(length); no allocation.
+    /// O(length); no allocation, unless a UID has an unusual spelling.
     ///
     /// # Examples
     /// ```
@@ -97,14 +97,14 @@ impl<'a> Cgroup<'a> {
     ///
     /// let contents = b"0::/kubepods/besteffort/podb400a6d5b1b1c5f4c3b2a1908f7e6d5c\n";
     /// let cgroup = Cgroup::from_proc(contents).expect("a pod's");
-    /// assert_eq!(cgroup.pod_uid.expect("a UID"), *"b400a6d5b1b1c5f4c3b2a1908f7e6d5c");
+    /// assert_eq!(cgroup.pod_uid.expect("a UID"), "b400a6d5b1b1c5f4c3b2a1908f7e6d5c");
     /// ```
     #[must_use]
-    pub fn from_proc(contents: &'a [u8]) -> Option<Self> {
+    pub fn from_proc(contents: &[u8]) -> Option<Self> {
         let mut best: Option<Self> = None;
         for line in contents.split(|byte| *byte == b'\n') {
             let Some(found) = path_of_line(text_of(line)).and_then(Self::from_path) else { continue };
-            if best.is_none_or(|best| found.tells() > best.tells()) {
+            if best.as_ref().is_none_or(|best| found.tells() > best.tells()) {
                 best = Some(found);
             }
         }
@@ -152,11 +152,11 @@ impl Within {
 }
 
 /// The pod of a cgroup of this name, and the container if the name contains one.
-fn pod(name: &str, within: Within) -> Option<(CgroupUid<'_>, Option<ContainerId>)> {
+fn pod(name: &str, within: Within) -> Option<(PodUid, Option<ContainerId>)> {
     if let Some(text) = name.strip_prefix("pod")
         && !matches!(within, Within::Elsewhere)
     {
-        return Some((CgroupUid::new(text, false)?, None));
+        return Some((uid(text, false)?, None));
     }
     // `SLICE:RUNTIME:ID`, if the kubelet uses systemd and the runtime does not.
     let (slice, rest) = name.split_once(':').map_or((name, None), |(slice, rest)| (slice, Some(rest)));
@@ -173,7 +173,7 @@ fn pod(name: &str, within: Within) -> Option<(CgroupUid<'_>, Option<ContainerId>
         Some(rest) => Some(ContainerId::bare(rest.split_once(':')?.1)?),
         None => None,
     };
-    Some((CgroupUid::new(text, true)?, container_id))
+    Some((uid(text, true)?, container_id))
 }
 
 /// The container of a cgroup of this name, for either driver.
@@ -182,99 +182,21 @@ fn container_of(name: &str) -> Option<ContainerId> {
     ContainerId::scope(name).or_else(by_cgroupfs)
 }
 
-/// A pod's UID as written in a cgroup path. In the name of a systemd slice, each hyphen becomes an
-/// underscore.
-///
-/// There, a UID with underscores of its own is indistinguishable from one with hyphens, and is read as the
-/// latter. Only a manifest can set such a UID.
-///
-/// # Examples
-/// ```
-/// # let (mut writer, reader) = pod_index::new::<Pod>();
-/// # struct Pod;
-/// # impl pod_index::PodMeta for Pod {
-/// #     fn uid(&self) -> &str { "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0" }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "shop" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
-/// # writer.add_pod(Pod)?;
-/// use pod_index::identity::Cgroup;
-///
-/// let path = "/kubepods.slice/kubepods-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice";
-/// let uid = Cgroup::from_path(path).and_then(|cgroup| cgroup.pod_uid).expect("a pod's");
-/// assert!(reader.load().pod_by_uid(&uid.to_pod_uid()).is_some());
-/// # Ok::<(), pod_index::Error>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct CgroupUid<'a> {
-    text: &'a str,
-    /// Whether underscores stand for hyphens.
-    is_escaped: bool,
-}
-
-impl<'a> CgroupUid<'a> {
-    fn new(text: &'a str, is_escaped: bool) -> Option<Self> {
-        (!text.is_empty()).then_some(Self { text, is_escaped })
+/// The UID as written in a cgroup path. In the name of a systemd slice, each hyphen becomes an underscore.
+fn uid(text: &str, is_escaped: bool) -> Option<PodUid> {
+    if text.is_empty() {
+        return None;
     }
-
-    /// The UID, for lookups.
-    ///
-    /// # Complexity
-    /// O(length); no allocation for the usual spellings (hyphenated lower-case UUID; 32 lower-case hex digits).
-    #[must_use]
-    pub fn to_pod_uid(self) -> PodUid {
-        if !self.is_escaped || !self.text.contains('_') {
-            return self.text.into();
-        }
-        let mut uuid = [0; 36];
-        if self.text.len() == uuid.len() {
-            for (to, from) in uuid.iter_mut().zip(self.text.bytes()) {
-                *to = if from == b'_' { b'-' } else { from };
-            }
-            // Only ASCII characters were replaced.
-            return str::from_utf8(&uuid).unwrap_or_default().into();
-        }
-        self.text.replace('_', "-").as_str().into()
+    if !is_escaped || !text.contains('_') {
+        return Some(text.into());
     }
-
-    /// The UID's characters.
-    fn chars(self) -> impl Iterator<Item = char> + use<'a> {
-        self.text.chars().map(move |char| if self.is_escaped && char == '_' { '-' } else { char })
+    let mut uuid = [0; 36];
+    if text.len() != uuid.len() {
+        return Some(text.replace('_', "-").as_str().into());
     }
-}
-
-/// Compares the UIDs, however they are written.
-impl PartialEq for CgroupUid<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.chars().eq(other.chars())
+    for (to, from) in uuid.iter_mut().zip(text.bytes()) {
+        *to = if from == b'_' { b'-' } else { from };
     }
-}
-
-impl Eq for CgroupUid<'_> {}
-
-impl std::hash::Hash for CgroupUid<'_> {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.chars().for_each(|char| char.hash(state));
-    }
-}
-
-impl PartialEq<str> for CgroupUid<'_> {
-    fn eq(&self, other: &str) -> bool {
-        self.chars().eq(other.chars())
-    }
-}
-
-/// The UID.
-impl fmt::Display for CgroupUid<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write as _;
-        self.chars().try_for_each(|char| f.write_char(char))
-    }
-}
-
-impl fmt::Debug for CgroupUid<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CgroupUid({self})")
-    }
+    // Only ASCII characters were replaced.
+    Some(str::from_utf8(&uuid).unwrap_or_default().into())
 }

@@ -83,11 +83,6 @@ impl ContainerId {
         self.0
     }
 
-    /// The ID of these [words](Self::words).
-    pub(crate) fn from_words(words: [u64; 4]) -> Self {
-        Self(words)
-    }
-
     /// The name of a systemd scope, such as `cri-containerd-<ID>.scope`.
     pub(super) fn scope(name: &str) -> Option<Self> {
         let name = name.strip_suffix(".scope")?;

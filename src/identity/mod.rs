@@ -3,7 +3,8 @@
 //! Events name their pods in many forms. [`Identity::parse`] accepts all of them. If you know the form, use
 //! its parser: [`Cgroup`], [`PodLog`], [`ContainerLog`], [`ContainerId`].
 //!
-//! All parsers are pure: they read no file, query no index and do not allocate. Results borrow from the text.
+//! All parsers are pure: they read no file and query no index. They allocate only for a UID of an unusual spelling in the
+//! path of a cgroup. Results borrow from the text.
 //!
 //! # Examples
 //! ```
@@ -20,7 +21,7 @@ mod log_path;
 
 use std::net::IpAddr;
 
-pub use cgroup::{Cgroup, CgroupUid};
+pub use cgroup::Cgroup;
 pub use container_id::ContainerId;
 pub use error::ParseIdentityError;
 pub use log_path::{ContainerLog, PodLog};
@@ -66,7 +67,7 @@ const LONGEST_UID: usize = 253;
 /// assert!(matches!(Identity::parse_lenient("web-0"), Ok(Identity::Uid(_))));
 /// assert!(Identity::parse("/system.slice/sshd.service").is_err());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Identity<'a> {
     /// A UID of a pod or a mirror pod.
@@ -74,7 +75,7 @@ pub enum Identity<'a> {
     /// A container's ID.
     ContainerId(ContainerId),
     /// The cgroup of a pod or of a container.
-    Cgroup(Cgroup<'a>),
+    Cgroup(Cgroup),
     /// A container's log file.
     PodLog(PodLog<'a>),
     /// A link to a container's log file.

@@ -1,6 +1,6 @@
 //! Hashing of keys: seeded, so that chosen names or UIDs cannot cause collisions.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
@@ -50,11 +50,6 @@ impl Hashing {
         hasher.write(first);
         hasher.write(second);
         hasher.finish()
-    }
-
-    /// The hash of any other value.
-    pub(crate) fn of(&self, value: &impl Hash) -> u64 {
-        self.text.hash_one(value)
     }
 
     /// Sixteen bytes that represent a string without a sixteen-byte form of its own. Equal strings have equal

@@ -3,15 +3,13 @@
 //!
 //! - [`Table`] finds an entry by hash, for keys of sixteen bytes ([`Words`]), of 32 bytes with a label
 //!   ([`Labelled`]), or of any length ([`Text`]).
-//! - [`Ordered`] finds the next larger item without allocating, which `im`'s set cannot.
-//! - `im`'s ordered map and set hold rare data, for which their constant factor does not matter.
+//! - imbl's ordered map and set hold rare data, for which their constant factor does not matter.
 //!
 //! Only this module names the map crate and the hasher. It does not depend on pods.
 
 mod hash;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 mod node;
-mod ordered;
 mod pool;
 mod table;
 
@@ -22,8 +20,7 @@ pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
 pub(crate) use node::record::{Label, Record};
 pub(crate) use node::{DeadList, Memory};
-pub(crate) use ordered::Ordered;
-pub(crate) use table::{Iter, Place, Side, Table, TableMut};
+pub(crate) use table::{Place, Side, Table, TableMut};
 
 /// An entry of a page: a key and its value.
 pub(crate) struct Entry<K, V> {

@@ -546,18 +546,9 @@ impl<'a, E> Page<'a, E> {
     /// The flags of the entry at `index`.
     #[expect(clippy::cast_possible_truncation, reason = "the flags are the low bits")]
     pub(super) fn flags(self, index: usize) -> u16 {
-        self.read_stamp(index) as u16
-    }
-
-    /// The generation in which the value of the entry at `index` was stored.
-    pub(super) fn value_born(self, index: usize) -> u64 {
-        self.read_stamp(index) >> FLAG_BITS
-    }
-
-    fn read_stamp(self, index: usize) -> u64 {
         assert!(index < self.len());
         // SAFETY: every entry has a stamp.
-        unsafe { self.stamp(index).read() }
+        unsafe { self.stamp(index).read() as u16 }
     }
 
     fn foot(self) -> NonNull<PageFoot> {

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::slice;
 
 use super::node::{Array, ArrayMut, MAX_LEN, Memory, Page, PageLink, Slot};
-use super::{Entry, Hashing, Key, PodValue, Value};
+use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
 
@@ -100,22 +100,9 @@ impl<K, V> Table<K, V> {
         Some((Place { hash, index, flags: page.flags(index % MAX_LEN) }, entry))
     }
 
-    /// The generation in which the value of an entry was stored. The entry was just located.
-    pub(crate) fn born(&self, place: Place) -> u64 {
-        self.page_of(place).value_born(place.index % MAX_LEN)
-    }
-
     /// An entry that was just located.
     pub(crate) fn at(&self, place: Place) -> Option<&Entry<K, V>> {
-        self.page_of(place).entries().get(place.index % MAX_LEN)
-    }
-
-    fn page_of(&self, place: Place) -> Page<'_, Entry<K, V>> {
-        let mut page = self.page(place.hash);
-        for _ in 0..place.index / MAX_LEN {
-            page = page.next().unwrap_or(page);
-        }
-        page
+        each_entry(self.link(place.hash)).nth(place.index)
     }
 
     /// All entries, in no particular order.
@@ -138,7 +125,7 @@ impl<K, V> Table<K, V> {
     pub(crate) fn compare<'a>(
         &'a self,
         old: &'a Self,
-        mut differs: impl FnMut(Side<&'a Entry<K, V>>) -> ControlFlow<()>,
+        mut differs: impl FnMut(Side, &'a Entry<K, V>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let alike = self.root.bits() == old.root.bits();
         let root_bits = self.root.bits().max(old.root.bits());
@@ -159,33 +146,14 @@ impl<K, V> Table<K, V> {
                 // A page wider than the step is visited where it starts.
                 let begins = |bits| hash << bits == 0;
                 if begins(mine) {
-                    each_entry(new_page).map(Side::New).try_for_each(&mut differs)?;
+                    each_entry(new_page).try_for_each(|entry| differs(Side::New, entry))?;
                 }
                 if begins(theirs) {
-                    each_entry(old_page).map(Side::Old).try_for_each(&mut differs)?;
+                    each_entry(old_page).try_for_each(|entry| differs(Side::Old, entry))?;
                 }
             }
         }
         ControlFlow::Continue(())
-    }
-}
-
-impl<K: Key, V: Value> Table<K, V> {
-    /// Whether both versions have the same values under the same keys.
-    pub(crate) fn same(&self, old: &Self, equal: impl Fn(&K, &K) -> bool, hashing: &Hashing) -> bool
-    where
-        V: PodValue,
-    {
-        let differs = |side: Side<&Entry<K, V>>| {
-            let Side::New(entry) = side else { return ControlFlow::Continue(()) };
-            let is = |other: &Entry<K, V>| equal(&other.key, &entry.key) && other.value.same(&entry.value);
-            if each_entry(old.link(entry.key.hash(hashing))).any(is) {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        };
-        self.len == old.len && self.compare(old, differs).is_continue()
     }
 }
 
@@ -274,24 +242,12 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.table.len
-    }
-
     /// Removes everything, and reserves pages for `capacity` entries.
     pub(crate) fn clear(&mut self, capacity: usize) {
         let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
         self.table.len = 0;
         self.memory.retire_tree(root);
         self.presize(capacity);
-    }
-
-    /// Frees pages that were reserved but not used.
-    pub(crate) fn trim(&mut self) {
-        let pages: usize = self.table.root.children().iter().map(|chunk| 1 << chunk.bits()).sum();
-        if pages > 1 && self.table.len < pages {
-            self.rebuild();
-        }
     }
 
     /// Builds the arrays of an empty table.
@@ -405,19 +361,11 @@ fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Me
     *chunk = Array::new(bits - 1, count, links, memory);
 }
 
-/// An entry of one of two versions.
-pub(crate) enum Side<T> {
-    Old(T),
-    New(T),
-}
-
-impl<T> Side<T> {
-    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Side<U> {
-        match self {
-            Self::Old(one) => Side::Old(f(one)),
-            Self::New(one) => Side::New(f(one)),
-        }
-    }
+/// One of two versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Old,
+    New,
 }
 
 /// All entries of a table.

@@ -253,22 +253,9 @@ impl Claims {
         }
     }
 
-    /// Whether both name the same few keys in the same order, each once. Then they need not be sorted.
-    pub(crate) fn alike(&self, other: &Self) -> bool {
-        const FEW: usize = 8;
-        let mut both = self.items.iter().zip(&other.items).enumerate();
-        self.len() == other.len()
-            && self.len() <= FEW
-            && both.all(|(at, (one, other_one))| {
-                let key = one.key(&self.bytes);
-                let is_new = self.items[..at].iter().all(|before| before.key(&self.bytes) != key);
-                is_new && key == other_one.key(&other.bytes)
-            })
-    }
-
-    /// Number of keys; after [`sort`](Self::sort), of different ones.
-    pub(crate) fn len(&self) -> usize {
-        self.items.len()
+    /// Whether the pod named this key. The keys are sorted.
+    pub(crate) fn has(&self, key: KeyRef<'_>) -> bool {
+        self.items.binary_search_by(|item| item.key(&self.bytes).cmp(&key)).is_ok()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = NamedKey<'_>> {

@@ -52,13 +52,6 @@ impl PodKind {
     pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
         if is_mirror_pod(pod) { Self::Mirror } else { Self::Pod }
     }
-
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Self::Pod => Self::Mirror,
-            Self::Mirror => Self::Pod,
-        }
-    }
 }
 
 /// The metadata by which the index finds a pod.
@@ -72,7 +65,8 @@ impl PodKind {
 /// neither static nor mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
 ///
 /// The results must not change while the pod is in the index. If they do, lookups may miss that pod, and
-/// those that share its name or a key. Nothing panics and no other pod is affected, as with a key that
+/// those that share its name or a key; or they find it by its former name or keys, even after it was removed, until the
+/// next [`set_pods`](crate::Writer::set_pods). Nothing panics and no other pod is affected, as with a key that
 /// changes inside a [`HashMap`](std::collections::HashMap).
 ///
 /// # Examples
@@ -144,7 +138,7 @@ pub trait PodMeta {
     }
     /// What the object itself says about the times at which the pod held its IPs and its name. By default nothing.
     ///
-    /// Called only by an index that [keeps times](crate::Options::keep_times), and by its look-ups
+    /// Called only by an index that [keeps times](crate::Options::keep_times), and by its lookups
     /// [at a time](crate::Snapshot::at). Without this, the index goes by when it learnt of the pod and of its end.
     fn life(&self) -> Life {
         Life::default()

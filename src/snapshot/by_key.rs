@@ -1,26 +1,13 @@
-//! The reads by container ID, by IP and by custom keys.
+//! The reads by any key, and those by container ID, by IP and by custom keys.
 
-use std::fmt;
-use std::iter::FusedIterator;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Snapshot;
-use super::tables::{Claimants, Tables};
+use super::found::{Found, Key};
+use super::tables::Tables;
 use crate::identity::ContainerId;
 use crate::pod::{KeyKind, KeyRef, PodMeta, ip_number};
-
-/// The result of [`Snapshot::pod_by_container_id`]: a pod and one of its containers.
-#[non_exhaustive]
-pub struct ContainerMatch<'a, P> {
-    /// The pod.
-    pub pod: &'a Arc<P>,
-    /// The container's name in the pod.
-    pub container: &'a str,
-}
-
-/// The pods that name a key, strongest claim first. See [`Snapshot::pods_by_key`].
-pub struct PodsByKey<'a, P>(pub(crate) Claimants<'a, Arc<P>>);
 
 /// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -37,11 +24,75 @@ pub struct KeyCounts {
 }
 
 impl<P: PodMeta> Snapshot<P> {
+    /// The current pod with this key. Ignores mirror pods, and translates no UID. If several pods claim the key, returns
+    /// the one with the strongest claim; see [`claimants`](Self::claimants).
+    ///
+    /// # Complexity
+    /// O(1) expected; no allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim;
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { "u1" }
+    /// #     fn name(&self) -> &str { "web" }
+    /// #     fn namespace(&self) -> &str { "shop" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// # writer.add_pod(Slim)?;
+    /// let pods = reader.load();
+    /// let found = pods.get(("shop", "web")).expect("it was published");
+    /// assert_eq!((found.by, found.container), (pod_index::FoundBy::Name, None));
+    /// assert!(pods.get("u1").is_some() && pods.get("u2").is_none());
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Option<Found<'_, P>> {
+        self.live.get(key.into(), &self.hashing)
+    }
+
+    /// All current pods that claim this key, the strongest claim first: the pod that [`get`](Self::get) returns, then the
+    /// others. An IP of a pod that is being deleted may already be that of the next one. UIDs and names are unique.
+    ///
+    /// # Complexity
+    /// That of [`get`](Self::get) for the first pod, O(log n) for each further one. If there are others, they may take
+    /// one allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// # struct Slim(&'static str);
+    /// # impl pod_index::PodMeta for Slim {
+    /// #     fn uid(&self) -> &str { self.0 }
+    /// #     fn name(&self) -> &str { self.0 }
+    /// #     fn namespace(&self) -> &str { "default" }
+    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
+    /// #     fn keys(&self, keys: &mut pod_index::PodKeys<'_>) { keys.ip([10, 0, 0, 7].into()); }
+    /// # }
+    /// # let (mut writer, reader) = pod_index::new();
+    /// use std::net::IpAddr;
+    ///
+    /// writer.add_pod(Slim("u1"))?;
+    /// writer.add_pod(Slim("u2"))?;
+    /// let pods = reader.load();
+    /// let ip = IpAddr::from([10, 0, 0, 7]);
+    /// let uids: Vec<_> = pods.claimants(ip).map(|found| found.pod.0).collect();
+    /// assert_eq!(uids, ["u1", "u2"]); // so the IP alone does not tell which of the two it is
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    pub fn claimants<'a>(&'a self, key: impl Into<Key<'a>>) -> impl Iterator<Item = Found<'a, P>> {
+        self.live.all(key.into(), &self.hashing)
+    }
+
     /// The pod with this container, and the container's name. The ID is a [`ContainerId`] or text in any of
     /// its spellings.
     ///
     /// If several pods name the ID, returns the one with the strongest claim; see [`PodMeta::keys`]. A prefix
     /// of an ID finds nothing. Neither does the ID of a sandbox, because no pod status names it.
+    ///
+    /// A status names the container's present run and the one before. So the ID of an earlier run finds nothing once the
+    /// container has been restarted twice; the pod's UID, in the same log path or cgroup, still does.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -62,15 +113,14 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// let pods = reader.load();
     /// let found = pods.pod_by_container_id(&id).expect("it was published");
-    /// assert_eq!(found.container, "nginx");
+    /// assert_eq!(found.container, Some("nginx"));
     /// assert!(pods.pod_by_container_id("3e5f0b1c3e5f").is_none());
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     #[inline]
     #[must_use]
-    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<ContainerMatch<'_, P>> {
-        let entry = self.live.by_container_id(id.try_into().ok()?, &self.hashing)?;
-        Some(ContainerMatch { pod: &entry.value, container: entry.key.label.as_str() })
+    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Found<'_, P>> {
+        self.get(id.try_into().ok()?)
     }
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.
@@ -106,13 +156,12 @@ impl<P: PodMeta> Snapshot<P> {
     /// The pods that name this custom key, strongest claim first; see [`PodMeta::keys`].
     ///
     /// # Complexity
-    /// O(1) expected for the first pod, O(log n) for each further one; no allocation.
+    /// O(1) expected for the first pod, O(log n) for each further one. If there are others, they may take one allocation.
     ///
     /// # Examples
     /// See [`PodMeta::keys`].
-    #[must_use]
-    pub fn pods_by_key(&self, kind: KeyKind, key: &[u8]) -> PodsByKey<'_, P> {
-        PodsByKey(self.live.claimants(KeyRef::Own(kind, key), &self.hashing))
+    pub fn pods_by_key<'a>(&'a self, kind: KeyKind, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<P>> {
+        self.live.claimants(KeyRef::Own(kind, key), &self.hashing)
     }
 
     /// Number of distinct keys that the pods of this snapshot name.
@@ -136,43 +185,5 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn ignored_key_count(&self) -> usize {
         self.history.ignored_keys
-    }
-}
-
-impl<'a, P: PodMeta> Iterator for PodsByKey<'a, P> {
-    type Item = &'a Arc<P>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
-    }
-}
-
-impl<P: PodMeta> FusedIterator for PodsByKey<'_, P> {}
-
-// None of these is derived: a derive would require the same of `P`.
-impl<P> Clone for PodsByKey<'_, P> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for PodsByKey<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone().map(PodMeta::uid)).finish()
-    }
-}
-
-impl<P> Clone for ContainerMatch<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for ContainerMatch<'_, P> {}
-
-impl<P: PodMeta> fmt::Debug for ContainerMatch<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pod, container } = self;
-        f.debug_struct("ContainerMatch").field("pod", &pod.uid()).field("container", container).finish()
     }
 }

@@ -26,31 +26,28 @@ pub enum Change<'a, P> {
     Removed(&'a Arc<P>),
 }
 
-pub(super) fn between<'a, P: PodMeta>(old: &'a Snapshot<P>, new: &'a Snapshot<P>) -> Vec<Change<'a, P>> {
-    let mut changes = Vec::new();
-    // The tables show which pods may differ. A pod may have become a mirror or the reverse, so both sides are
-    // looked up by UID.
-    let mut removed = |pod: &'a Arc<P>| {
-        if new.any_by_uid(UidRef::from(pod.uid())).is_none() {
-            changes.push(Change::Removed(pod));
-        }
-    };
-    let mut upserts = Vec::new();
-    let mut differs = |side| {
+/// Reports the differences until `report` stops.
+pub(crate) fn between<'a, P: PodMeta>(
+    old: &'a Snapshot<P>,
+    new: &'a Snapshot<P>,
+    mut report: impl FnMut(Change<'a, P>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    // The tables show which pods may differ. A pod may have become a mirror or the reverse, so the other side is looked up
+    // by UID.
+    let mut differs = |side, pod: &'a Arc<P>| {
+        let uid = UidRef::from(pod.uid());
         match side {
-            Side::Old(pod) => removed(pod),
-            Side::New(pod) => upserts.push(pod),
+            Side::Old if new.any_by_uid(uid).is_none() => report(Change::Removed(pod)),
+            Side::Old => ControlFlow::Continue(()),
+            Side::New => match old.any_by_uid(uid) {
+                None => report(Change::Added(pod)),
+                Some(before) if Arc::ptr_eq(before, pod) => ControlFlow::Continue(()),
+                Some(before) => report(Change::Updated { old: before, new: pod }),
+            },
         }
-        ControlFlow::Continue(())
     };
-    let _ = new.live.pods.compare(&old.live.pods, |side| differs(side.map(|entry| &entry.value)));
-    let _ = new.live.mirrors.compare(&old.live.mirrors, |side| differs(side.map(|entry| &entry.value.pod)));
-    changes.extend(upserts.into_iter().filter_map(|pod| match old.any_by_uid(UidRef::from(pod.uid())) {
-        None => Some(Change::Added(pod)),
-        Some(before) if Arc::ptr_eq(before, pod) => None,
-        Some(before) => Some(Change::Updated { old: before, new: pod }),
-    }));
-    changes
+    new.live.pods.compare(&old.live.pods, |side, entry| differs(side, &entry.value))?;
+    new.live.mirrors.compare(&old.live.mirrors, |side, entry| differs(side, &entry.value.pod))
 }
 
 impl<'a, P> Change<'a, P> {

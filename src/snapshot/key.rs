@@ -5,33 +5,10 @@ use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
 use crate::map::{Entry, Hashing, PodValue, Value, Words, tag};
-use crate::pod::{MAX_KEYS_PER_POD, PodMeta};
-
-/// A flag of a pod in the table by UID: it is static.
-pub(crate) const STATIC: u16 = 1;
-/// A flag of a pod in the table by UID: it has ephemeral containers.
-pub(crate) const EPHEMERAL: u16 = 2;
-/// The other flags of a pod in the table by UID: the number of different keys that it claimed.
-const CLAIMED: u32 = 2;
+use crate::pod::PodMeta;
 
 /// A flag of a key: other pods of the set claim it too.
 pub(crate) const CONTESTED: u16 = 1;
-
-const _: () = assert!(
-    MAX_KEYS_PER_POD < (1 << (u16::BITS - CLAIMED)) - 1,
-    "a pod's keys and its name are counted in its flags"
-);
-
-/// Flags for a pod with this number of keys.
-#[expect(clippy::cast_possible_truncation, reason = "asserted above")]
-pub(crate) fn claimed_flags(count: usize) -> u16 {
-    (count << CLAIMED) as u16
-}
-
-/// The number of keys in a pod's flags.
-pub(crate) fn claimed(flags: u16) -> usize {
-    usize::from(flags >> CLAIMED)
-}
 
 /// A mirror pod, and its UID's translation.
 pub(crate) struct Mirror<V> {

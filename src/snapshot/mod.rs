@@ -6,37 +6,37 @@
 //! | pods by full name · mirrors by full name | two tables; the texts of the names are shared |
 //! | mirror UID → static UID | stored with each mirror |
 //!
-//! A third table by UID repeats the static pods. Three more tables are by additional keys. `tables` lists all eight.
-//! Removed pods have a second set of these tables; see `removed`. A snapshot is read-only data: `update` creates one
+//! Three more tables are by additional keys. `tables` lists all seven. Removed pods have a second set of these tables; see `removed`. A snapshot is read-only data: `update` creates one
 //! from another. This module does not depend on threads.
 
 mod by_key;
 mod changes;
+mod found;
 mod key;
+mod queue;
 mod removed;
 mod tables;
 mod times;
-mod views;
+mod translations;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-pub use by_key::{ContainerMatch, KeyCounts, PodsByKey};
+pub use by_key::KeyCounts;
 pub use changes::Change;
-pub(crate) use key::{CONTESTED, EPHEMERAL, Mirror, STATIC, Translation, UidKey, claimed, claimed_flags};
-pub(crate) use removed::{Removal, RemovalQueue, RemovedPod, RemovedSet};
-pub use removed::{Removed, RemovedPods};
-pub(crate) use tables::{
-    Claimant, Contender, EachTable, Field, OwnedKey, Tables, container_key, ip_key, own_key,
-};
-pub(crate) use times::{Hold, Moment, Times};
-pub use views::Pods;
-use views::PodsOf;
+pub(crate) use changes::between;
+pub use found::{Found, FoundBy, Key};
+pub(crate) use key::{CONTESTED, Mirror, Translation, UidKey};
+pub use removed::RemovedPods;
+pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
+pub(crate) use tables::{Claimant, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, own_key};
+pub(crate) use times::{Hold, Moment, Stay, Times};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::map::{Entry, Hashing, OrdMap, OrdSet};
 use crate::options::{Kinds, Options};
-use crate::pod::{PodKind, PodMeta, is_mirror_pod};
+use crate::pod::{PodKind, PodMeta, is_mirror_pod, is_static_pod};
 
 /// One complete, immutable state of the index.
 ///
@@ -92,8 +92,6 @@ pub(crate) struct History {
     pub(crate) shadowed: OrdSet<Shadowed>,
     /// Removed pods to which a mirror still translates, with their full names.
     pub(crate) tombstones: OrdMap<PodUid, FullName>,
-    /// Number of ephemeral containers in all pods.
-    pub(crate) ephemeral_containers: usize,
     /// Number of ignored keys of all pods.
     pub(crate) ignored_keys: usize,
 }
@@ -104,17 +102,6 @@ pub(crate) struct Shadowed {
     pub(crate) full_name: FullName,
     pub(crate) kind: PodKind,
     pub(crate) uid: PodUid,
-}
-
-/// The result of [`Snapshot::pod_and_mirror_pod`].
-#[non_exhaustive]
-pub struct PodAndMirror<'a, P> {
-    /// The pod that runs on the node.
-    pub pod: Option<&'a Arc<P>>,
-    /// The API server's mirror of it.
-    pub mirror_pod: Option<&'a Arc<P>>,
-    /// Whether the given pod is a mirror.
-    pub was_mirror: bool,
 }
 
 impl<P> Snapshot<P> {
@@ -156,13 +143,13 @@ impl<P: PodMeta> Snapshot<P> {
     /// The number of ephemeral containers in all pods, without mirrors.
     ///
     /// # Complexity
-    /// O(1).
+    /// O(n).
     ///
     /// Kubelet: the gauge `kubelet_managed_ephemeral_containers` (`pkg/kubelet/metrics/metrics.go`).
     #[must_use]
     #[doc(alias = "ManagedEphemeralContainers")]
     pub fn ephemeral_container_count(&self) -> usize {
-        self.history.ephemeral_containers
+        self.pods().map(PodMeta::ephemeral_container_count).fold(0, usize::saturating_add)
     }
 
     /// The pod with this UID, without mirrors; a mirror's UID is not translated.
@@ -269,7 +256,7 @@ impl<P: PodMeta> Snapshot<P> {
         self.by_name(PodKind::Mirror, pod.name(), pod.namespace())
     }
 
-    /// The pod and the mirror of a pair, from either of the two.
+    /// The pod that runs on the node and the API server's mirror of it, from either of the two.
     ///
     /// The given pod is returned unchanged, even if the index does not have it. Its counterpart is looked up
     /// by full name.
@@ -280,11 +267,11 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetPodAndMirrorPod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPodAndMirrorPod")]
     #[must_use]
-    pub fn pod_and_mirror_pod<'a>(&'a self, pod: &'a Arc<P>) -> PodAndMirror<'a, P> {
+    pub fn pod_and_mirror_pod<'a>(&'a self, pod: &'a Arc<P>) -> (Option<&'a Arc<P>>, Option<&'a Arc<P>>) {
         if is_mirror_pod(pod) {
-            PodAndMirror { pod: self.pod_by_mirror_pod(pod), mirror_pod: Some(pod), was_mirror: true }
+            (self.pod_by_mirror_pod(pod), Some(pod))
         } else {
-            PodAndMirror { pod: Some(pod), mirror_pod: self.mirror_pod_by_pod(pod), was_mirror: false }
+            (Some(pod), self.mirror_pod_by_pod(pod))
         }
     }
 
@@ -330,17 +317,16 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPods")]
     #[must_use]
-    pub fn pods(&self) -> Pods<'_, P> {
-        Pods(PodsOf::Pods(self.live.pods.iter()))
+    pub fn pods(&self) -> impl ExactSizeIterator<Item = &Arc<P>> + Clone {
+        self.live.pods.iter().map(|entry| &entry.value)
     }
 
     /// All static pods. In no particular order.
     ///
     /// # Complexity
-    /// O(1) to obtain, O(static pods) to iterate; no allocation.
-    #[must_use]
-    pub fn static_pods(&self) -> Pods<'_, P> {
-        Pods(PodsOf::Pods(self.live.static_pods.iter()))
+    /// O(1) to obtain, O(pods) to iterate; no allocation.
+    pub fn static_pods(&self) -> impl Iterator<Item = &Arc<P>> + Clone {
+        self.pods().filter(|pod| is_static_pod(*pod))
     }
 
     /// All mirror pods. In no particular order.
@@ -348,8 +334,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// # Complexity
     /// O(1) to obtain, O(mirror pods) to iterate; no allocation.
     #[must_use]
-    pub fn mirror_pods(&self) -> Pods<'_, P> {
-        Pods(PodsOf::Mirrors(self.live.mirrors.iter()))
+    pub fn mirror_pods(&self) -> impl ExactSizeIterator<Item = &Arc<P>> + Clone {
+        self.live.mirrors.iter().map(|entry| &entry.value.pod)
     }
 
     /// [`pods`](Self::pods), [`mirror_pods`](Self::mirror_pods), and
@@ -360,7 +346,13 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// Kubelet: `GetPodsAndMirrorPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPodsAndMirrorPods")]
-    pub fn pods_and_mirror_pods(&self) -> (Pods<'_, P>, Pods<'_, P>, impl Iterator<Item = FullName> + Clone) {
+    pub fn pods_and_mirror_pods(
+        &self,
+    ) -> (
+        impl ExactSizeIterator<Item = &Arc<P>> + Clone,
+        impl ExactSizeIterator<Item = &Arc<P>> + Clone,
+        impl Iterator<Item = FullName> + Clone,
+    ) {
         (self.pods(), self.mirror_pods(), self.orphaned_mirror_pod_full_names())
     }
 
@@ -383,14 +375,11 @@ impl<P: PodMeta> Snapshot<P> {
     /// Every static pod with the mirror that holds its full name, if there is one.
     ///
     /// # Complexity
-    /// O(1) to obtain; O(static pods) to iterate, with one lookup each; no allocation.
+    /// O(1) to obtain; O(pods) to iterate, with one lookup for each static pod; no allocation.
     ///
     /// Kubelet: `GetStaticPodToMirrorPodMap` (`pkg/kubelet/pod/pod_manager.go`, since 1.32).
     #[doc(alias = "GetStaticPodToMirrorPodMap")]
-    #[must_use]
-    pub fn static_pods_with_mirrors(
-        &self,
-    ) -> impl ExactSizeIterator<Item = (&Arc<P>, Option<&Arc<P>>)> + Clone {
+    pub fn static_pods_with_mirrors(&self) -> impl Iterator<Item = (&Arc<P>, Option<&Arc<P>>)> + Clone {
         self.static_pods().map(|pod| (pod, self.mirror_pod_by_pod(pod)))
     }
 
@@ -428,7 +417,13 @@ impl<P: PodMeta> Snapshot<P> {
     /// ```
     #[must_use]
     pub fn changes_since<'a>(&'a self, old: &'a Self) -> Vec<Change<'a, P>> {
-        changes::between(old, self)
+        let (mut removals, mut others) = (Vec::new(), Vec::new());
+        let _ = changes::between(old, self, |change| {
+            if let Change::Removed(_) = change { &mut removals } else { &mut others }.push(change);
+            ControlFlow::Continue(())
+        });
+        removals.append(&mut others);
+        removals
     }
 }
 
@@ -437,6 +432,16 @@ impl<P: PodMeta> Snapshot<P> {
     /// The pod or mirror with this UID.
     pub(crate) fn any_by_uid(&self, uid: UidRef<'_>) -> Option<&Arc<P>> {
         self.pod_by_uid(uid).or_else(|| self.mirror_pod_by_uid(uid))
+    }
+
+    /// A current pod, a current mirror pod or a removed pod with this key, in this order.
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<Found<'_, P>> {
+        self.get(key).or_else(|| self.find_mirror(key)).or_else(|| self.removed().get(key))
+    }
+
+    /// The current mirror pod with this UID or name.
+    pub(crate) fn find_mirror(&self, key: Key<'_>) -> Option<Found<'_, P>> {
+        self.live.get_mirror(key, &self.hashing)
     }
 
     /// The holder of a full name.
@@ -464,23 +469,5 @@ impl<P: PodMeta> fmt::Debug for Snapshot<P> {
             .field("pods", &self.pods().len())
             .field("mirror_pods", &self.mirror_pods().len())
             .finish_non_exhaustive()
-    }
-}
-
-impl<P> Clone for PodAndMirror<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for PodAndMirror<'_, P> {}
-
-impl<P: fmt::Debug> fmt::Debug for PodAndMirror<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PodAndMirror")
-            .field("pod", &self.pod)
-            .field("mirror_pod", &self.mirror_pod)
-            .field("was_mirror", &self.was_mirror)
-            .finish()
     }
 }

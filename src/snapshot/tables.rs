@@ -7,16 +7,21 @@
 //! *contenders*. They are in one ordered set for all kinds of keys, sorted by key and then by strength. For container
 //! IDs and IPs, the set is nearly always empty.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
+use std::time::Instant;
 
+use equivalent::{Comparable, Equivalent};
+
+use super::found::{Found, FoundBy, Key as Sought};
 use super::key::{CONTESTED, Mirror, UidKey};
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
 use crate::map::{
-    Entry, Hashing, Key, Labelled, Ordered, Place, PodValue, Table, Text, Value, Words, any_tag,
+    Entry, Hashing, Key, Labelled, OrdSet, Place, PodValue, Table, Text, Value, Words, any_tag,
 };
 use crate::options::Kinds;
-use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength};
+use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength, ip_number};
 
 /// Declares the tables. This is the only list of them.
 macro_rules! tables {
@@ -25,17 +30,13 @@ macro_rules! tables {
         pub(crate) struct Tables<V> {
             $($(#[$doc])* pub(crate) $name: Table<$key, $value>,)*
             /// Claims to keys that another pod holds.
-            pub(crate) contenders: Ordered<Contender>,
+            pub(crate) contenders: OrdSet<Contender>,
         }
 
         impl<V> Tables<V> {
-            pub(crate) const fn new() -> Self {
-                Self { $($name: Table::new(),)* contenders: Ordered::new() }
+            pub(crate) fn new() -> Self {
+                Self { $($name: Table::new(),)* contenders: OrdSet::new() }
             }
-
-            $(pub(crate) const fn $name() -> Field<V, $key, $value> {
-                Field(|tables| &mut tables.$name)
-            })*
         }
 
         impl<V: PodValue> Tables<V> {
@@ -50,13 +51,11 @@ macro_rules! tables {
 tables! {
     /// Pods by UID.
     pods: Words => V,
-    /// Again the static ones among them, for reads that need only those.
-    static_pods: Words => V,
     /// Mirror pods by UID, with the UID's translation.
     mirrors: Words => Mirror<V>,
     /// Pods by full name.
     names: Text => V,
-    /// Mirror pods by full name. The texts of the names are shared with `names`.
+    /// Mirror pods by full name.
     mirror_names: Text => V,
     /// Pods by container ID, with the container's name.
     container_ids: Labelled => V,
@@ -66,9 +65,6 @@ tables! {
     keys: Text => V,
 }
 
-/// Names one of the tables. Only who may write to all of them can use it.
-pub(crate) struct Field<V, K, T>(fn(&mut Tables<V>) -> &mut Table<K, T>);
-
 /// What is done with each table.
 pub(crate) trait EachTable<P> {
     fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, other: &Table<K, T>);
@@ -76,10 +72,15 @@ pub(crate) trait EachTable<P> {
 
 /// A pod that can claim keys.
 pub(crate) trait Claimant: PodValue<Pod: PodMeta> + Clone {
-    /// Whether it claims its name as a key. The names of current pods have rules of their own.
-    const CLAIMS_NAME: bool;
     /// The strength of its claims.
     fn strength(&self, kept: Kinds) -> Strength;
+
+    fn removed_at(&self) -> Option<Instant>;
+
+    #[inline]
+    fn found(&self, by: FoundBy) -> Found<'_, Self::Pod> {
+        Found { pod: self.pod(), container: None, by, removed_at: self.removed_at() }
+    }
 }
 
 /// A pod that claims a key without holding it. Ordered by key, then by strength.
@@ -100,33 +101,43 @@ pub(crate) enum OwnedKey {
     Name(PodKind, Arc<str>, Arc<str>),
 }
 
-/// The claimants of a key, the strongest one first: its holder, then the contenders.
-pub(crate) struct Claimants<'a, V> {
-    tables: &'a Tables<V>,
-    hashing: &'a Hashing,
-    next: Next<'a, V>,
+/// The place in an ordered set before all items with this key.
+pub(crate) struct Before<'a>(pub(crate) KeyRef<'a>);
+
+/// An item of an ordered set that is sorted by key first.
+pub(crate) trait Keyed {
+    fn key(&self) -> KeyRef<'_>;
 }
 
-enum Next<'a, V> {
-    Holder(&'a V, Option<&'a Contender>),
-    Contender(Option<&'a Contender>),
+impl<T: Keyed> Equivalent<T> for Before<'_> {
+    fn equivalent(&self, _: &T) -> bool {
+        false
+    }
 }
 
-impl<V, K, T> Field<V, K, T> {
-    #[inline]
-    pub(crate) fn of(self, tables: &mut Tables<V>) -> &mut Table<K, T> {
-        self.0(tables)
+impl<T: Keyed> Comparable<T> for Before<'_> {
+    fn compare(&self, item: &T) -> Ordering {
+        self.0.cmp(&item.key()).then(Ordering::Less)
+    }
+}
+
+impl Keyed for Contender {
+    fn key(&self) -> KeyRef<'_> {
+        self.key.as_ref()
     }
 }
 
 /// Asks for the same kinds of keys as when they were claimed: a pod may answer differently otherwise.
 impl<P: PodMeta> Claimant for Arc<P> {
-    const CLAIMS_NAME: bool = false;
-
     fn strength(&self, kept: Kinds) -> Strength {
         let mut claims = Claims::new();
         claims.collect(kept, |keys| self.keys(keys));
         claims.strength
+    }
+
+    #[inline]
+    fn removed_at(&self) -> Option<Instant> {
+        None
     }
 }
 
@@ -139,10 +150,10 @@ impl<V> Tables<V> {
         }
     }
 
-    pub(crate) fn names_of(kind: PodKind) -> Field<V, Text, V> {
+    pub(crate) fn of_names_mut(&mut self, kind: PodKind) -> &mut Table<Text, V> {
         match kind {
-            PodKind::Pod => Self::names(),
-            PodKind::Mirror => Self::mirror_names(),
+            PodKind::Pod => &mut self.names,
+            PodKind::Mirror => &mut self.mirror_names,
         }
     }
 
@@ -174,7 +185,7 @@ impl<V> Tables<V> {
     #[inline]
     pub(crate) fn by_uncontested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
         // Nearly always.
-        if self.contenders.len() == 0 {
+        if self.contenders.is_empty() {
             return self.by_ip(ip, hashing);
         }
         self.by_contested_ip(ip, hashing)
@@ -214,57 +225,52 @@ impl<V> Tables<V> {
         }
     }
 
-    /// The strongest contender for a key; with `last`, the next one after it.
-    pub(crate) fn contender(&self, key: KeyRef<'_>, last: Option<&Contender>) -> Option<&Contender> {
-        let next = match last {
-            Some(last) => self.contenders.first_not(|contender| contender <= last),
-            None => self.contenders.first_not(|contender| contender.key.as_ref() < key),
-        };
-        next.filter(|contender| contender.key.as_ref() == key)
+    /// The contenders for a key, the strongest claim first.
+    pub(crate) fn contenders_of<'a>(&'a self, key: KeyRef<'a>) -> impl Iterator<Item = &'a Contender> {
+        self.contenders.range(Before(key)..).take_while(move |contender| contender.key() == key)
+    }
+
+    pub(crate) fn first_contender(&self, key: KeyRef<'_>) -> Option<&Contender> {
+        self.contenders.get_next(&Before(key)).filter(|contender| contender.key() == key)
     }
 }
 
-/// For the writer.
-impl<V: PodValue> Tables<V> {
-    /// The claim of a contender.
-    pub(crate) fn contention(&self, key: KeyRef<'_>, strength: Strength, uid: &PodUid) -> Option<&Contender> {
-        let order = |one: &Contender| {
-            one.key.as_ref().cmp(&key).then_with(|| (one.strength, &one.uid).cmp(&(strength, uid)))
+impl<V: Claimant> Tables<V> {
+    /// The pod with this key that has the strongest claim, without mirrors.
+    #[inline]
+    pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+        let (pod, container) = match key {
+            Sought::Uid(uid) => (self.pod(uid, hashing)?, None),
+            Sought::Name { namespace, name } => (self.by_name(PodKind::Pod, name, namespace, hashing)?, None),
+            Sought::ContainerId(id) => {
+                let entry = self.by_container_id(id, hashing)?;
+                (&entry.value, Some(entry.key.label.as_str()))
+            }
+            Sought::Ip(ip) => (self.by_ip(ip_number(ip), hashing)?, None),
+            Sought::Own(kind, key) => (self.locate(KeyRef::Own(kind, key), hashing)?.1, None),
         };
-        self.contenders.first_not(|one| order(one).is_lt()).filter(|one| order(one).is_eq())
+        Some(Found { container, ..pod.found(key.found_by()) })
     }
 
-    /// The claims of a contender to any key. O(n).
-    pub(crate) fn contended_by(&self, uid: &PodUid) -> Vec<Contender> {
-        let next = |last: Option<&Contender>| {
-            self.contenders.first_not(|contender| last.is_some_and(|last| contender <= last))
+    /// The mirror pod with this UID or name.
+    pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+        let pod = match key {
+            Sought::Uid(uid) => &self.mirror(uid, hashing)?.pod,
+            Sought::Name { namespace, name } => self.by_name(PodKind::Mirror, name, namespace, hashing)?,
+            _ => return None,
         };
-        let all = std::iter::successors(next(None), |last| next(Some(last)));
-        all.filter(|contender| contender.uid == *uid).cloned().collect()
+        Some(pod.found(key.found_by()))
     }
 
-    /// The keys that this pod holds. O(n).
-    pub(crate) fn held_by(&self, pod: &V) -> Vec<OwnedKey>
-    where
-        V: Claimant,
-    {
-        let held = |entry: &V| entry.same(pod);
-        let ids = self.container_ids.iter().filter(|entry| held(&entry.value));
-        let ips = self.ips.iter().filter(|entry| held(&entry.value));
-        let own = self.keys.iter().filter(|entry| held(&entry.value)).filter_map(|entry| {
-            let (kind, bytes) = entry.key.record.bytes();
-            let kind = KeyKind(u16::from_ne_bytes(kind.try_into().ok()?));
-            Some(OwnedKey::new(KeyRef::Own(kind, bytes)))
-        });
-        let names = [PodKind::Pod, PodKind::Mirror].into_iter().filter(|_| V::CLAIMS_NAME).flat_map(|kind| {
-            self.of_names(kind).iter().filter(|entry| held(&entry.value)).map(move |entry| {
-                let (name, namespace) = entry.key.record.parts();
-                OwnedKey::new(KeyRef::Name(kind, name, namespace))
-            })
-        });
-        let ids = ids.map(|entry| OwnedKey::ContainerId(ContainerId::from_words(entry.key.words)));
-        let ips = ips.map(|entry| OwnedKey::Ip(u128::from(entry.key.0) << 64 | u128::from(entry.key.1)));
-        ids.chain(ips).chain(own).chain(names).collect()
+    /// All pods with this key, the strongest claim first, without mirrors.
+    pub(crate) fn all<'a>(
+        &'a self,
+        key: Sought<'a>,
+        hashing: &'a Hashing,
+    ) -> impl Iterator<Item = Found<'a, V::Pod>> {
+        let others = key.claimed(PodKind::Pod).into_iter();
+        let others = others.flat_map(move |claimed| self.claimants(claimed, hashing).skip(1));
+        self.get(key, hashing).into_iter().chain(others.map(move |pod| pod.found(key.found_by())))
     }
 }
 
@@ -281,16 +287,17 @@ impl<V: PodValue<Pod: PodMeta>> Tables<V> {
         by_uid(&self.mirrors, uid, hashing)
     }
 
-    /// The pods that claim this key, the strongest claim first.
-    pub(crate) fn claimants<'a>(&'a self, key: KeyRef<'_>, hashing: &'a Hashing) -> Claimants<'a, V> {
-        let next = match self.locate(key, hashing) {
-            Some((place, holder)) if place.flags() & CONTESTED != 0 => {
-                Next::Holder(holder, self.contender(key, None))
-            }
-            Some((_, holder)) => Next::Holder(holder, None),
-            None => Next::Contender(None),
-        };
-        Claimants { tables: self, hashing, next }
+    /// The pods that claim this key, the strongest claim first: its holder, then the contenders.
+    pub(crate) fn claimants<'a>(
+        &'a self,
+        key: KeyRef<'a>,
+        hashing: &'a Hashing,
+    ) -> impl Iterator<Item = &'a V> {
+        let holder = self.locate(key, hashing);
+        let is_contested = holder.is_some_and(|(place, _)| place.flags() & CONTESTED != 0);
+        let contenders = is_contested.then_some(()).into_iter().flat_map(move |()| self.contenders_of(key));
+        let others = contenders.filter_map(move |contender| self.contending(contender, hashing));
+        holder.map(|(_, pod)| pod).into_iter().chain(others)
     }
 
     /// The pod of a contender. `None` if the pod's own UID changed.
@@ -367,41 +374,3 @@ impl OwnedKey {
         }
     }
 }
-
-impl<'a, V: PodValue<Pod: PodMeta>> Iterator for Claimants<'a, V> {
-    type Item = &'a V;
-
-    fn next(&mut self) -> Option<&'a V> {
-        loop {
-            match self.next {
-                Next::Holder(holder, first) => {
-                    self.next = Next::Contender(first);
-                    return Some(holder);
-                }
-                Next::Contender(contender) => {
-                    let contender = contender?;
-                    let behind = self.tables.contender(contender.key.as_ref(), Some(contender));
-                    self.next = Next::Contender(behind);
-                    if let Some(pod) = self.tables.contending(contender, self.hashing) {
-                        return Some(pod);
-                    }
-                }
-            }
-        }
-    }
-}
-
-// Neither is derived: a derive would require the same of `V`.
-impl<V> Clone for Claimants<'_, V> {
-    fn clone(&self) -> Self {
-        Self { tables: self.tables, hashing: self.hashing, next: self.next }
-    }
-}
-
-impl<V> Clone for Next<'_, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for Next<'_, V> {}

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta, Strength};
-use crate::snapshot::{
-    Claimant, Mirror, Removal, RemovedPod, Tables, Translation, UidKey, claimed, claimed_flags,
-};
+use crate::snapshot::{Claimant, Mirror, RemovedPod, Translation, UidKey};
 use crate::versions::Draft;
 
 /// A current pod that a set may remove. For a mirror, with its translation.
@@ -51,7 +49,7 @@ impl<P: PodMeta> Draft<'_, P> {
         self.record_all(living.iter().map(|one| &one.pod));
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
-            let strength = (one.kind == PodKind::Pod).then(|| one.pod.strength(self.kept));
+            let strength = (one.kind == PodKind::Pod).then(|| Claimant::strength(&one.pod, self.kept));
             Reverse((strength.is_none(), strength, PodUid::from(one.pod.uid())))
         });
         // More than this would only push each other out.
@@ -76,7 +74,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(crate) fn expire(&mut self) -> usize {
         let mut expired = 0;
         let now = self.now();
-        if let Some((times, ..)) = self.times() {
+        if let Some((times, _)) = self.times() {
             times.expire(now);
         }
         while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now >= deadline) {
@@ -91,50 +89,44 @@ impl<P: PodMeta> Draft<'_, P> {
         self.record_removal(pod);
         let (at, owner) = (self.now(), PodUid::from(uid));
         let Some(queue) = self.queue() else { return };
-        let number = queue.next;
-        queue.next += 1;
-        queue.removals.insert(number, Removal { at, uid: owner.clone(), kind: *kind });
+        let number = queue.number();
+        queue.insert(number, at, (*kind, owner.clone()));
         let max_pods = queue.limits.max_pods;
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
         let strength = Strength::of_removal(number);
         let named = (*kind == PodKind::Pod).then_some(&**pod);
-        let claimed = self.with_claims([None, named], 0, |draft, [_, claims]| {
+        self.with_claims([None, named], |draft, [_, claims]| {
             if let Some(mut tables) = draft.removed_mut() {
                 tables.claim_all(claims, strength, &owner, &removed);
             }
         });
-        let (key, flags) = (UidKey::new(uid, &self.hashing), claimed_flags(claimed + 1));
+        let key = UidKey::new(uid, &self.hashing);
         let Some(mut tables) = self.removed_mut() else { return };
         let name = KeyRef::Name(*kind, pod.name(), pod.namespace());
         tables.claim(NamedKey { key: name, container: "" }, strength, &owner, &removed);
         match kind {
-            PodKind::Pod => tables.of(Tables::pods()).insert(key.tag, key.words, removed, flags),
+            PodKind::Pod => tables.of(|tables| &mut tables.pods).insert(key.tag, key.words, removed, 0),
             PodKind::Mirror => {
                 let target = target.clone().map_or(Translation::Identity, Translation::Pod);
-                tables.of(Tables::mirrors()).insert(
-                    key.tag,
-                    key.words,
-                    Mirror { pod: removed, target },
-                    flags,
-                );
+                let mirror = Mirror { pod: removed, target };
+                tables.of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror, 0);
             }
         }
-        while self.queue().is_some_and(|queue| queue.removals.len() > max_pods) {
+        while self.queue().is_some_and(|queue| queue.len() > max_pods) {
             self.drop_first();
         }
     }
 
     /// Drops the pod that was removed first.
     fn drop_first(&mut self) {
-        let first = self.queue().and_then(|queue| queue.removals.get_min().cloned());
-        if let Some((number, Removal { uid, kind, .. })) = first {
+        if let Some((number, (kind, uid))) = self.queue().and_then(|queue| queue.first()) {
             self.drop_removal(number, kind, uid.as_uid_ref());
         }
     }
 
     fn drop_removal(&mut self, number: u64, kind: PodKind, uid: UidRef<'_>) {
         if let Some(queue) = self.queue() {
-            queue.removals.remove(&number);
+            queue.remove(number);
         }
         let Some(tables) = self.removed.as_ref().map(|removed| &removed.tables) else { return };
         let key = UidKey::new(uid, &self.hashing);
@@ -150,19 +142,18 @@ impl<P: PodMeta> Draft<'_, P> {
                 .map(|(place, entry)| (place, entry.value.pod.clone())),
         };
         let Some((place, removed)) = found else { return };
-        let (flags, pod, owner) = (place.flags(), Arc::clone(&removed.pod), uid.into());
-        let named = (kind == PodKind::Pod).then_some(&*pod);
-        self.with_claims([named, None], claimed(flags), |draft, [claims, _]| {
-            let Some(mut tables) = draft.removed_mut() else { return };
-            let strength = Strength::of_removal(number);
-            let name = KeyRef::Name(kind, pod.name(), pod.namespace());
-            let left = claimed(flags) - usize::from(tables.release(name, strength, &owner, &removed));
-            tables.release_all(claims, strength, &owner, &removed, left);
+        let (pod, owner, strength) = (&*removed.pod, uid.into(), Strength::of_removal(number));
+        self.with_claims([(kind == PodKind::Pod).then_some(pod), None], |draft, [claims, _]| {
+            if let Some(mut tables) = draft.removed_mut() {
+                tables.release_all(claims, strength, &owner, &removed);
+            }
         });
         let Some(mut tables) = self.removed_mut() else { return };
+        let name = KeyRef::Name(kind, pod.name(), pod.namespace());
+        tables.release(name, strength, &owner, &removed);
         match kind {
-            PodKind::Pod => tables.of(Tables::pods()).remove(place),
-            PodKind::Mirror => tables.of(Tables::mirrors()).remove(place),
+            PodKind::Pod => tables.of(|tables| &mut tables.pods).remove(place),
+            PodKind::Mirror => tables.of(|tables| &mut tables.mirrors).remove(place),
         }
     }
 }
@@ -207,7 +198,7 @@ mod tests {
             let tables = &removed.tables;
             let holders =
                 tables.container_ids.len() + tables.ips.len() + tables.keys.len() + tables.names.len();
-            let lens = (tables.pods.len(), removed.queue.removals.len(), holders + tables.contenders.len());
+            let lens = (tables.pods.len(), removed.queue.len(), holders + tables.contenders.len());
             assert_eq!(lens, (left, left, 5 * left));
         };
         let start = Instant::now();

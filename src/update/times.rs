@@ -1,4 +1,4 @@
-//! Records which pod holds which key, for look-ups at a time. Container IDs and UIDs need no time.
+//! Records which pod holds which key, for lookups at a time. Container IDs and UIDs need no time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
     pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>) {
         let kept = self.kept;
-        let Some((times, now, hashing)) = self.times() else { return };
+        let Some((times, now)) = self.times() else { return };
         let (uid, life) = (PodUid::from(new.uid()), new.life());
         let before = old.map(|old| (keys(kept, &**old), old.life()));
         let new_keys = keys(kept, &**new);
         if let Some((old_keys, life)) = &before {
             for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()) {
-                times.end(hashing, key, &uid, *life, false, now);
+                times.end(key, &uid, *life, false, now);
             }
         }
         for key in new_keys {
             let had = before.as_ref().filter(|(old_keys, _)| old_keys.binary_search(&key).is_ok());
-            times.begin(hashing, key, &uid, had.map(|(_, life)| *life), &life, now);
+            times.begin(key, &uid, had.map(|(_, life)| *life), &life, now);
         }
     }
 
@@ -46,10 +46,10 @@ impl<P: PodMeta> Draft<'_, P> {
     /// A pod was removed.
     pub(super) fn record_removal(&mut self, pod: &Arc<P>) {
         let kept = self.kept;
-        let Some((times, now, hashing)) = self.times() else { return };
+        let Some((times, now)) = self.times() else { return };
         let (uid, life) = (PodUid::from(pod.uid()), pod.life());
         for key in keys(kept, &**pod) {
-            times.end(hashing, &key, &uid, life, true, now);
+            times.end(&key, &uid, life, true, now);
         }
     }
 }

@@ -100,7 +100,8 @@ impl KeyAnswers {
             let again = snapshot.pod_by_container_id(id).map(|found| (id_of(found.pod), found.container));
             assert_eq!(found.map(|found| (id_of(found.pod), found.container)), again);
             assert!(snapshot.pod_by_container_id(&digits[..12]).is_none());
-            (digits.clone(), found.map(|found| (id_of(found.pod), found.container.to_owned())))
+            let name = |container: Option<&str>| container.expect("a name").to_owned();
+            (digits.clone(), found.map(|found| (id_of(found.pod), name(found.container))))
         });
         let by_ip = IPS.map(|ip| {
             let address: IpAddr = ip.parse().expect("an IP");

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use pod_index::identity::Identity;
-use pod_index::{FoundBy, KeyKind, Removed, Snapshot, is_mirror_pod};
+use pod_index::identity::{ContainerId, Identity};
+use pod_index::{Found, FoundBy, KeyKind, Snapshot, is_mirror_pod};
 
 use super::keys::{IPS, OWN, OwnKey, container_ids};
 use super::observation::{Id, Universe, id};
@@ -88,17 +88,17 @@ type Told = Option<(Id, Option<u64>, FoundBy)>;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RemovedAnswers {
     pub all: Vec<Went>,
-    /// Pods, and mirrors.
-    pub by_uid: Vec<(String, [Option<Went>; 2])>,
-    pub by_full_name: Vec<(String, [Option<Went>; 2])>,
+    /// A pod, or else a mirror.
+    pub by_uid: Vec<(String, Option<Went>)>,
+    pub by_full_name: Vec<(String, Option<Went>)>,
     pub by_container_id: Vec<(String, Option<(Went, String)>)>,
     pub by_ip: Vec<(&'static str, Option<Went>)>,
     pub by_own: Vec<(OwnKey, Vec<Went>)>,
     pub resolved: Vec<(String, Told)>,
 }
 
-fn went(removed: Removed<'_, TestPod>) -> Went {
-    (id(removed.pod), ticks(removed.removed_at))
+fn went(removed: Found<'_, TestPod>) -> Went {
+    (id(removed.pod), ticks(removed.removed_at.expect("a time")))
 }
 
 /// The index lists them in no particular order.
@@ -113,38 +113,24 @@ impl RemovedAnswers {
         assert_eq!(removed.iter().count(), removed.len());
         assert_eq!(removed.is_empty(), removed.iter().next().is_none());
         let by_full_name = |full_name: &str| {
-            if let Some((name, namespace)) = full_name.split_once('_') {
-                let again = removed.pod_by_name(namespace, name).map(went);
-                assert_eq!(removed.pod_by_full_name(full_name).map(went), again);
-            }
-            [removed.pod_by_full_name(full_name), removed.mirror_pod_by_full_name(full_name)]
+            let (name, namespace) = full_name.split_once('_').unwrap_or_default();
+            removed.get((namespace, name)).map(went)
         };
         Self {
             all: sorted(removed.iter().map(went).collect()),
-            by_uid: universe
-                .uids
-                .iter()
-                .map(|uid| {
-                    let found = [removed.pod_by_uid(uid), removed.mirror_pod_by_uid(uid)];
-                    (uid.clone(), found.map(|found| found.map(went)))
-                })
-                .collect(),
-            by_full_name: universe
-                .full_names
-                .iter()
-                .map(|name| (name.clone(), by_full_name(name).map(|found| found.map(went))))
-                .collect(),
+            by_uid: universe.uids.iter().map(|uid| (uid.clone(), removed.get(uid).map(went))).collect(),
+            by_full_name: universe.full_names.iter().map(|name| (name.clone(), by_full_name(name))).collect(),
             by_container_id: container_ids()
                 .map(|digits| {
-                    let found = removed.pod_by_container_id(&digits);
+                    let found = removed.get(digits.parse::<ContainerId>().expect("64 digits"));
                     let named = found.map(|found| (went(found), found.container.expect("a name").to_owned()));
                     (digits, named)
                 })
                 .into(),
-            by_ip: IPS.map(|ip| (ip, removed.pod_by_ip(ip.parse().expect("an IP")).map(went))).into(),
+            by_ip: IPS.map(|ip| (ip, removed.get(ip.parse::<IpAddr>().expect("an IP")).map(went))).into(),
             by_own: OWN
                 .map(|(kind, key)| {
-                    ((kind, key), removed.pods_by_key(KeyKind(kind), key).map(went).collect::<Vec<_>>())
+                    ((kind, key), removed.claimants((KeyKind(kind), key)).map(went).collect::<Vec<_>>())
                 })
                 .into(),
             resolved: texts(universe)
@@ -223,8 +209,8 @@ impl Removals {
         self.gone.iter().rev().find(|gone| gone.is_mirror() == mirror && is(gone))
     }
 
-    fn last_of_both(&self, is: impl Fn(&Gone) -> bool) -> [Option<Went>; 2] {
-        [false, true].map(|mirror| Some(self.last(mirror, &is)?.went()))
+    fn last_of_both(&self, is: impl Fn(&Gone) -> bool) -> Option<Went> {
+        Some(self.last(false, &is).or_else(|| self.last(true, &is))?.went())
     }
 
     fn resolve(&self, text: &str, snapshot: &Snapshot<TestPod>) -> Told {

@@ -9,7 +9,7 @@ use super::{Scrape, number};
 ///
 /// Kubelet: `DesiredPodCount`, `MirrorPodCount`, `ManagedEphemeralContainers` (`pkg/kubelet/metrics/metrics.go`).
 pub(super) fn kubelets_own(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
-    let of_files = snapshot.static_pods().len();
+    let of_files = snapshot.static_pods().count();
     let others = snapshot.pods().len().saturating_sub(of_files);
     to.gauges(
         "desired_pods",

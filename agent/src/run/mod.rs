@@ -396,7 +396,7 @@ fn summary(snapshot: &Snapshot<Pod>) -> String {
         "{}\n{} pods, {} of them static, {mirrored} of those with a mirror pod; generation {}\n",
         table::pods(all),
         pods.len(),
-        snapshot.static_pods().len(),
+        snapshot.static_pods().count(),
         snapshot.generation(),
     )
 }

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Identity, ParseIdentityError};
 use pod_index::{
-    self as index, AtTime, Bounds as Ends, Claimed, FoundBy, Holder, NotFound, PodMeta, Snapshot, Time,
-    UidRef, is_mirror_pod,
+    self as index, AtTime, Bounds as Ends, FoundBy, Holder, NotFound, PodMeta, Snapshot, Time, UidRef,
+    is_mirror_pod,
 };
 use pod_index_kubelet::process::{Placement, PodCgroup, ResolveError};
 use pod_index_kubelet::workload::controller;
@@ -282,7 +282,7 @@ impl Sought<'_> {
             }
             Holder::Unknown(NotFound::NoPod) if key.is_none() => return Err(Unknown::NoPod(self.kind())),
             Holder::Unknown(why) => (Some(why), Vec::new()),
-            Holder::Ambiguous(candidates) => (None, candidates),
+            Holder::Ambiguous { candidates, .. } => (None, candidates),
             _ => return Err(Unknown::NoPod(self.kind())),
         };
         let candidates = candidates.iter().map(|one| CandidatePod {
@@ -324,12 +324,8 @@ fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<F
 /// The other current pods that claim an IP.
 fn contested(snapshot: &Snapshot<Pod>, identity: &Identity<'_>) -> Vec<String> {
     let Identity::Ip(ip) = *identity else { return Vec::new() };
-    match snapshot.claim(ip) {
-        Some(Claimed::Contested { others, .. }) => {
-            others.map(|pod| format!("{}/{}", pod.namespace(), pod.name())).collect()
-        }
-        _ => Vec::new(),
-    }
+    let others = snapshot.claimants(ip).skip(1);
+    others.map(|found| format!("{}/{}", found.pod.namespace(), found.pod.name())).collect()
 }
 
 /// The time of a removal, in whole seconds.

@@ -81,8 +81,8 @@ impl Placement {
     }
 }
 
-impl From<Option<Cgroup<'_>>> for Placement {
-    fn from(cgroup: Option<Cgroup<'_>>) -> Self {
+impl From<Option<Cgroup>> for Placement {
+    fn from(cgroup: Option<Cgroup>) -> Self {
         cgroup.map_or(Self::NoPod, |cgroup| Self::Pod(cgroup.into()))
     }
 }
@@ -113,12 +113,9 @@ pub struct PodCgroup {
     pub container_id: Option<ContainerId>,
 }
 
-impl From<Cgroup<'_>> for PodCgroup {
-    fn from(cgroup: Cgroup<'_>) -> Self {
-        Self {
-            pod_uid: cgroup.pod_uid.map(pod_index::identity::CgroupUid::to_pod_uid),
-            container_id: cgroup.container_id,
-        }
+impl From<Cgroup> for PodCgroup {
+    fn from(cgroup: Cgroup) -> Self {
+        Self { pod_uid: cgroup.pod_uid, container_id: cgroup.container_id }
     }
 }
 

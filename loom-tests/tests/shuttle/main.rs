@@ -132,9 +132,9 @@ mod schedules {
             let snapshot = manager.load();
             assert_eq!(snapshot.generation(), 3 * UIDS.len() as u64, "no write is lost");
             assert!(UIDS.iter().all(|uid| snapshot.pod_by_uid(*uid).is_some()));
-            assert!(snapshot.mirror_pods().is_empty());
+            assert!(snapshot.mirror_pods().len() == 0);
             drop(snapshot);
-            assert_eq!(manager.reclaim(), 0, "nothing is left in the retire queue");
+            assert_eq!(manager.write(Writer::reclaim), 0, "nothing is left in the retire queue");
         });
     }
 }

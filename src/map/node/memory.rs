@@ -21,8 +21,6 @@ pub(crate) struct Memory<P> {
     pub(super) dead: DeadList<P>,
     /// Pods that were both added and removed in the draft, and refused ones.
     pub(super) unpublished: Vec<Arc<P>>,
-    /// Older records of which the draft took another count.
-    shared: Vec<Record>,
     /// Empty lists for reuse.
     spare: Vec<DeadList<P>>,
 }
@@ -89,7 +87,6 @@ impl<P> Default for Memory<P> {
             pool: NodePool::default(),
             dead: DeadList::default(),
             unpublished: Vec::new(),
-            shared: Vec::new(),
             spare: Vec::new(),
         }
     }
@@ -108,23 +105,18 @@ impl<P> Memory<P> {
     pub(crate) unsafe fn begin(&mut self, generation: u64) {
         // A draft that was forgotten (`mem::forget`) leaks what it has. What it dropped is still in the current version.
         self.dead.clear();
-        self.shared.clear();
         self.generation = generation;
     }
 
     /// Ends a published draft. Returns what died in it. Call [`drop_unpublished`](Self::drop_unpublished)
     /// afterwards.
     pub(crate) fn end(&mut self) -> DeadList<P> {
-        self.shared.clear();
         mem::replace(&mut self.dead, self.spare.pop().unwrap_or_default())
     }
 
     /// Drops the pods that were both added and removed in the draft, and the refused ones. Their `Drop` is foreign code
     /// and may panic, so the new version must be published first.
     pub(crate) fn drop_unpublished(&mut self) {
-        if self.shared.capacity() > SPARE_ITEMS {
-            self.shared = Vec::new();
-        }
         let mut pods = mem::take(&mut self.unpublished);
         drop_all(&mut pods);
         if pods.capacity() <= SPARE_ITEMS {
@@ -139,13 +131,8 @@ impl<P> Memory<P> {
 
     /// Ends a draft that is not published and whose tables were passed to [`abandon`](Self::abandon). The
     /// published version still has what the draft dropped.
-    ///
-    /// # Safety
-    /// The tables of the draft were passed to `abandon`, all of them.
-    pub(crate) unsafe fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         self.dead.clear();
-        // SAFETY: the draft took these counts, and its tables, which have them, are abandoned.
-        self.shared.drain(..).for_each(|record| unsafe { record.release() });
         self.drop_unpublished();
     }
 
@@ -176,19 +163,6 @@ impl<P> Memory<P> {
     /// A new record of these strings.
     pub(crate) fn record(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Record {
         Record::new(self.generation, first.as_ref(), second.as_ref())
-    }
-
-    /// Another count of a record.
-    ///
-    /// # Safety
-    /// The draft has the record.
-    pub(crate) unsafe fn share(&mut self, record: &Record) -> Record {
-        if record.born() != self.generation {
-            // SAFETY: only `cancel` releases it, after the draft's own one was abandoned without being released.
-            self.shared.push(unsafe { record.copy() });
-        }
-        // SAFETY: the writer alone has a memory of the index.
-        unsafe { record.share() }
     }
 
     /// A new record of a container's name.
@@ -327,8 +301,7 @@ impl<P> Sweep<'_, P> {
         if record.born() < self.first {
             self.older.records.push(record);
         } else {
-            // SAFETY: the record was born after every version that remains, so none of those has this count; and only the
-            // writer sweeps, or whoever drops the last version.
+            // SAFETY: the record was born after every version that remains, so none of those has it.
             unsafe { record.release() };
         }
     }

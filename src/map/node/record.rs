@@ -1,15 +1,11 @@
 //! The text of a key that is longer than two words, in one allocation behind a thin pointer. Text means any
 //! bytes here.
-//!
-//! Records are counted, because several tables may use the same text. Only the writer changes counts, and
-//! readers only read the text, so the count is not a shared write on their path.
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Two strings, owned by the index. Dropping a record leaks one count; see [`release`](Self::release).
+/// Two strings, owned by an entry. Dropping a record leaks it; see [`release`](Self::release).
 pub(crate) struct Record(NonNull<Head>);
 
 #[repr(C)]
@@ -17,22 +13,20 @@ struct Head {
     born: u64,
     first: u32,
     second: u32,
-    count: AtomicU32,
 }
 
-/// Offset of the strings' bytes: directly after the count.
-const TEXT: usize = std::mem::offset_of!(Head, count) + size_of::<AtomicU32>();
+/// Offset of the strings' bytes: directly after the head.
+const TEXT: usize = size_of::<Head>();
 
-// SAFETY: it consists of strings, which are never written to, and an atomic count.
+// SAFETY: it consists of strings, which are never written to.
 unsafe impl Send for Record {}
-// SAFETY: shared access reads the strings; the count is changed by the writer alone.
+// SAFETY: shared access reads the strings, which are never written to.
 unsafe impl Sync for Record {}
 
-/// The layout of a record of two strings of these lengths: a head whose padding holds the first four bytes of
-/// text.
+/// The layout of a record of two strings of these lengths.
 fn layout(first: u32, second: u32) -> Option<Layout> {
     let size = TEXT.checked_add(first as usize)?.checked_add(second as usize)?;
-    Layout::from_size_align(size.max(size_of::<Head>()), align_of::<Head>()).ok()
+    Layout::from_size_align(size, align_of::<Head>()).ok()
 }
 
 /// Whether two slices of the same length are equal. Names are short: two overlapping loads are cheaper than a
@@ -58,14 +52,12 @@ impl Record {
             alloc::handle_alloc_error(Layout::new::<Head>())
         }
         let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or_else(|_| too_long());
-        let head =
-            Head { born: generation, first: length(first), second: length(second), count: AtomicU32::new(1) };
+        let head = Head { born: generation, first: length(first), second: length(second) };
         let layout = layout(head.first, head.second).unwrap_or_else(|| too_long());
         // SAFETY: the size is not 0.
         let at = unsafe { alloc::alloc(layout) };
         let Some(at) = NonNull::new(at) else { alloc::handle_alloc_error(layout) };
-        // SAFETY: the memory is new and large enough for the head and both strings, which overwrite the
-        // head's padding.
+        // SAFETY: the memory is new and large enough for the head and both strings.
         unsafe {
             at.cast().write(head);
             at.add(TEXT).copy_from_nonoverlapping(NonNull::from_ref(first).cast(), first.len());
@@ -78,7 +70,7 @@ impl Record {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: a record exists until its last count is released.
+        // SAFETY: a record exists until it is released.
         unsafe { self.0.as_ref() }
     }
 
@@ -122,36 +114,16 @@ impl Record {
         (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
     }
 
-    /// The same count again.
+    /// Frees the record.
     ///
     /// # Safety
-    /// Only one of the two is released, and the other is not used afterwards.
-    pub(super) unsafe fn copy(&self) -> Self {
-        Self(self.0)
-    }
-
-    /// Another count of this record.
-    ///
-    /// # Safety
-    /// Only one thread at a time changes counts: this is not an atomic step.
-    pub(super) unsafe fn share(&self) -> Self {
-        let count = &self.head().count;
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        Self(self.0)
-    }
-
-    /// Releases one count; the last one frees the record.
-    ///
-    /// # Safety
-    /// No copy of this count is used any more, and only one thread at a time changes counts.
+    /// No copy of this record is used any more.
     pub(super) unsafe fn release(self) {
-        let Head { first, second, count, .. } = self.head();
-        let (layout, left) = (layout(*first, *second), count.load(Ordering::Relaxed) - 1);
-        count.store(left, Ordering::Relaxed);
-        if let (0, Some(layout)) = (left, layout) {
+        let Head { first, second, .. } = self.head();
+        if let Some(layout) = layout(*first, *second) {
             #[cfg(test)]
             audit::LIVE.set(audit::LIVE.get() - 1);
-            // SAFETY: this was the last count, and `new` allocated the record with this layout.
+            // SAFETY: the record is not used again, and `new` allocated it with this layout.
             unsafe { alloc::dealloc(self.0.cast().as_ptr(), layout) };
         }
     }
@@ -201,7 +173,7 @@ mod tests {
             for (other, another) in [("web", "0default"), ("web-", "0default"), ("webb", ""), ("a", "b")] {
                 assert!(!record.is(other.as_bytes(), another.as_bytes()));
             }
-            // SAFETY: this thread has the only count.
+            // SAFETY: the record is not used again.
             unsafe { record.release() };
         }
     }
@@ -220,17 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_freed_with_its_last_count() {
+    fn a_record_is_freed_when_it_is_released() {
         let before = audit::LIVE.get();
         let one = Record::new(1, b"web", b"default");
-        // SAFETY: this thread alone has the record.
-        let other = unsafe { one.share() };
-        // SAFETY: this count is not used again.
-        unsafe { one.release() };
-        assert!(other.is(b"web", b"default"));
         assert_eq!(audit::LIVE.get(), before + 1);
-        // SAFETY: this count is not used again.
-        unsafe { other.release() };
+        // SAFETY: the record is not used again.
+        unsafe { one.release() };
         assert_eq!(audit::LIVE.get(), before);
     }
 }

@@ -44,7 +44,7 @@ impl<P> Memory<P> {
         self.retire_parts(parts, slot.stamp >> FLAG_BITS);
         if let Some(record) = record {
             if record.born() == self.generation {
-                // SAFETY: the record was born in the draft, which no longer has this count.
+                // SAFETY: the record was born in the draft, which no longer has it.
                 unsafe { record.release() };
             } else {
                 self.dead.records.push(record);

@@ -1,75 +1,11 @@
-//! Whole-set reads: iterators and views that borrow from a snapshot and copy nothing.
+//! Both directions of the translation between static pods and their mirrors.
 
-use std::fmt;
-use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use super::{Mirror, PodKind, Snapshot};
+use super::Snapshot;
 use crate::id::{MirrorPodUid, PodUid, UidRef};
-use crate::map::{self, Words};
-use crate::pod::PodMeta;
+use crate::pod::{PodKind, PodMeta};
 
-/// An iterator over pods of a snapshot that knows their number. See [`Snapshot::pods`], [`Snapshot::static_pods`],
-/// [`Snapshot::mirror_pods`].
-pub struct Pods<'a, P>(pub(super) PodsOf<'a, P>);
-
-pub(super) enum PodsOf<'a, P> {
-    Pods(map::Iter<'a, Words, Arc<P>>),
-    Mirrors(map::Iter<'a, Words, Mirror<Arc<P>>>),
-}
-
-impl<P> Pods<'_, P> {
-    /// Whether there are none. O(1).
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.left() == 0
-    }
-
-    fn left(&self) -> usize {
-        match &self.0 {
-            PodsOf::Pods(pods) => pods.len(),
-            PodsOf::Mirrors(mirrors) => mirrors.len(),
-        }
-    }
-}
-
-impl<'a, P> Iterator for Pods<'a, P> {
-    type Item = &'a Arc<P>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            PodsOf::Pods(pods) => pods.next().map(|entry| &entry.value),
-            PodsOf::Mirrors(mirrors) => mirrors.next().map(|entry| &entry.value.pod),
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left(), Some(self.left()))
-    }
-}
-
-impl<P> ExactSizeIterator for Pods<'_, P> {}
-
-impl<P> FusedIterator for Pods<'_, P> {}
-
-// Not derived: a derive would require `P: Clone`.
-impl<P> Clone for Pods<'_, P> {
-    fn clone(&self) -> Self {
-        Self(match &self.0 {
-            PodsOf::Pods(pods) => PodsOf::Pods(pods.clone()),
-            PodsOf::Mirrors(mirrors) => PodsOf::Mirrors(mirrors.clone()),
-        })
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for Pods<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone().map(PodMeta::uid)).finish()
-    }
-}
-
-/// Both directions of the translation between static pods and their mirrors.
 impl<P: PodMeta> Snapshot<P> {
     /// Every mirror that translates, with the UID it translates to.
     ///
