@@ -28,7 +28,7 @@ mod schedules {
     use crate::history::{History, lives_of_a_pair};
     use crate::support::TestPod;
     use crate::support::invariants;
-    use pod_index::{PodManager, Reader};
+    use pod_index::{PodManager, Reader, Writer};
     use shuttle::thread;
 
     /// Number of schedules of each model.
