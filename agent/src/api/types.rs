@@ -41,8 +41,13 @@ impl PodName {
     }
 }
 
-/// The columns of a `Table`.
-pub(crate) const TABLE_COLUMNS: [&str; 7] = ["Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node"];
+/// The columns of a `Table` at `/pods`. New ones are added at the end. `Created` is a time; `Images` and `Labels` are
+/// separated by commas.
+#[rustfmt::skip]
+pub(crate) const TABLE_COLUMNS: [&str; 15] = [
+    "Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node", "Ready", "Status", "Restarts", "Created", "IP",
+    "Workload", "Images", "Labels",
+];
 
 /// The response of `/sources`.
 #[derive(Debug, Serialize)]

@@ -55,6 +55,7 @@ use tokio::time::timeout;
 
 use self::collection::Collection;
 use self::owners::Owners;
+pub(crate) use self::printed::since;
 pub(crate) use self::query::{is_watch, resource};
 use self::seats::Seats;
 use self::served::Served;

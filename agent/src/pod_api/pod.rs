@@ -1,11 +1,12 @@
 //! Pods as a resource of the API.
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{API_SERVER_SOURCE, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::sources::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION};
+use pod_index_kubelet::workload::Workload;
 use serde_json::Value;
 
 use super::printed;
@@ -97,8 +98,23 @@ impl Resource for Pod {
         printed::conditions(self)
     }
 
-    fn own_cells(&self) -> Vec<&str> {
-        let node = self.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
-        table::row(self).into_iter().chain([node]).collect()
+    fn own_cells(&self) -> Vec<String> {
+        let [_, ready, status, restarts, _, ip, node, ..] = printed::cells(self, Timestamp::UNIX_EPOCH);
+        let known = |text: String| if text == "<none>" { String::new() } else { text };
+        // Without the time of the last restart, which is relative to now.
+        let restarts = restarts.split(' ').next().unwrap_or_default().to_owned();
+        let created = self.metadata.creation_timestamp.as_ref().map(|Time(time)| time.to_string());
+        let workload = Workload::of::<ObjectMeta>(&self.metadata, None);
+        let workload = workload.map(|Workload { kind, name, .. }| format!("{kind}/{name}"));
+        let images = self
+            .spec
+            .iter()
+            .flat_map(|spec| &spec.containers)
+            .filter_map(|container| container.image.clone());
+        let labels = self.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+        let [images, labels] = [images.collect::<Vec<_>>(), labels.collect()].map(|all| all.join(","));
+        let more = [known(node), ready, status, restarts, created.unwrap_or_default(), known(ip)];
+        let more = more.into_iter().chain([workload.unwrap_or_default(), images, labels]);
+        table::row(self).into_iter().map(str::to_owned).chain(more).collect()
     }
 }

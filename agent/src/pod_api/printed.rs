@@ -211,7 +211,7 @@ fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
 }
 
 /// The age, as in `duration.HumanDuration`.
-pub(super) fn since(time: Option<&Time>, now: Timestamp) -> String {
+pub(crate) fn since(time: Option<&Time>, now: Timestamp) -> String {
     let Some(Time(time)) = time else { return "<unknown>".to_owned() };
     human(now.as_second().saturating_sub(time.as_second()))
 }

@@ -42,7 +42,7 @@ pub(super) trait Resource:
     }
 
     /// The cells of its row in the agent's own tables.
-    fn own_cells(&self) -> Vec<&str> {
+    fn own_cells(&self) -> Vec<String> {
         Vec::new()
     }
 }

@@ -135,7 +135,7 @@ impl Form {
             Self::Table(Include::Object) => row(R::COLUMNS.len(), whole()),
             Self::Table(Include::Metadata) => row(R::COLUMNS.len(), partial()),
             Self::Table(Include::Nothing) => row(R::COLUMNS.len(), "null".to_owned()),
-            Self::Rows => row(R::OWN_COLUMNS.len(), "null".to_owned()),
+            Self::Rows => row(R::OWN_COLUMNS.len(), partial()),
         };
         format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").into_bytes()
     }

@@ -36,10 +36,29 @@ fn a_table_has_a_row_for_each_pod() {
     assert_eq!((&table["kind"], &table["apiVersion"]), (&"Table".into(), &"meta.k8s.io/v1".into()));
     let columns: Vec<_> =
         table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
-    assert_eq!(columns, ["Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node"]);
+    let (first, added) = columns.split_at(7);
+    assert_eq!(first, ["Namespace", "Name", "UID", "Source", "Kind", "Phase", "Node"]);
+    assert_eq!(added, ["Ready", "Status", "Restarts", "Created", "IP", "Workload", "Images", "Labels"]);
     let pod = &whole.json::<List<Pod>>().items[0];
     let uid = pod.metadata.uid.as_deref().unwrap();
-    let cells = json!(["default", "web-node-1", uid, "file", "static", "Pending", "node-1"]);
+    let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string());
+    let cells = json!([
+        "default",
+        "web-node-1",
+        uid,
+        "file",
+        "static",
+        "Pending",
+        "node-1",
+        "0/1",
+        "Pending",
+        "0",
+        created.unwrap_or_default(),
+        "",
+        "",
+        "nginx",
+        "",
+    ]);
     assert_eq!(table["rows"], json!([{ "cells": cells, "object": null }]));
 }
 

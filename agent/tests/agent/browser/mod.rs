@@ -142,6 +142,20 @@ async fn the_filter_finds_a_pod_by_any_identity() {
     // Words still filter.
     type_anew("static default");
     browser.until(&format!("{ROWS}.length === 1"));
+
+    // The filter finds labels and workloads, and stays in the address.
+    browser.click("nav a[href='#/pods']");
+    for text in ["app=web", "replicaset/web tier=front"] {
+        type_anew(text);
+        browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('web-0')"));
+    }
+    browser
+        .until("location.search === '?filter=replicaset%2Fweb+tier%3Dfront' && location.hash === '#/pods'");
+    browser.run("window.isOld = true; location.reload()");
+    browser.until(&format!("!window.isOld && {ROWS}.length === 1 && {ROWS}[0].innerText.includes('web-0')"));
+    assert_eq!(browser.run("return document.querySelector('#filter').value"), "replicaset/web tier=front");
+    type_anew(" ");
+    browser.until(&format!("{ROWS}.length === 2 && location.search === ''"));
     assert_quiet(&browser);
 }
 
@@ -204,9 +218,9 @@ async fn what_happens_to_pods_is_listed_with_what_has_changed() {
         assert_eq!(rest.join(" | "), expected);
     };
     server.put("pods", &web("Running", "i:1"));
-    newest(1, "changed | default | web | phase: Pending → Running");
+    newest(1, "changed | default | web | status: Pending → Running");
     server.put("pods", &web("Running", "i:2"));
-    newest(2, "changed | default | web | spec.containers[c].image");
+    newest(2, "changed | default | web | images: i:1 → i:2");
     server.put("pods", &pod("other", "node-2", &json!({})));
     newest(3, "added | default | other | Unknown");
     server.remove("pods", "default", "web");
@@ -394,9 +408,19 @@ fn the_page_follows_the_preferred_colour_scheme_and_is_legible_in_both() {
         papers.push(browser.run("return getComputedStyle(document.body).backgroundColor"));
     }
     assert_ne!(papers[0], papers[1]);
-    // On a phone, nothing is wider than the window.
+    // On a phone, nothing is wider than the window, and each row shows its name and its status.
     let metrics = json!({ "width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true });
     browser.devtools("Emulation.setDeviceMetricsOverride", &metrics);
     browser.until("document.documentElement.scrollWidth <= 360");
+    let cut = "
+        return [...document.querySelectorAll('#pods tbody tr[aria-rowindex] td')].filter((cell) => {
+          const [own, row] = [cell.getBoundingClientRect(), cell.parentElement.getBoundingClientRect()];
+          return cell.checkVisibility() && (own.right > 360 || own.bottom > row.bottom || cell.scrollWidth > cell.clientWidth);
+        }).map((cell) => cell.textContent)";
+    assert_eq!(browser.run(cut), json!([]));
+    for class in ["name", "status"] {
+        let shown = format!("return document.querySelector('#pods td.{class}').checkVisibility()");
+        assert_eq!(browser.run(&shown), true, "{class}");
+    }
     assert_quiet(&browser);
 }

@@ -11,8 +11,6 @@ const REST = 4;
 const TIMEOUT = 30_000;
 /** The window of the rates, in milliseconds. */
 const WINDOW = 10_000;
-/** Up to this number of pods, the page watches whole pods, to name the fields that change; above, only their rows. */
-const WHOLE = 1_000;
 
 const MIRROR_STATES = {
   inSync: "in sync",
@@ -62,7 +60,6 @@ export class Agent {
   #rows = new Map();
   /** The mirror pods, and their static pods, by each UID. */
   #pairs = new Map();
-  #accept = TABLE;
   #listed = false;
   #rowsChanged = false;
   /** The version of the pods; null: list them again. */
@@ -124,11 +121,9 @@ export class Agent {
   }
 
   /** Makes sure that a watch updates the pods. */
-  async #pods({ ready, sources }) {
+  async #pods({ ready }) {
     if (this.#watching) return;
     if (this.#version === null) {
-      const pods = sources.reduce((sum, source) => sum + source.pods, 0);
-      this.#accept = pods <= WHOLE ? "application/json" : TABLE;
       await this.#list(ready);
     }
     // An agent that is not ready has no version to watch from.
@@ -136,7 +131,7 @@ export class Agent {
     const limit = new AbortController();
     const timer = setTimeout(() => limit.abort(new DOMException("", "TimeoutError")), TIMEOUT);
     const path = `pods?watch=true&allowWatchBookmarks=true&resourceVersion=${this.#version}`;
-    const answer = await fetch(path, { headers: { Accept: this.#accept }, cache: "no-store", signal: limit.signal });
+    const answer = await fetch(path, { headers: { Accept: TABLE }, cache: "no-store", signal: limit.signal });
     clearTimeout(timer);
     if (!answer.ok) {
       // There are too many watches. The next round lists.
@@ -149,10 +144,10 @@ export class Agent {
   }
 
   async #list(ready) {
-    const list = await get(ready ? "pods?limit=0" : "pods", { Accept: this.#accept }).then((answer) => answer.json());
+    const list = await get(ready ? "pods?limit=0" : "pods", { Accept: TABLE }).then((answer) => answer.json());
     this.#version = ready ? list.metadata.resourceVersion : null;
     const before = this.#rows;
-    this.#rows = new Map((list.items ?? list.rows).map(row).map((pod) => [key(pod), pod]));
+    this.#rows = new Map(list.rows.map(row).map((pod) => [key(pod), pod]));
     this.#rowsChanged = true;
     if (this.#listed) {
       for (const [name, pod] of before) if (!this.#rows.has(name)) this.#changes.record(pod, undefined);
@@ -177,12 +172,12 @@ export class Agent {
   #event({ type, object }) {
     this.#version = type === "ERROR" ? null : object.metadata.resourceVersion;
     if (type === "ERROR" || type === "BOOKMARK") return;
-    const pod = row(object.rows?.[0] ?? object);
+    const pod = row(object.rows[0]);
     const before = this.#rows.get(key(pod));
     if (type === "DELETED") this.#rows.delete(key(pod));
     else this.#rows.set(key(pod), pod);
     if (type === "DELETED") this.#changes.record(pod, undefined);
-    else this.#changes.record(before, pod, pod.whole ? "" : "fields that are not listed here");
+    else this.#changes.record(before, pod, "fields that are not listed here");
     this.#rowsChanged = true;
   }
 
@@ -194,11 +189,12 @@ export class Agent {
     this.mirrorProblem = problem ?? "";
     this.mirrors = [...orphans, ...pods].map((line) => ({ ...line, mirror: mirrorState(line) }));
     this.#pairs = new Map(this.mirrors.flatMap((line) => [[line.podUID, line], [line.mirrorUID, line]]));
-    this.pods = [...this.#rows.values()].map(({ namespace, name, uid, source, kind, phase, node }) => {
+    this.pods = [...this.#rows.values()].map((pod) => {
+      const { uid, kind } = pod;
       const pair = this.#pairs.get(uid);
       // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
       const own = kind === "mirror" ? { uid: pair?.podUID, kind: "static" } : { uid, kind };
-      return { namespace, name, source, phase, node, pair, ...own };
+      return { ...pod, pair, ...own };
     }).filter((pod) => pod.uid);
   }
 
@@ -224,18 +220,10 @@ function key({ namespace, name }) {
   return `${namespace}/${name}`;
 }
 
-/** The columns of a pod: of a table's row, or of a whole pod, which is kept. */
-function row(object) {
-  if (object.cells) {
-    const [namespace, name, uid, source, kind, phase, node] = object.cells;
-    return { namespace, name, uid, source, kind, phase, node };
-  }
-  const { metadata, spec, status } = object;
-  const { namespace, name, uid, annotations = {}, deletionTimestamp } = metadata;
-  const source = annotations["kubernetes.io/config.source"] ?? "api";
-  const kind = "kubernetes.io/config.mirror" in annotations ? "mirror" : source === "api" ? "pod" : "static";
-  const phase = deletionTimestamp ? "Terminating" : (status?.phase ?? "Unknown");
-  return { namespace, name, uid, source, kind, phase, node: spec?.nodeName ?? "", whole: object };
+/** The columns of a row. An older agent has no status. */
+function row({ cells }) {
+  const [namespace, name, uid, source, kind, phase, node, ready, status, restarts, created, ip, workload, images, labels] = cells;
+  return { namespace, name, uid, source, kind, node, ready, status: status || phase, restarts, created, ip, workload, images, labels };
 }
 
 /** Requests a path. Fails unless the response is successful. */

@@ -15,19 +15,32 @@ const by = (id) => document.getElementById(id);
 const link = (row) => element("a", { href: `#/pod/${encodeURIComponent(row.uid)}` }, element("bdi", {}, row.name));
 const isolated = (text) => element("bdi", {}, text || "–");
 const badge = ({ text, tone }) => element("span", { class: `badge ${tone}` }, text);
-const phase = (row) => row.phase;
+const plain = (name, key = name.toLowerCase()) => ({ name, class: key, text: (row) => row[key], cell: (row) => isolated(row[key]) });
+const ago = (time) => (time ? age(Math.max(0, Math.floor((Date.now() - Date.parse(time)) / 1000))) : "–");
+
+/** Whether a status asks for attention. Those of a pod that starts, runs, has succeeded or ends do not. */
+function isBad(status) {
+  return !/^(Pending|Running|Succeeded|Completed|Terminating|ContainerCreating|PodInitializing|SchedulingGated|Unknown|Init:\d+\/\d+|)$/.test(status);
+}
 
 const pods = new Rows(by("pods"), {
   label: "Pods", one: "pod", many: "pods", none: "The index holds no pods.",
   columns: [
-    { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
+    plain("Namespace"),
     { name: "Name", class: "name", text: (row) => row.name, cell: link },
-    { name: "Kind", class: "kind", text: (row) => (row.kind === "pod" ? "" : row.kind) },
+    plain("Ready"),
+    { ...plain("Status"), cell: (row) => (isBad(row.status) ? badge({ text: row.status, tone: "bad" }) : isolated(row.status)) },
+    { ...plain("Restarts"), order: (row) => Number(row.restarts) },
+    { name: "Age", class: "since", text: (row) => row.created, cell: (row) => element("time", { datetime: row.created }, ago(row.created)) },
+    plain("IP"),
     { name: "Mirror", class: "mirror", text: (row) => row.pair?.mirror.text ?? "", cell: (row) => row.pair && badge(row.pair.mirror) },
-    { name: "Source", class: "source", text: (row) => row.source, cell: (row) => isolated(row.source) },
-    { name: "Phase", class: "phase", text: phase, cell: (row) => isolated(phase(row)) },
-    { name: "Node", class: "node", text: (row) => row.node, cell: (row) => isolated(row.node) },
-    { name: "UID", class: "uid", text: (row) => row.uid, cell: (row) => isolated(row.uid) },
+    plain("Images"),
+    plain("Workload"),
+    plain("Labels"),
+    plain("Node"),
+    { name: "Kind", class: "kind", text: (row) => (row.kind === "pod" ? "" : row.kind) },
+    plain("Source"),
+    plain("UID"),
   ],
 });
 
@@ -88,6 +101,7 @@ function update() {
   if (agent.answered) {
     figures();
     sources();
+    for (const time of document.querySelectorAll("#pods time")) time.textContent = ago(time.dateTime);
   }
   if (agent.version !== version) {
     version = agent.version;
@@ -134,7 +148,9 @@ function figures() {
 /** A number of seconds in words. */
 function age(seconds) {
   if (!Number.isFinite(seconds)) return "never heard";
-  return seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+  const units = [["s", 1, 120], ["min", 60, 7200], ["h", 3600, 172_800], ["d", 86_400, Infinity]];
+  const [unit, size] = units.find(([, , end]) => seconds < end);
+  return `${Math.floor(seconds / size)} ${unit}`;
 }
 
 let told = "";
@@ -210,7 +226,11 @@ function route() {
 }
 
 by("filter").addEventListener("input", () => {
-  filter(by("filter").value);
+  const text = by("filter").value;
+  filter(text);
+  // The address keeps the filter, for a reload or a colleague.
+  const query = text.trim() ? `?${new URLSearchParams({ filter: text })}` : location.pathname;
+  history.replaceState(null, "", query + location.hash);
   clearTimeout(typing);
   typing = setTimeout(lookUp, TYPING);
 });
@@ -245,5 +265,8 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   by("filter").focus();
 });
+by("filter").value = new URLSearchParams(location.search).get("filter") ?? "";
+filter(by("filter").value);
+void lookUp();
 route();
 void agent.follow();

@@ -21,7 +21,10 @@ export function harmless(text) {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }
 
-/** A table in `section`. Each column has a name, a class, a `text` function and, for more than text, a `cell` function. */
+/**
+ * A table in `section`. Each column has a name, a class, a `text` function, for more than text a `cell` function, and for
+ * another order than the text's an `order` function. The roles stay when a narrow window shows rows as lines.
+ */
 export class Rows {
   #all = [];
   #shown = [];
@@ -37,9 +40,9 @@ export class Rows {
     this.#down = !descending;
     this.#sort = columns[0];
     this.count = element("p", { class: "count", role: "status" });
-    this.head = element("tr", {}, ...columns.map((column) => this.#heading(column)));
-    this.body = element("tbody");
-    this.table = element("table", {}, element("caption", { class: "unseen" }, label), element("thead", {}, this.head), this.body);
+    this.head = element("tr", { role: "row" }, ...columns.map((column) => this.#heading(column)));
+    this.body = element("tbody", { role: "rowgroup" });
+    this.table = element("table", { role: "table" }, element("caption", { class: "unseen" }, label), element("thead", { role: "rowgroup" }, this.head), this.body);
     this.scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, this.table);
     this.scroll.addEventListener("scroll", () => requestAnimationFrame(() => this.#draw()), { passive: true });
     new ResizeObserver(() => this.#draw()).observe(this.scroll);
@@ -62,7 +65,7 @@ export class Rows {
 
   #heading(column) {
     const button = element("button", { type: "button" }, column.name);
-    const heading = element("th", { scope: "col", class: column.class }, button);
+    const heading = element("th", { scope: "col", role: "columnheader", class: column.class }, button);
     button.addEventListener("click", () => {
       this.#down = this.#sort === column ? !this.#down : true;
       this.#sort = column;
@@ -74,9 +77,9 @@ export class Rows {
   #select() {
     const words = this.#words;
     this.#shown = this.#all.filter(({ row, text }) => words.every((word) => text.includes(word)) || this.#found(row));
-    const { text } = this.#sort;
+    const { text, order: value = text } = this.#sort;
     const order = this.#down ? 1 : -1;
-    const by = (row) => [text(row), ...this.columns.slice(0, 2).map((column) => column.text(row))];
+    const by = (row) => [value(row), ...this.columns.slice(0, 2).map((column) => column.text(row))];
     const keyed = this.#shown.map(({ row }) => ({ row, key: by(row) }));
     keyed.sort((a, b) => {
       for (let i = 0; i < a.key.length; i += 1) {
@@ -132,9 +135,9 @@ export class Rows {
     const cells = this.columns.map((column) => {
       const text = column.text(row);
       const shown = column.cell?.(row) ?? (text || "–");
-      return element("td", { class: column.class, title: harmless(text) || undefined }, shown);
+      return element("td", { role: "cell", class: column.class, title: harmless(text) || undefined }, shown);
     });
-    return element("tr", { "aria-rowindex": String(index + 2) }, ...cells);
+    return element("tr", { role: "row", "aria-rowindex": String(index + 2) }, ...cells);
   }
 
   #space(height) {
