@@ -39,8 +39,6 @@ mod whois;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use self::cli::{Command, kubeconfig, man, query};
 use self::config::failure;
 use self::run::check;
@@ -48,7 +46,7 @@ use self::run::check;
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::help::parse();
     let done = match cli.command {
         None => {
             let given = config::Given { run: cli.run, server: cli.server, output: cli.output };

@@ -47,26 +47,26 @@ pub(crate) fn table<'a, const N: usize>(
     headings: [&'a str; N],
     rows: impl IntoIterator<Item = [&'a str; N]>,
 ) -> String {
-    lines(&mut [0; N], std::iter::once(headings).chain(rows))
+    let rows: Vec<_> = std::iter::once(headings).chain(rows).collect();
+    lines(&mut Vec::new(), &rows)
 }
 
 /// To pad cells with.
 const SPACES: &str = "                                ";
 
 /// The same for some of the lines of a table. Widens `widths` where these lines need it.
-pub(crate) fn lines<'a, const N: usize>(
-    widths: &mut [usize; N],
-    rows: impl IntoIterator<Item = [&'a str; N]>,
-) -> String {
-    let rows: Vec<[(Cow<'_, str>, usize); N]> = rows.into_iter().map(|row| row.map(printable)).collect();
+pub(crate) fn lines<S: AsRef<str>, R: AsRef<[S]>>(widths: &mut Vec<usize>, rows: &[R]) -> String {
+    let cells = |row| R::as_ref(row).iter().map(|cell| printable(cell.as_ref())).collect();
+    let rows: Vec<Vec<(Cow<'_, str>, usize)>> = rows.iter().map(cells).collect();
     for row in &rows {
+        widths.resize(widths.len().max(row.len()), 0);
         for (width, (_, cell)) in widths.iter_mut().zip(row) {
             *width = (*cell).max(*width);
         }
     }
-    let mut text = String::with_capacity(rows.len() * (widths.iter().sum::<usize>() + 2 * N));
+    let mut text = String::with_capacity(rows.len() * widths.iter().map(|width| width + 2).sum::<usize>());
     for row in &rows {
-        for ((cell, taken), width) in row.iter().zip(*widths) {
+        for ((cell, taken), width) in row.iter().zip(&*widths) {
             text.push_str(cell);
             let mut gap = width - taken + 2;
             while gap > 0 {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -19,6 +20,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 use tower::Service;
 
 use super::tls;
@@ -27,6 +29,13 @@ use crate::config::failure::Failure;
 
 /// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Names and values of headers.
+pub(crate) type Headers = &'static [(&'static str, &'static str)];
+/// Asks for pods as rows of a `Table`.
+pub(crate) const TABLE: Headers = &[("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+/// Timeout of an exchange.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running agent. Requests share connections.
 #[derive(Clone, Debug)]
@@ -103,6 +112,17 @@ impl Server {
         // As a string, as pods are decoded everywhere: each other type of input adds 400 KB of machine code.
         serde_json::from_str(&String::from_utf8_lossy(&body))
             .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
+    }
+
+    /// The answer, unless it takes too long. The agent itself waits for `wait`.
+    pub(crate) async fn within<T>(
+        &self,
+        wait: Option<Duration>,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let limit = TIMEOUT + wait.unwrap_or_default();
+        let late = || Failure::Unable(format!("the agent on {} did not answer within {limit:?}", self.place));
+        timeout(limit, answer).await.map_err(|_| late())?
     }
 
     /// The body of the response to a POST.

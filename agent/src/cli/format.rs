@@ -16,7 +16,7 @@ pub(crate) fn answer<T: Serialize>(
     table: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
     let text = match output {
-        Output::Table => table(value),
+        Output::Table | Output::Wide | Output::Name => table(value),
         Output::Json => {
             serde_json::to_string_pretty(value).map_err(|error| Failure::unable("JSON", error))? + "\n"
         }

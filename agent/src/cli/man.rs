@@ -1,12 +1,11 @@
 //! Completion scripts and manual pages, generated from the definition of the command line.
 
+use clap::Command;
 use clap::builder::PossibleValuesParser;
-use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::format;
-use super::{Cli, CompletedShell};
+use super::{CompletedShell, format, help};
 use crate::config::failure::Failure;
 
 /// Prints the completion script of a shell.
@@ -25,7 +24,7 @@ fn completions(shell: CompletedShell) -> String {
         CompletedShell::Zsh => Shell::Zsh,
         CompletedShell::Fish => Shell::Fish,
     };
-    let command = Cli::command();
+    let command = help::command();
     // clap takes only static names. This process ends soon.
     let leak = |command: &Command| -> &'static str { command.get_name().to_owned().leak() };
     let commands: Vec<_> = command.get_subcommands().map(leak).collect();
@@ -59,7 +58,7 @@ fn page(name: Option<&str>) -> Result<String, Failure> {
 
 /// The command line, in which each command has its full name and the flags that all commands accept.
 fn built() -> Command {
-    let mut command = Cli::command();
+    let mut command = help::command();
     command.build();
     command
 }
@@ -139,7 +138,7 @@ mod tests {
             // clap's script for fish offers no values of a flag before a command, and none of an argument.
             let bash = [
                 ("pod-index --log-format ", &["json", "text"][..]),
-                ("pod-index get -o ", &["json", "table", "yaml"]),
+                ("pod-index list -o ", &["json", "name", "table", "wide", "yaml"]),
                 ("pod-index completions z", &["zsh"]),
                 ("pod-index man wh", &["whois"]),
                 ("pod-index help wh", &["whois"]),

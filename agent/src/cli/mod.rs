@@ -3,8 +3,12 @@
 pub(crate) mod client;
 #[cfg(test)]
 mod documented;
+mod fields;
+mod follow;
 pub(crate) mod format;
+pub(crate) mod help;
 pub(crate) mod kubeconfig;
+mod list;
 pub(crate) mod man;
 pub(crate) mod query;
 mod tls;
@@ -15,6 +19,7 @@ mod whois;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tokio::runtime::{Builder, Runtime};
 
@@ -64,8 +69,8 @@ pub(crate) enum Command {
     Query(Query),
     /// Check the settings, rights, kubelet, sources, clock and limits, and print what to do about each problem.
     ///
-    /// Takes the agent's own settings, and asks the running agent, if there is one. Exits with code 0 if all is well, 1
-    /// after warnings, 2 after failures.
+    /// Takes the agent's own settings (see pod-index --help), and asks the running agent, if there is one. Exits with
+    /// code 0 if all is well, 1 after warnings, 2 after failures.
     Doctor {
         #[command(flatten)]
         run: Box<RunArgs>,
@@ -103,11 +108,19 @@ pub(crate) enum CompletedShell {
 /// A query to a running agent.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Query {
-    /// Print a pod by NAMESPACE/NAME, by full name (name, underscore, namespace) or by UID.
+    /// Print a pod: get web-3, get shop/web-3, get shop web-3, get -n shop web-3, or get UID.
     Get {
-        /// NAMESPACE/NAME, a full name (name, underscore, namespace) or a UID.
-        pod: String,
+        /// The namespace of the pod.
+        #[arg(short, long, value_name = "NAMESPACE")]
+        namespace: Option<String>,
+
+        /// A name, if only one pod has it; NAMESPACE/NAME; NAMESPACE and NAME; a full name (name, underscore, namespace);
+        /// a UID.
+        #[arg(required = true, num_args = 1..=2)]
+        pod: Vec<String>,
     },
+    /// Print the pods, as `kubectl get pods` does; with -w, then each change of them.
+    List(ListArgs),
     /// Print the UID under which the node knows a pod. A mirror pod's UID becomes its static pod's; any other stays.
     Translate {
         /// The UID of a pod or of a mirror pod.
@@ -127,29 +140,59 @@ pub(crate) enum Query {
     },
     /// Print the pods, and then each change of them, as lines of JSON: added, changed (the names of the fields) or
     /// removed. Continues after a lost connection.
-    Watch {
-        /// Only pods in this namespace.
-        #[arg(short, long, value_name = "NAMESPACE")]
-        namespace: Option<String>,
+    Watch(Selected),
+}
 
-        /// Only pods that match this label selector, for example app=web,tier!=test.
-        #[arg(short = 'l', long, value_name = "SELECTOR")]
-        selector: Option<String>,
-    },
+/// Which pods.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Selected {
+    /// Only pods in this namespace.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+
+    /// Only pods that match this label selector, for example app=web,tier!=test.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+
+    /// Only pods that match this field selector, for example status.phase=Running.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) field_selector: Option<String>,
+}
+
+/// Which pods, and whether to follow them.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) selected: Selected,
+
+    /// The pods of all namespaces, as without --namespace.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Then print each change. Continues after a lost connection.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
 }
 
 const WHOIS: &str = "\
 Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, owner \
 and labels, and how it was found.
 
-ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID, an IP address, a process ID, the path of a log, a cgroup \
-path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also gives the start of the process, counted from boot. Without it, or with -, each line of standard input is a query. Process IDs are \
-those of the agent's host.
+ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID or the first 12 or more digits of one, an IP address, a process ID, the path of a log, a cgroup \
+path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also gives the start of the process, counted from boot. Without it, or with -, each line of standard input is a query, \
+or JSON like {\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}. Process IDs are those of the agent's host.
 
 With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \
 that may have had it.
 
 With -o json, each query has one line, in their order. It begins with {\"found\":true or {\"found\":false.";
+
+/// The fields of an answer that the table can show. The agent sends the last four on request.
+#[rustfmt::skip]
+const FIELDS: [&str; 18] = [
+    "query", "kind", "foundBy", "namespace", "name", "container", "node", "owner", "workload", "podUID", "mirrorUID",
+    "labels", "at", "removed", "podIP", "phase", "image", "annotations",
+];
 
 /// What to look up.
 #[derive(Args, Clone, Debug)]
@@ -164,6 +207,10 @@ pub(crate) struct WhoisArgs {
     /// The number of the field of each line of standard input that is the time of its event; the others are the query.
     #[arg(long, value_name = "N", conflicts_with = "at", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) time_field: Option<u8>,
+
+    /// The columns of the table, separated by commas.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',', value_parser = PossibleValuesParser::new(FIELDS))]
+    pub(crate) fields: Vec<String>,
 
     /// How long to wait for unknown pods, for example 5s; at most 5m.
     #[arg(long, value_name = "DURATION")]

@@ -1,21 +1,18 @@
 //! Queries a running agent and prints the response.
 
-use std::time::Duration;
-
+use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
 use serde::de::DeserializeOwned;
 
 use super::client::{Server, escaped};
 use super::{ClientArgs, Output, Query, ServerArgs, runtime};
-use super::{format, top, watch, whois};
+use super::{format, list, top, whois};
 use crate::api::table;
 use crate::api::types::Translation;
 use crate::config as settings;
 use crate::config::failure::Failure;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
-
-/// Timeout of the whole exchange.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes one query.
 pub(crate) fn ask(
@@ -26,12 +23,8 @@ pub(crate) fn ask(
 ) -> Result<(), Failure> {
     let server = Server::new(server, client, (settings::DEFAULT_ADDRESS, settings::DEFAULT_PORT))?;
     match query {
-        Query::Get { pod } => {
-            let path = match pod.split_once('/') {
-                Some((namespace, name)) => format!("/pods/{}/{}", escaped(namespace), escaped(name)),
-                None => format!("/pods/{}", escaped(pod)),
-            };
-            let found = fetch::<Pod>(&server, &path)?;
+        Query::Get { namespace, pod } => {
+            let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod))?;
             format::answer(output, &found, |pod| table::pods([pod]))?;
             let annotations = found.metadata.annotations.as_ref();
             if let Some(time) = annotations.and_then(|all| all.get(REMOVED_ANNOTATION)) {
@@ -39,8 +32,10 @@ pub(crate) fn ask(
             }
             Ok(())
         }
+        Query::List(asked) => list::run(&server, asked, output),
         Query::Translate { uid } => {
-            let answer = fetch::<Translation>(&server, &format!("/translate/{}", escaped(uid)))?;
+            let path = format!("/translate/{}", escaped(uid));
+            let answer: Translation = runtime()?.block_on(fetch(&server, &path))?;
             format::answer(output, &answer, translation_table)?;
             match &answer.pod {
                 None if !answer.is_mirror_pod => {
@@ -51,10 +46,48 @@ pub(crate) fn ask(
         }
         Query::Whois(asked) => whois::ask(&server, asked, output),
         Query::Top { interval } => top::run(server, interval.0),
-        Query::Watch { namespace, selector } => {
-            let wanted = watch::Wanted { namespace: namespace.as_deref(), selector: selector.as_deref() };
-            watch::run(&server, &wanted, output)
+        Query::Watch(selected) => list::watch(&server, selected, output),
+    }
+}
+
+/// The pod that the arguments of `get` name.
+async fn find(server: &Server, namespace: Option<&str>, words: &[String]) -> Result<Pod, Failure> {
+    let (namespace, key) = match (namespace, words) {
+        (Some(namespace), [name]) => (Some(namespace), &**name),
+        (None, [namespace, name]) => (Some(&**namespace), &**name),
+        (None, [key]) => match key.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, &**key),
+        },
+        _ => return Err(Failure::Usage("get: give one namespace and one name".to_owned())),
+    };
+    if let Some(namespace) = namespace {
+        return fetch(server, &format!("/pods/{}/{}", escaped(namespace), escaped(key))).await;
+    }
+    let unknown = match fetch(server, &format!("/pods/{}", escaped(key))).await {
+        Err(Failure::No(unknown)) => unknown,
+        answer => return answer,
+    };
+    let mut pods = named(server, key).await?;
+    match (pods.pop(), &*pods) {
+        (Some(pod), []) => Ok(pod),
+        (Some(last), others) => {
+            let names = others.iter().chain([&last]).map(|pod| format!("{}/{}", pod.namespace(), pod.name()));
+            let names = names.collect::<Vec<_>>().join(", ");
+            Err(Failure::No(Some(format!("{} pods have the name {key:?}: {names}", others.len() + 1))))
         }
+        (None, _) => Err(Failure::No(unknown)),
+    }
+}
+
+/// The pods with this name, of all namespaces.
+async fn named(server: &Server, name: &str) -> Result<Vec<Pod>, Failure> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    let query = query.append_pair("fieldSelector", &format!("metadata.name={name}")).finish();
+    // A text that a field selector cannot hold is no name.
+    match fetch::<List<Pod>>(server, &format!("/api/v1/pods?{query}")).await {
+        Err(Failure::Usage(_)) => Ok(Vec::new()),
+        answer => Ok(answer?.items),
     }
 }
 
@@ -65,9 +98,6 @@ fn translation_table(answer: &Translation) -> String {
 }
 
 /// GETs `path` and reads the response.
-fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
-    let runtime = runtime()?;
-    let late = || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", server.place));
-    let answer = async { tokio::time::timeout(TIMEOUT, server.get_json(path)).await };
-    runtime.block_on(answer).map_err(|_| late())?
+async fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
+    server.within(None, server.get_json(path)).await
 }

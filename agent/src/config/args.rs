@@ -424,6 +424,10 @@ fn header(text: &str) -> Result<(String, String), &'static str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,
+    /// Only `list`.
+    Wide,
+    /// Only `list`.
+    Name,
     Json,
     Yaml,
 }

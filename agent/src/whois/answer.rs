@@ -72,6 +72,16 @@ pub(crate) struct Answer<'a> {
     pub(crate) workload: Option<Workload<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) labels: Option<Cow<'a, BTreeMap<String, String>>>,
+    /// These four only with `details=true`.
+    #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_ip: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) phase: Option<Cow<'a, str>>,
+    /// That of the container, or those of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) annotations: Option<Cow<'a, BTreeMap<String, String>>>,
 }
 
 /// Bounds of a time, in RFC 3339. `None`: there is none.

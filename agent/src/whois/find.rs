@@ -166,7 +166,7 @@ fn unknown_uid(query: &str, name: Option<&str>) -> String {
     if let Some(name) = name {
         words.extend(["; did you mean ", name, "?"]);
     } else if !is_uid && is_hex && (12..64).contains(&query.len()) {
-        words += "; a container ID has 64 digits";
+        words += "; no container ID, or several, begin with it";
     }
     words
 }
@@ -302,6 +302,25 @@ fn by_uid<'s>(snapshot: &'s Snapshot<Pod>, uid: UidRef<'s>) -> Option<Found<'s>>
     found.map(|found| Found::new(snapshot, found))
 }
 
+/// Finds the pod of the only container whose ID begins with the text, which is how `crictl ps` shows IDs. Goes through
+/// all pods.
+pub(super) fn by_short_id<'s>(snapshot: &'s Snapshot<Pod>, text: &str) -> Option<Found<'s>> {
+    let start = text.trim_ascii();
+    if !(12..64).contains(&start.len()) || !start.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let containers = snapshot.pods().filter_map(|pod| pod.status.as_ref()).flat_map(|status| {
+        [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses]
+    });
+    let ids = containers.flatten().flatten().filter_map(|container| container.container_id.as_deref());
+    let mut ids = ids.filter(|id| id.split_once("://").is_some_and(|(_, id)| id.starts_with(start)));
+    let id = ids.next()?;
+    if ids.any(|other| other != id) {
+        return None;
+    }
+    Identity::parse(id).ok()?.resolve(snapshot).map(|found| Found::new(snapshot, found))
+}
+
 fn is_living(found: Option<&Found<'_>>) -> bool {
     found.is_some_and(|found| found.removed_at.is_none())
 }
@@ -369,14 +388,40 @@ impl<'a> Found<'a> {
             || !matches!(self.by, Key::Ip | Key::Name | Key::NameOnly)
     }
 
+    /// With what a table shows only on request.
+    fn detailed(&self, pod: &'a Pod, answer: Answer<'a>) -> Answer<'a> {
+        let status = pod.status.as_ref();
+        let mut ips = status.into_iter().flat_map(|status| &status.pod_ips).flatten().map(|ip| &*ip.ip);
+        let containers = pod.spec.iter().flat_map(|spec| {
+            let init = spec.init_containers.iter().flatten();
+            init.chain(&spec.containers).map(|container| (&*container.name, container.image.as_deref()))
+        });
+        let is_meant = |name: &str| self.container.is_none_or(|only| only == name);
+        let images = containers.filter(|(name, _)| is_meant(name)).filter_map(|(_, image)| image);
+        Answer {
+            pod_ip: ips.next().or(status.and_then(|status| status.pod_ip.as_deref())).map(Cow::from),
+            phase: status.and_then(|status| status.phase.as_deref()).map(Cow::from),
+            image: Some(images.collect::<Vec<_>>().join(",")),
+            annotations: pod.metadata.annotations.as_ref().map(Cow::Borrowed),
+            ..answer
+        }
+    }
+
     /// The answer to `query`.
-    pub(super) fn answer(&self, query: &'a str, sought: &Sought<'_>, owners: &Owners) -> Answer<'a> {
+    pub(super) fn answer(
+        &self,
+        query: &'a str,
+        sought: &Sought<'_>,
+        owners: &Owners,
+        is_detailed: bool,
+    ) -> Answer<'a> {
         static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
         let text = |text: &'a Option<String>| text.as_deref().map(Cow::from);
         let uid = |pod: &'a Arc<Pod>| text(&pod.metadata.uid);
         let answer =
             Answer { found: true, query: query.into(), kind: Some(sought.kind()), ..Answer::default() };
         let Some(pod) = self.pod.or(self.mirror) else { return answer };
+        let answer = if is_detailed { self.detailed(pod, answer) } else { answer };
         Answer {
             found_by: Some(self.by),
             contradiction: sought.contradiction(query, pod),

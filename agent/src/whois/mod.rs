@@ -52,6 +52,8 @@ pub(crate) struct Whois {
     /// The agent is shutting down.
     is_closed: Arc<watch::Sender<bool>>,
     owners: Owners,
+    /// Whether the present request wants the details of pods.
+    is_detailed: bool,
 }
 
 impl Whois {
@@ -66,7 +68,8 @@ impl Whois {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
         let bodies = Bodies::new();
         let is_closed = Arc::new(watch::Sender::new(false));
-        Self { reader, readiness, processes, lookups, bodies, bounds, is_closed, owners: owners.clone() }
+        let owners = owners.clone();
+        Self { reader, readiness, processes, lookups, bodies, bounds, is_closed, owners, is_detailed: false }
     }
 
     /// Ends all waiting look-ups: they answer with what is known, so that they do not delay a shutdown.

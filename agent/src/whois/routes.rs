@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{Answer, Kind};
 use super::bodies::{Place, Queries};
-use super::find::{Found, Sought, Unknown};
+use super::find::{Found, Sought, Unknown, by_short_id};
 use super::processes::Placements;
 use super::query::{self, Process};
 use super::{Whois, limits};
@@ -30,8 +30,9 @@ use crate::config::duration::GoDuration;
 const PART: usize = 256;
 /// So few queries are answered without a turn.
 const FEW: usize = 4;
-/// Maximum number of searches for a pod with the name in a query, in one part. Each goes through all pods.
-const SUGGESTIONS: usize = 2;
+/// Pods that searches for the name or the short container ID in a query visit, in one part. Each search goes through all
+/// pods.
+const VISITED: usize = 20_000;
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 
@@ -45,7 +46,7 @@ async fn of_url(
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let Parameters { queries, at, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
+    let Parameters { queries, at, wait, is_detailed } = Parameters::read(query.as_deref()).map_err(bad)?;
     if queries.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -53,7 +54,7 @@ async fn of_url(
         return Err(bad(format!("q: at most {} in one request; POST takes more", limits::QUERIES)));
     }
     let queries = Queries::List(queries.into_iter());
-    whois.respond(&client.share, queries, None, at, wait).await
+    Whois { is_detailed, ..whois }.respond(&client.share, queries, None, at, wait).await
 }
 
 /// `POST /whois?wait=5s`, with a query in each line of the body.
@@ -63,7 +64,7 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let Parameters { queries, at, wait } = Parameters::read(query.as_deref()).map_err(bad)?;
+    let Parameters { queries, at, wait, is_detailed } = Parameters::read(query.as_deref()).map_err(bad)?;
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
@@ -88,6 +89,7 @@ async fn of_body(
     if wait.is_some() && body.len() > limits::WAITED_BODY {
         return Err(bad(format!("wait: the body must not exceed {} bytes", limits::WAITED_BODY)));
     }
+    let whois = Whois { is_detailed, ..whois };
     whois.respond(&client.share, Queries::Lines(body), Some(place), at, wait).await
 }
 
@@ -97,23 +99,28 @@ struct Parameters {
     /// When the events happened whose queries do not say so themselves.
     at: Option<Time>,
     wait: Option<GoDuration>,
+    is_detailed: bool,
 }
 
 impl Parameters {
     fn read(query: Option<&str>) -> Result<Self, String> {
-        let (mut queries, mut at, mut wait) = (Vec::new(), None, None);
+        let (mut queries, mut at, mut wait, mut is_detailed) = (Vec::new(), None, None, false);
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             match &*name {
                 "q" => queries.push(value.into_owned().into()),
                 "at" => at = Some(query::time(&value)?),
                 "wait" => wait = Some(value.parse().map_err(|error| format!("wait: {error}"))?),
-                _ => return Err(format!("unknown parameter {name:?}; the parameters are q, at and wait")),
+                "details" => is_detailed = value == "true",
+                _ => {
+                    let known = "q, at, wait and details";
+                    return Err(format!("unknown parameter {name:?}; the parameters are {known}"));
+                }
             }
         }
         if wait.is_some_and(|GoDuration(wait)| wait > limits::WAIT) {
             return Err(format!("wait: at most {} s", limits::WAIT.as_secs()));
         }
-        Ok(Self { queries, at, wait })
+        Ok(Self { queries, at, wait, is_detailed })
     }
 }
 
@@ -220,7 +227,7 @@ impl Whois {
         let answer = match found {
             Ok((sought, found)) => {
                 self.lookups.found();
-                found.answer(query, sought, &self.owners)
+                found.answer(query, sought, &self.owners, self.is_detailed)
             }
             Err(unknown) => {
                 self.lookups.failed(&unknown);
@@ -284,7 +291,7 @@ impl Part {
     ) -> Self {
         let mut answers = Vec::new();
         let snapshot = whois.reader.load();
-        let mut suggestions = SUGGESTIONS;
+        let mut suggestions = VISITED / snapshot.pods().len().max(1);
         for _ in 0..PART {
             if answers.len() >= CHUNK {
                 break;
@@ -300,7 +307,8 @@ impl Part {
                 match found {
                     Err(Unknown::NoPod(Kind::Uid)) if suggestions > 0 => {
                         suggestions -= 1;
-                        Err(Unknown::Suggested(suggestion(&snapshot, text)))
+                        let found = by_short_id(&snapshot, text).map(|found| (sought, found));
+                        found.ok_or_else(|| Unknown::Suggested(suggestion(&snapshot, text)))
                     }
                     found => found.map(|found| (sought, found)),
                 }

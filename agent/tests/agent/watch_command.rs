@@ -1,4 +1,4 @@
-//! `pod-index watch`: each change is one line, and a lost connection neither loses nor repeats one.
+//! `pod-index list`, `get` and `watch`: each change is one line, and a lost connection neither loses nor repeats one.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::kubeconfig;
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
+use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr, stdout};
 
 /// A running `pod-index watch`; killed when dropped.
 struct Watch {
@@ -21,7 +21,11 @@ struct Watch {
 
 impl Watch {
     fn start(args: &[&str]) -> Self {
-        let mut command = binary(&[&["watch", "-o", "json"], args].concat());
+        Self::of(&[&["watch", "-o", "json"], args].concat())
+    }
+
+    fn of(args: &[&str]) -> Self {
+        let mut command = binary(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -31,9 +35,13 @@ impl Watch {
         Self { child, lines }
     }
 
+    fn line(&mut self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("no line came")
+    }
+
     /// The next line: its type, the pod, and the changed fields. Waits for it.
     fn next(&mut self) -> String {
-        let line = self.lines.recv_timeout(PATIENCE).expect("no line came");
+        let line = self.line();
         assert!(!line.contains("hunter"), "the value of a variable: {line}");
         let line: Value = serde_json::from_str(&line).unwrap();
         let changed = line["changed"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap());
@@ -232,6 +240,97 @@ fn invalid_watches_are_errors() {
     let output = agent.ask(&["watch", "--selector", "a b"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("labelSelector"), "{}", stderr(&output));
-    let output = agent.ask(&["watch", "-o", "yaml"]);
-    assert_eq!(output.status.code(), Some(2));
+    for format in ["yaml", "wide", "name"] {
+        assert_eq!(agent.ask(&["watch", "-o", format]).status.code(), Some(2), "{format}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_are_listed_in_kubectls_forms() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    let mut web = pod("shop", "web-3", "web", "Running", "hunter1");
+    web["status"]["podIP"] = json!("10.0.0.7");
+    server.put("pods", &web);
+    server.put("pods", &pod("b", "db", "db", "Pending", "hunter1"));
+    let agent = agent(&server, &directory, &[]);
+    let words = |args: &[&str]| {
+        let output = agent.ask(&[&["list"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        let lines = stdout(&output).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        lines.collect::<Vec<_>>()
+    };
+    // The age is the last of the narrow columns.
+    let without_age = |line: &String| line.rsplit_once(' ').unwrap().0.to_owned();
+    let all = words(&[]);
+    assert_eq!(all[0], "NAMESPACE NAME READY STATUS RESTARTS AGE");
+    assert_eq!(
+        all[1..].iter().map(without_age).collect::<Vec<_>>(),
+        ["b db 0/1 Pending 0", "shop web-3 0/1 Running 0"]
+    );
+    assert_eq!(words(&["-A"])[0], all[0]);
+    let of_shop = words(&["-n", "shop"]);
+    assert_eq!(of_shop[0], "NAME READY STATUS RESTARTS AGE");
+    assert_eq!(without_age(&of_shop[1]), "web-3 0/1 Running 0");
+    assert_eq!(words(&["-l", "app=web", "-o", "name"]), ["pod/web-3"]);
+    assert_eq!(words(&["--field-selector", "status.phase=Pending", "-o", "name"]), ["pod/db"]);
+    let wide = words(&["-o", "wide", "-n", "shop"]);
+    assert!(wide[0].ends_with("AGE IP NODE NOMINATED NODE READINESS GATES"), "{wide:?}");
+    assert!(wide[1].ends_with(" 10.0.0.7 node-1 <none> <none>"), "{wide:?}");
+    for (format, parse) in [
+        ("json", (|text: &str| serde_json::from_str(text).unwrap()) as fn(&str) -> Value),
+        ("yaml", |text: &str| serde_saphyr::from_str(text).unwrap()),
+    ] {
+        let list = parse(stdout(&agent.ask(&["list", "-l", "app=web", "-o", format])));
+        assert_eq!(
+            (&list["kind"], &list["items"][0]["metadata"]["name"]),
+            (&json!("PodList"), &json!("web-3"))
+        );
+    }
+    let nothing = agent.ask(&["list", "-n", "nowhere"]);
+    assert_eq!((nothing.status.code(), stdout(&nothing), stderr(&nothing)), (Some(0), "", "No pods found\n"));
+    for invalid in [
+        &["list", "-A", "-n", "shop"][..],
+        &["list", "--field-selector", "spec.image=x"],
+        &["get", "db", "-o", "wide"],
+    ] {
+        assert_eq!(agent.ask(invalid).status.code(), Some(2), "{invalid:?}");
+    }
+
+    for args in [&["web-3"][..], &["shop", "web-3"], &["shop/web-3"], &["-n", "shop", "web-3"]] {
+        let output = agent.ask(&[&["get"], args].concat());
+        assert!(stdout(&output).contains("shop       web-3  uid-of-web-3"), "{args:?}: {}", stdout(&output));
+    }
+    web["metadata"]["namespace"] = json!("b");
+    web["metadata"]["uid"] = json!("another");
+    put(&server, &agent, &web);
+    let ambiguous = agent.ask(&["get", "web-3"]);
+    let message = "pod-index: 2 pods have the name \"web-3\": b/web-3, shop/web-3\n";
+    assert_eq!((ambiguous.status.code(), stderr(&ambiguous)), (Some(1), message));
+    for unknown in ["web", "a,b=c"] {
+        let output = agent.ask(&["get", unknown]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("no pod has the UID or the full name"), "{}", stderr(&output));
+    }
+    assert_eq!(agent.ask(&["get", "-n", "shop", "shop", "web-3"]).status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_list_prints_a_pod_again_with_each_change() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
+    let agent = agent(&server, &directory, &[]);
+    let port = agent.address.port().to_string();
+    let mut rows = Watch::of(&["list", "-w", "--port", &port]);
+    let mut names = Watch::of(&["list", "-w", "-o", "name", "--port", &port]);
+    let mut whole = Watch::of(&["list", "-w", "-o", "json", "--port", &port]);
+    let phase = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"]["phase"].clone();
+    assert!(rows.line().starts_with("NAMESPACE  NAME  READY"));
+    assert!(rows.line().contains("  Pending "));
+    assert_eq!((names.line(), phase(&whole.line())), ("pod/web".to_owned(), json!("Pending")));
+    put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
+    assert!(rows.line().contains("  Running  "), "without another heading");
+    assert_eq!((names.line(), phase(&whole.line())), ("pod/web".to_owned(), json!("Running")));
+    server.remove("pods", "a", "web");
+    assert!(rows.line().starts_with("a          web   0/1    Running"));
+    assert_eq!(names.line(), "pod/web");
 }

@@ -1,250 +1,229 @@
-//! Watches the agent's pods, polls the rest, and sends each round's result to the model.
+//! Asks the agent, and makes all of its text safe to show: what leaves this file has no control characters.
 
+use std::array;
 use std::collections::BTreeMap;
-use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
-use hyper::body::{Body, Bytes};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::seen::{Answer, Cells, Counts, Identified, Table};
-use crate::api::seen::Sources;
-use crate::cli::client::{Denied, Server, escaped};
+use crate::api::seen::{Mirrors, Sources, value};
+use crate::api::table::harmless;
+use crate::api::types::TABLE_COLUMNS;
+use crate::cli::client::{Server, TABLE, escaped};
+use crate::cli::follow::{Change, Follower, Key, Target, follow};
 use crate::config::failure::Failure;
 
-/// Timeout of a round.
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause after a round is at least this many times the round's duration, to limit the load on the agent.
 const REST: u32 = 4;
-/// A watch that is silent for this long counts as dead. The agent sends a bookmark every minute.
-const SILENCE: Duration = Duration::from_secs(150);
 /// The shortest pause.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// The pause between a change of the filter and the question which pod it identifies: more keys may follow.
 const TYPING: Duration = Duration::from_millis(200);
-/// The pods in a form with only the columns shown.
-const TABLE: [(&str, &str); 1] = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+
+/// The cells of a pod, in the order of [`TABLE_COLUMNS`].
+pub(super) type Cells = [String; TABLE_COLUMNS.len()];
 
 /// The pods as of the last event.
 #[derive(Debug, Default)]
-struct Pods {
-    /// By namespace and name.
-    cells: BTreeMap<(String, String), Cells>,
-    has_changed: bool,
-    /// Their version. `None`: list them again.
-    version: Option<String>,
-    /// Whether a task follows a watch.
-    is_watched: bool,
+pub(super) struct Seen {
+    pub(super) pods: BTreeMap<Key, Cells>,
+    /// Why they are not followed.
+    pub(super) problem: Option<String>,
 }
 
-/// Shared with the task that follows the watch.
-type Shared = Arc<Mutex<Pods>>;
-
-/// An event of a watch.
-#[derive(Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    object: Value,
+/// What the user wants to know, besides the lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Nothing,
+    /// Which pod this text identifies.
+    Identity(String),
+    /// The pod with this UID.
+    Yaml(String),
 }
 
-/// Sends the agent's responses, or its errors, to `heard` until the receiver is gone.
-pub(super) async fn follow(server: Server, every: Duration, heard: mpsc::Sender<Result<Answer, String>>) {
-    let pods = Shared::default();
+/// What the agent has answered.
+pub(super) enum News {
+    Round(Result<Round, String>),
+    /// The UID of the pod that a text identifies.
+    Identified(String, Option<String>),
+    /// The pod with a UID.
+    Yaml(String, Result<String, String>),
+}
+
+/// The responses of one round.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) mirrors: Mirrors,
+    pub(super) sources: Sources,
+    pub(super) counts: Option<Counts>,
+}
+
+/// The generation of the index, and the counters for the rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counts {
+    pub(super) generation: f64,
+    /// Published snapshots.
+    pub(super) publications: f64,
+    /// Operations on pods.
+    pub(super) changes: f64,
+    /// Open watches, also this one.
+    pub(super) watchers: f64,
+}
+
+impl Counts {
+    fn read(metrics: &str) -> Option<Self> {
+        let value = |name: &str| value(metrics, name);
+        Some(Self {
+            generation: value("pod_index_generation")?,
+            publications: value("pod_index_publications_total")?,
+            changes: value("pod_index_operations_total")?,
+            watchers: value("pod_index_watches").unwrap_or_default(),
+        })
+    }
+}
+
+/// Keeps the pods current as long as they are shown.
+pub(super) async fn follow_pods(server: Server, seen: watch::Sender<Seen>) {
+    let (path, query) = ("/pods".to_owned(), Vec::new());
+    let target = Target { path, query, headers: TABLE, is_patient: true };
+    // It waits for every agent, so this ends with the user.
+    let _ = follow(&server, &target, &mut Rows(seen)).await;
+}
+
+struct Rows(watch::Sender<Seen>);
+
+impl Follower for Rows {
+    type Kept = Cells;
+
+    fn keep(&mut self, table: &Value) -> Option<(Key, String, Cells)> {
+        let cells = table.pointer("/rows/0/cells")?.as_array()?;
+        let identity = |at: usize| Some(cells.get(at)?.as_str()?.to_owned());
+        let (namespace, name, uid) = (identity(0)?, identity(1)?, identity(2)?);
+        // Another version of the agent may have fewer columns, or more.
+        let text = |at: usize| cells.get(at).and_then(Value::as_str).unwrap_or_default();
+        Some(((namespace, name), uid, array::from_fn(|at| harmless(text(at)).into_owned())))
+    }
+
+    fn change(&mut self, Change { key, after, .. }: Change<'_, Cells>) {
+        self.0.send_if_modified(|seen| {
+            match after {
+                Some(pod) => seen.pods.insert(key.clone(), pod.kept.clone()),
+                None => seen.pods.remove(key),
+            };
+            false
+        });
+    }
+
+    fn flush(&mut self) -> Result<bool, Failure> {
+        self.0.send_modify(|_| ());
+        Ok(!self.0.is_closed())
+    }
+
+    fn away(&mut self, problem: Option<&str>) {
+        self.0.send_modify(|seen| seen.problem = problem.map(|problem| harmless(problem).into_owned()));
+    }
+}
+
+/// Asks for everything but the pods, again and again.
+pub(super) async fn poll(server: Server, every: Duration, heard: mpsc::Sender<News>) {
     loop {
         let started = Instant::now();
-        let answer = match timeout(TIMEOUT, round(&server, &pods)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(format!("no answer within {TIMEOUT:?}")),
-        };
-        if answer.is_err() {
-            // Another agent may answer next.
-            lock(&pods).version = None;
-        }
-        if heard.send(answer).await.is_err() {
+        let answer = server.within(None, round(&server)).await.map_err(|failure| words(&failure));
+        if heard.send(News::Round(answer)).await.is_err() {
             return;
         }
         sleep(every.max(SHORTEST).max(started.elapsed() * REST)).await;
     }
 }
 
-/// Asks the agent which pod the filter identifies, after each change of the filter. The lists have no container IDs,
-/// addresses or processes. Returns when the receiver of the answers is gone.
-pub(super) async fn identify(
-    server: Server,
-    mut filters: watch::Receiver<String>,
-    identified: mpsc::Sender<(String, Identified)>,
-) {
-    while filters.changed().await.is_ok() {
-        sleep(TYPING).await;
-        let text = filters.borrow_and_update().clone();
-        if text.trim().is_empty() {
-            continue;
-        }
-        let path = format!("/whois?q={}", escaped(&text));
-        // Without an answer, only the filter's words count.
-        let Ok(Ok(found)) = timeout(TIMEOUT, server.get_json(&path)).await else { continue };
-        if identified.send((text, found)).await.is_err() {
+async fn round(server: &Server) -> Result<Round, Failure> {
+    let sources = json(server, "/sources").await?;
+    let mirrors = json(server, "/mirrors").await?;
+    let metrics = server.get("/metrics", &[]).await?;
+    Ok(Round { mirrors, sources, counts: Counts::read(&String::from_utf8_lossy(&metrics)) })
+}
+
+/// Answers the last question. The lists have no container IDs, processes or whole pods.
+pub(super) async fn answer(server: Server, mut wanted: watch::Receiver<Wanted>, heard: mpsc::Sender<News>) {
+    while wanted.changed().await.is_ok() {
+        let asked = wanted.borrow_and_update().clone();
+        let news = match asked {
+            Wanted::Nothing => continue,
+            Wanted::Identity(text) => {
+                sleep(TYPING).await;
+                if wanted.has_changed().unwrap_or(true) {
+                    continue;
+                }
+                let path = format!("/whois?q={}", escaped(&text));
+                // Without an answer, only the filter's words count.
+                let found: Identified = server.within(None, json(&server, &path)).await.unwrap_or_default();
+                News::Identified(text, found.pod_uid.or(found.mirror_uid))
+            }
+            Wanted::Yaml(uid) => {
+                let path = format!("/pods/{}", escaped(&uid));
+                let yaml = server.get(&path, &[("accept", "application/yaml")]);
+                let yaml = server.within(None, yaml).await.map_err(|failure| words(&failure));
+                let lines = |yaml: &str| yaml.lines().map(|line| harmless(line) + "\n").collect();
+                News::Yaml(uid, yaml.map(|yaml| lines(&String::from_utf8_lossy(&yaml))))
+            }
+        };
+        if heard.send(news).await.is_err() {
             return;
         }
     }
 }
 
-/// Makes one round of requests.
-async fn round(server: &Server, pods: &Shared) -> Result<Answer, String> {
-    let words = |failure: Failure| failure.message().unwrap_or_default().to_owned();
-    let sources: Sources = server.get_json("/sources").await.map_err(words)?;
-    keep_current(server, pods).await.map_err(words)?;
-    let mirrors = server.get_json("/mirrors").await.map_err(words)?;
-    let metrics = server.get("/metrics", &[]).await.map_err(words)?;
-    let counts = Counts::read(&String::from_utf8_lossy(&metrics));
-    let pods = {
-        let mut pods = lock(pods);
-        mem::take(&mut pods.has_changed).then(|| pods.cells.values().cloned().collect())
-    };
-    Ok(Answer { pods, mirrors, sources, counts })
+/// The response of `/whois`.
+#[derive(Debug, Default, Deserialize)]
+struct Identified {
+    #[serde(rename = "podUID")]
+    pod_uid: Option<String>,
+    #[serde(rename = "mirrorUID")]
+    mirror_uid: Option<String>,
 }
 
-/// Makes sure that a watch updates the pods.
-async fn keep_current(server: &Server, pods: &Shared) -> Result<(), Failure> {
-    let (is_watched, version) = {
-        let pods = lock(pods);
-        (pods.is_watched, pods.version.clone())
-    };
-    if is_watched {
-        return Ok(());
+/// The body at `path`, with safe text.
+async fn json<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
+    fn clean(value: &mut Value) {
+        match value {
+            Value::String(text) => *text = harmless(text).into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(clean),
+            Value::Object(members) => members.values_mut().for_each(clean),
+            _ => {}
+        }
     }
-    let version = match version {
-        Some(version) => version,
-        None => list(server, pods).await?,
-    };
-    let path = format!("/pods?watch=true&allowWatchBookmarks=true&resourceVersion={version}");
-    let body = match server.stream(&path, &TABLE).await {
-        Ok(body) => body,
-        Err(Denied::Unreachable(failure)) => return Err(failure),
-        Err(Denied::Refused(..)) => {
-            // There are too many watches. The next round lists.
-            lock(pods).version = None;
-            return Ok(());
-        }
-    };
-    lock(pods).is_watched = true;
-    let pods = Arc::clone(pods);
-    tokio::spawn(async move {
-        // If the watch is cut, the next round starts another.
-        watch(body, &pods).await;
-        lock(&pods).is_watched = false;
-    });
-    Ok(())
+    let mut answer: Value = server.get_json(path).await?;
+    clean(&mut answer);
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", server.place), error))
 }
 
-/// Replaces the pods. Returns their version.
-async fn list(server: &Server, pods: &Shared) -> Result<String, Failure> {
-    let body = server.get("/pods", &TABLE).await?;
-    let table: Table = serde_json::from_slice(&body)
-        .map_err(|error| Failure::unable(format_args!("cannot read the pods of {}", server.place), error))?;
-    let mut pods = lock(pods);
-    pods.version = Some(table.metadata.resource_version.clone());
-    pods.cells = table.rows.into_iter().map(|row| (key(&row.cells), row.cells)).collect();
-    pods.has_changed = true;
-    Ok(table.metadata.resource_version)
-}
-
-/// Applies the events of a watch until it ends or is silent.
-async fn watch(mut body: impl Body<Data = Bytes> + Unpin, pods: &Shared) {
-    let mut text = Vec::new();
-    while let Ok(Some(Ok(frame))) = timeout(SILENCE, body.frame()).await {
-        text.extend_from_slice(&frame.into_data().unwrap_or_default());
-        let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else { continue };
-        let mut pods = lock(pods);
-        for line in text[..end].split(|byte| *byte == b'\n') {
-            if pods.apply(line).is_none() {
-                pods.version = None;
-                return;
-            }
-        }
-        drop(pods);
-        text.drain(..=end);
-    }
-}
-
-impl Pods {
-    /// Applies an event. `None` if it ends the watch.
-    fn apply(&mut self, line: &[u8]) -> Option<()> {
-        let Event { kind, object } = serde_json::from_slice(line).ok()?;
-        let table = Table::deserialize(object).ok()?;
-        self.version = Some(table.metadata.resource_version);
-        if kind == "BOOKMARK" {
-            return Some(());
-        }
-        let cells = table.rows.into_iter().next()?.cells;
-        if kind == "DELETED" {
-            self.cells.remove(&key(&cells));
-        } else {
-            self.cells.insert(key(&cells), cells);
-        }
-        self.has_changed = true;
-        Some(())
-    }
-}
-
-fn key(cells: &Cells) -> (String, String) {
-    (cells.namespace.clone(), cells.name.clone())
-}
-
-fn lock(pods: &Shared) -> MutexGuard<'_, Pods> {
-    pods.lock().unwrap_or_else(PoisonError::into_inner)
+fn words(failure: &Failure) -> String {
+    harmless(failure.message().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::{StreamExt, stream};
     use serde_json::json;
 
     use super::*;
 
-    fn line(kind: &str, version: &str, name: &str, uid: &str) -> Vec<u8> {
-        let cells = ["shop", name, uid, "api", "pod", "Running", "node-1"];
-        let table = json!({ "metadata": { "resourceVersion": version }, "rows": [{ "cells": cells }] });
-        json!({ "type": kind, "object": table }).to_string().into_bytes()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_silent_ends() {
-        let event = [line("ADDED", "5", "web", "a"), b"\n".to_vec()].concat();
-        let first = Ok::<_, std::io::Error>(event);
-        let events = stream::iter([first]).chain(stream::pending());
-        let pods = Shared::default();
-        watch(axum::body::Body::from_stream(events), &pods).await;
-        assert_eq!(lock(&pods).version.as_deref(), Some("5"), "the next watch continues");
-    }
-
     #[test]
-    fn events_change_the_pods_and_an_error_ends_the_watch() {
-        let mut pods = Pods::default();
-        for (event, uids) in [
-            (line("ADDED", "5", "web", "a"), &["a"][..]),
-            (line("ADDED", "6", "db", "b"), &["b", "a"]),
-            (line("MODIFIED", "7", "web", "a"), &["b", "a"]),
-            (line("BOOKMARK", "8", "", ""), &["b", "a"]),
-            (line("DELETED", "9", "web", "a"), &["b"]),
-            (line("ADDED", "10", "web", "c"), &["b", "c"]),
-        ] {
-            pods.has_changed = false;
-            assert_eq!(pods.apply(&event), Some(()));
-            assert_eq!(pods.cells.values().map(|cells| &*cells.uid).collect::<Vec<_>>(), uids);
-            let is_bookmark = event.windows(8).any(|bytes| bytes == b"BOOKMARK");
-            assert_ne!(pods.has_changed, is_bookmark);
-        }
-        assert_eq!(pods.version.as_deref(), Some("10"));
-        let gone = json!({ "type": "ERROR", "object": { "kind": "Status", "code": 410, "metadata": {} } });
-        for end in [gone.to_string(), "{".to_owned()] {
-            assert_eq!(pods.apply(end.as_bytes()), None);
+    fn rows_of_other_versions_are_read_and_incomplete_rows_are_not() {
+        let mut rows = Rows(watch::channel(Seen::default()).0);
+        let mut read = |cells: Value| rows.keep(&json!({ "rows": [{ "cells": cells }] }));
+        let (key, uid, cells) = read(json!(["ns", "a\u{1b}b", "u", "api"])).unwrap();
+        assert_eq!((key, &*uid), (("ns".to_owned(), "a\u{1b}b".to_owned()), "u"));
+        assert_eq!((&*cells[1], &*cells[3], &*cells[14]), ("a\u{fffd}b", "api", ""));
+        let many: Vec<_> = (0..20).map(|at| at.to_string()).collect();
+        assert_eq!(read(json!(many)).unwrap().2[14], "14");
+        assert_eq!(read(json!(["ns", "n", "u", 7, null, { "a": [] }])).unwrap().2[3], "");
+        for incomplete in [json!(["ns", "n"]), json!([]), json!(null), json!(["ns", 7, "u"])] {
+            assert_eq!(read(incomplete), None);
         }
     }
 }

@@ -2,16 +2,14 @@
 //!
 //! ```text
 //! HTTP ─> ask ─> model <─ keys
-//!                  └─> draw ─> text ─> screen ─> terminal
+//!                  └─> draw ─> terminal
 //! ```
 //! This module is a client like any other. It must not know how the agent computes its responses.
 
 mod ask;
 mod draw;
+mod list;
 mod model;
-mod screen;
-mod seen;
-mod text;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -21,8 +19,8 @@ use futures_util::StreamExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use self::ask::{News, Seen, Wanted};
 use self::model::{Model, Moment, Wish};
-use self::screen::Screen;
 use super::client::Server;
 use crate::config::failure::Failure;
 
@@ -42,32 +40,42 @@ pub(crate) fn run(server: Server, every: Duration) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::unable("cannot start the runtime", error))?;
     let done = runtime.block_on(show(server, every));
-    // Abandon the open request.
+    // Abandon the open requests.
     runtime.shutdown_background();
     done.map_err(|error| Failure::unable("the terminal", error))
+}
+
+/// Restores the terminal when dropped. Errors are ignored: the terminal may be gone.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        let _ = ratatui::try_restore();
+    }
 }
 
 async fn show(server: Server, every: Duration) -> io::Result<()> {
     // Install the handlers first: otherwise a signal could leave the terminal in raw mode.
     let [mut terminate, mut interrupt, mut hangup] =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
-    let mut screen = Screen::enter()?;
+    let _restored = Restored;
+    // A panic restores the terminal, too, before it is printed.
+    let mut terminal = ratatui::try_init()?;
     let mut keys = EventStream::new();
-    let (heard, mut news) = mpsc::channel(1);
     let mut model = Model::new(server.place.clone());
-    let (filter, filters) = watch::channel(String::new());
-    let (found, mut identified) = mpsc::channel(1);
-    tokio::spawn(ask::identify(server.clone(), filters, found));
-    tokio::spawn(ask::follow(server, every, heard));
+    let (heard, mut news) = mpsc::channel(1);
+    let (seen, mut pods) = watch::channel(Seen::default());
+    let (wanted, wishes) = watch::channel(Wanted::Nothing);
+    tokio::spawn(ask::follow_pods(server.clone(), seen));
+    tokio::spawn(ask::answer(server.clone(), wishes, heard.clone()));
+    tokio::spawn(ask::poll(server, every, heard));
     let mut tick = tokio::time::interval(TICK);
     loop {
-        let (width, height) = screen.size()?;
-        screen.draw(draw::frame(&mut model, Moment::now(), width, height))?;
-        filter.send_if_modified(|asked| {
-            let is_new = *asked != model.filter.text;
-            if is_new {
-                asked.clone_from(&model.filter.text);
-            }
+        terminal.draw(|frame| draw::draw(&mut model, Moment::now(), frame))?;
+        wanted.send_if_modified(|asked| {
+            let now = model.wanted();
+            let is_new = *asked != now;
+            *asked = now;
             is_new
         });
         tokio::select! {
@@ -77,21 +85,68 @@ async fn show(server: Server, every: Duration) -> io::Result<()> {
                         return Ok(());
                     }
                 }
-                Some(Ok(Event::Resize(..))) => screen.forget(),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
             },
-            answer = news.recv() => match answer {
-                Some(answer) => model.hear(answer, Moment::now()),
-                // The task panicked, which is logged already.
-                None => return Err(io::Error::other("the polling task ended")),
+            Some(answer) = news.recv() => match answer {
+                News::Round(answer) => {
+                    model.hear(answer, Moment::now(), &pods.borrow());
+                    // What is shown of one pod is as recent as the rest.
+                    wanted.send_if_modified(|asked| matches!(asked, Wanted::Yaml(_)));
+                }
+                News::Identified(text, uid) => model.identify(&text, uid),
+                News::Yaml(uid, text) => model.read(&uid, text),
             },
-            Some((text, found)) = identified.recv() => model.identify(&text, &found),
+            Ok(()) = pods.changed() => model.list(&pods.borrow_and_update()),
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => return Ok(()),
             _ = tick.tick() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+
+    use super::*;
+
+    const MESSAGE: &str = "a panic that the test wants";
+
+    #[test]
+    #[ignore = "panics on purpose: the other test runs it in a separate terminal"]
+    fn panics() {
+        assert!(io::stdout().is_terminal());
+        let _restored = Restored;
+        let mut terminal = ratatui::try_init().unwrap();
+        terminal.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
+        panic!("{MESSAGE}");
+    }
+
+    #[test]
+    fn a_panic_restores_the_terminal_before_it_is_printed() {
+        let pair = native_pty_system().openpty(PtySize::default()).unwrap();
+        let before = pair.master.get_termios().unwrap();
+        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "--nocapture", "cli::top::tests::panics"]);
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let mut child = pair.slave.spawn_command(command).unwrap();
+        let mode = pair.slave;
+        // Read while it runs: after the last writer closes the terminal, reading fails.
+        drop(mode);
+        let mut bytes = Vec::new();
+        let _ = output.read_to_end(&mut bytes);
+        assert!(!child.wait().unwrap().success());
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains("drawn"), "{text}");
+        let left = text.find("\x1b[?1049l").expect("the other screen is left");
+        let message = text.find(MESSAGE).expect("the panic is printed");
+        assert!(left < message, "{text}");
+        assert!(text.contains("\x1b[?25h"), "the cursor is seen again");
+        assert!(pair.master.get_termios().unwrap() == before);
     }
 }

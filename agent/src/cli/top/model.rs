@@ -1,15 +1,12 @@
 //! The state of the view: data, filter, sort order, position. Pure: keys and responses in, no I/O.
 
-mod list;
-
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use self::list::Column;
-pub(super) use self::list::{Filter, List, Row};
-use super::seen::{Answer, Cells, Counts, Identified};
+use super::ask::{Cells, Counts, Round, Seen, Wanted};
+use super::list::{Column, Filter, List, Row};
 use crate::api::seen::{Pair, Sources};
 
 /// The window of the rates.
@@ -17,27 +14,28 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum length of the filter; longer than any name.
 const LONGEST: usize = 512;
 
-const POD_COLUMNS: [Column; 8] = [
-    Column::always("NAMESPACE"),
-    Column::always("NAME"),
-    Column::until("KIND", 5),
-    Column::until("MIRROR", 6),
-    Column::until("SOURCE", 3),
-    Column::until("PHASE", 4),
-    Column::until("NODE", 1),
-    Column::until("UID", 2),
+const fn column(name: &'static str, weight: u8) -> Column {
+    Column { name, weight }
+}
+
+#[rustfmt::skip]
+const POD_COLUMNS: [Column; 15] = [
+    column("NAMESPACE", 15), column("NAME", 14), column("READY", 12), column("STATUS", 13), column("RESTARTS", 11),
+    column("AGE", 10), column("MIRROR", 9), column("KIND", 8), column("IP", 7), column("NODE", 5), column("SOURCE", 4),
+    column("WORKLOAD", 6), column("UID", 3), column("IMAGES", 2), column("LABELS", 1),
 ];
+/// The column of the creation time, which is shown as an age.
+pub(super) const AGE: &str = "AGE";
+/// Indexes of columns of pods.
+const STATUS: usize = 3;
+const MIRROR: usize = 6;
+const KIND: usize = 7;
+const UID: usize = 12;
 
-/// The index of the kind in the columns of a pod.
-const KIND: usize = 2;
-
+#[rustfmt::skip]
 const PAIR_COLUMNS: [Column; 6] = [
-    Column::always("NAMESPACE"),
-    Column::always("NAME"),
-    Column::until("MIRROR", 4),
-    Column::until("NEXT STEP", 3),
-    Column::until("POD UID", 2),
-    Column::until("MIRROR UID", 1),
+    column("NAMESPACE", 6), column("NAME", 5), column("MIRROR", 4), column("NEXT STEP", 3), column("POD UID", 2),
+    column("MIRROR UID", 1),
 ];
 
 /// The selected view.
@@ -46,6 +44,16 @@ pub(super) enum View {
     Pods,
     Mirrors,
     Sources,
+}
+
+/// What is shown instead of the view until it is closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Keys,
+    /// The columns of the selected pod.
+    Pod,
+    /// A pod by its UID, and the answer.
+    Yaml(String, Option<Result<String, String>>),
 }
 
 /// The action that a key requests.
@@ -72,27 +80,28 @@ impl Moment {
 pub(super) struct Model {
     pub(super) server: String,
     pub(super) view: View,
+    pub(super) page: Option<Page>,
     pub(super) filter: Filter,
     /// Whether the filter is being typed.
     pub(super) is_typing: bool,
     pub(super) pods: List,
     pub(super) pairs: List,
     pub(super) sources: Sources,
-    pub(super) generation: f64,
-    pub(super) watchers: f64,
+    pub(super) counts: Counts,
     pub(super) static_pods: usize,
     /// The number of static pods, and how many have the expected mirror.
     pub(super) mirrored: (usize, usize),
     /// Why mirror pods are not managed, or what prevents the kubelet check.
     pub(super) mirror_problem: Option<String>,
+    /// Why the pods are not followed.
+    pub(super) pods_problem: Option<String>,
     /// Time of the last response.
     pub(super) answered: Option<Moment>,
     /// Why the agent does not answer.
     pub(super) problem: Option<String>,
-    /// The first line shown, and the number of lines that fit, as of the last frame.
+    /// The first line of a text, and the number of lines that fit, as of the last frame.
     pub(super) scroll: usize,
-    pub(super) page: usize,
-    table: Vec<Cells>,
+    pub(super) room: usize,
     known_pairs: Vec<Pair>,
     samples: VecDeque<(Instant, Counts)>,
 }
@@ -103,30 +112,30 @@ impl Model {
         Self {
             server,
             view: View::Pods,
+            page: None,
             filter: Filter::default(),
             is_typing: false,
             pods: List::new(&POD_COLUMNS),
             pairs: List::new(&PAIR_COLUMNS),
             sources: Sources::default(),
-            generation: 0.0,
-            watchers: 0.0,
+            counts: Counts::default(),
             static_pods: 0,
             mirrored: (0, 0),
             mirror_problem: None,
+            pods_problem: None,
             answered: None,
             problem: None,
             scroll: 0,
-            page: 1,
-            table: Vec::new(),
+            room: 1,
             known_pairs: Vec::new(),
             samples: VecDeque::new(),
         }
     }
 
     /// Handles a response or a failure. After a failure, the last data stays.
-    pub(super) fn hear(&mut self, answer: Result<Answer, String>, now: Moment) {
-        let answer = match answer {
-            Ok(answer) => answer,
+    pub(super) fn hear(&mut self, answer: Result<Round, String>, now: Moment, seen: &Seen) {
+        let Round { mirrors, sources, counts } = match answer {
+            Ok(round) => round,
             Err(problem) => {
                 self.problem = Some(problem);
                 self.samples.clear();
@@ -135,75 +144,38 @@ impl Model {
         };
         self.problem = None;
         self.answered = Some(now);
-        self.sources = answer.sources;
-        self.mirror_problem = answer.mirrors.problem;
-        let pairs: Vec<_> = answer.mirrors.orphans.into_iter().chain(answer.mirrors.pods).collect();
-        let is_new = answer.pods.is_some() || pairs != self.known_pairs;
-        if let Some(pods) = answer.pods {
-            self.table = pods;
-        }
-        if is_new {
+        self.sources = sources;
+        self.mirror_problem = mirrors.problem;
+        let pairs: Vec<_> = mirrors.orphans.into_iter().chain(mirrors.pods).collect();
+        if pairs != self.known_pairs {
             self.known_pairs = pairs;
-            self.list();
+            self.list(seen);
         }
-        if let Some(counts) = answer.counts {
-            self.generation = counts.generation;
-            self.watchers = counts.watchers;
+        if let Some(counts) = counts {
             self.sample(counts, now.steady);
         }
     }
 
-    /// Shows the pod that this text identifies, if the text is still the filter.
-    pub(super) fn identify(&mut self, text: &str, found: &Identified) {
-        if self.filter.text == text {
-            self.filter.uid = found.uid().map(str::to_owned);
-            self.select();
-        }
-    }
-
     /// Builds the rows.
-    fn list(&mut self) {
+    pub(super) fn list(&mut self, seen: &Seen) {
         let by_uid: HashMap<&str, &Pair> =
             self.known_pairs.iter().flat_map(|pair| pair.uids().map(move |uid| (uid, pair))).collect();
-        let pod = |cells: &Cells| {
-            let Cells { namespace, name, uid, source, kind, phase, node } = cells;
-            let pair = by_uid.get(uid.as_str());
-            // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
-            let (uid, kind) = match kind.as_str() {
-                "mirror" => (pair.and_then(|pair| pair.pod_uid.as_ref())?, "static"),
-                "pod" => (uid, ""),
-                other => (uid, other),
-            };
-            let mirror = pair.map_or("", |pair| pair.state());
-            let is_good = pair.and_then(|pair| pair.is_good());
-            Some(Row::new([namespace, name, kind, mirror, source, phase, node, uid], (3, is_good)))
-        };
-        let pair = |pair: &Pair| {
-            let uid = |uid: &Option<String>| uid.clone().unwrap_or_default();
-            let cells = [
-                &pair.namespace,
-                &pair.name,
-                pair.state(),
-                &pair.doing(),
-                &uid(&pair.pod_uid),
-                &uid(&pair.mirror_uid),
-            ];
-            Row::new(cells, (2, pair.is_good()))
-        };
-        let pods: Vec<_> = self.table.iter().filter_map(pod).collect();
+        let pods: Vec<_> = seen.pods.values().filter_map(|cells| pod(cells, &by_uid)).collect();
         self.static_pods = pods.iter().filter(|row| row.cells[KIND] == "static").count();
         let pairs = self.known_pairs.iter().filter(|pair| pair.pod_uid.is_some());
         let good = pairs.clone().filter(|pair| pair.is_good() == Some(true)).count();
         self.mirrored = (good, pairs.count());
+        self.pods_problem.clone_from(&seen.problem);
         self.pods.set(pods, &self.filter);
         self.pairs.set(self.known_pairs.iter().map(pair).collect(), &self.filter);
     }
 
     fn sample(&mut self, counts: Counts, now: Instant) {
         // Counters that fall belong to a restarted agent.
-        if self.samples.back().is_some_and(|(_, last)| counts.publications < last.publications) {
+        if counts.publications < self.counts.publications {
             self.samples.clear();
         }
+        self.counts = counts;
         self.samples.push_back((now, counts));
         let is_old = |time: &Instant| now.duration_since(*time) > WINDOW;
         while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(time, _)| is_old(time)) {
@@ -221,6 +193,32 @@ impl Model {
         Some(((last.publications - first.publications) / seconds, (last.changes - first.changes) / seconds))
     }
 
+    /// What the agent has to be asked.
+    pub(super) fn wanted(&self) -> Wanted {
+        match &self.page {
+            Some(Page::Yaml(uid, _)) => Wanted::Yaml(uid.clone()),
+            _ if self.filter.text.trim().is_empty() => Wanted::Nothing,
+            _ => Wanted::Identity(self.filter.text.clone()),
+        }
+    }
+
+    /// Shows the pod that this text identifies, if the text is still the filter.
+    pub(super) fn identify(&mut self, text: &str, uid: Option<String>) {
+        if self.filter.text == text {
+            self.filter.uid = uid;
+            self.select();
+        }
+    }
+
+    /// Shows the pod with this UID, if it is still wanted.
+    pub(super) fn read(&mut self, uid: &str, text: Result<String, String>) {
+        if let Some(Page::Yaml(wanted, answer)) = &mut self.page
+            && wanted == uid
+        {
+            *answer = Some(text);
+        }
+    }
+
     /// The list in view, if the view is a list.
     pub(super) fn shown(&mut self) -> Option<&mut List> {
         match self.view {
@@ -236,15 +234,25 @@ impl Model {
         match key.code {
             KeyCode::Char('c') if with_control => return Wish::Leave,
             _ if self.is_typing => self.typed(key.code, with_control),
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
-            KeyCode::Char('/') => self.is_typing = self.view != View::Sources,
-            KeyCode::Down | KeyCode::Char('j') => self.scroll = self.scroll.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll = self.scroll.saturating_add(self.page),
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.page),
-            KeyCode::Home | KeyCode::Char('g') => self.scroll = 0,
+            KeyCode::Char('q') | KeyCode::Esc if self.page.is_none() => return Wish::Leave,
+            KeyCode::Char('q') | KeyCode::Esc => self.open(None),
+            KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at.saturating_add(1)),
+            KeyCode::Up | KeyCode::Char('k') => self.go(|at, _| at.saturating_sub(1)),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.go(usize::saturating_add),
+            KeyCode::PageUp => self.go(usize::saturating_sub),
+            KeyCode::Home | KeyCode::Char('g') => self.go(|_, _| 0),
             // To the end. Drawing limits it to the last line.
-            KeyCode::End | KeyCode::Char('G') => self.scroll = usize::MAX,
+            KeyCode::End | KeyCode::Char('G') => self.go(|_, _| usize::MAX),
+            KeyCode::Char('?') => self.open(Some(Page::Keys)),
+            KeyCode::Enter if self.page.is_some() => self.open(None),
+            KeyCode::Enter if self.view == View::Pods && self.pods.matching() > 0 => {
+                self.open(Some(Page::Pod));
+            }
+            KeyCode::Char('y') if self.view == View::Pods => {
+                if let Some(row) = self.pods.selected() {
+                    self.open(Some(Page::Yaml(row.cells[UID].clone(), None)));
+                }
+            }
             KeyCode::Char('1') => self.look_at(View::Pods),
             KeyCode::Char('2') => self.look_at(View::Mirrors),
             KeyCode::Char('3') => self.look_at(View::Sources),
@@ -258,11 +266,30 @@ impl Model {
                 View::Mirrors => View::Pods,
                 View::Sources => View::Mirrors,
             }),
+            _ if self.page.is_some() => {}
+            KeyCode::Char('/') => self.is_typing = self.view != View::Sources,
             KeyCode::Char('s') => self.order(List::sort_by_next),
             KeyCode::Char('r') => self.order(List::reverse),
             _ => {}
         }
         Wish::Stay
+    }
+
+    /// Moves the selection of a list, or scrolls a text. `to` gets the place and the number of lines that fit.
+    fn go(&mut self, to: fn(usize, usize) -> usize) {
+        let room = self.room;
+        if self.page.is_none()
+            && let Some(list) = self.shown()
+        {
+            list.selected = to(list.selected, room).min(list.matching().saturating_sub(1));
+        } else {
+            self.scroll = to(self.scroll, room);
+        }
+    }
+
+    fn open(&mut self, page: Option<Page>) {
+        self.page = page;
+        self.scroll = 0;
     }
 
     fn typed(&mut self, code: KeyCode, with_control: bool) {
@@ -278,12 +305,12 @@ impl Model {
             KeyCode::Char(c) if !with_control && self.filter.text.len() < LONGEST => self.filter.text.push(c),
             _ => return,
         }
-        self.scroll = 0;
         if self.filter.text != before {
             // The agent is asked again.
             self.filter.uid = None;
+            self.select();
+            (self.pods.selected, self.pairs.selected) = (0, 0);
         }
-        self.select();
     }
 
     fn select(&mut self) {
@@ -293,15 +320,75 @@ impl Model {
 
     fn look_at(&mut self, view: View) {
         self.view = view;
-        self.scroll = 0;
+        self.open(None);
     }
 
     fn order(&mut self, change: fn(&mut List, &Filter)) {
-        self.scroll = 0;
         match self.view {
             View::Pods => change(&mut self.pods, &self.filter),
             View::Mirrors => change(&mut self.pairs, &self.filter),
             View::Sources => {}
         }
     }
+}
+
+/// The row of a pod. `None`: it is no pod of the node.
+fn pod(cells: &Cells, by_uid: &HashMap<&str, &Pair>) -> Option<Row> {
+    let [
+        namespace,
+        name,
+        uid,
+        source,
+        kind,
+        phase,
+        node,
+        ready,
+        status,
+        restarts,
+        created,
+        ip,
+        workload,
+        images,
+        labels,
+    ] = cells;
+    let pair = by_uid.get(uid.as_str());
+    // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
+    let (uid, kind) = match kind.as_str() {
+        "mirror" => (pair.and_then(|pair| pair.pod_uid.as_ref())?, "static"),
+        "pod" => (uid, ""),
+        other => (uid, other),
+    };
+    // An older agent has no status.
+    let status = if status.is_empty() { phase } else { status };
+    let mirror = pair.map_or("", |pair| pair.state());
+    let row: [&str; POD_COLUMNS.len()] = [
+        namespace, name, ready, status, restarts, created, mirror, kind, ip, node, source, workload, uid,
+        images, labels,
+    ];
+    let mut verdicts: Vec<_> =
+        pair.and_then(|pair| pair.is_good()).map(|is| (MIRROR, is)).into_iter().collect();
+    verdicts.extend(is_bad(status).then_some((STATUS, false)));
+    Some(Row { cells: row.map(str::to_owned).into(), verdicts })
+}
+
+/// Whether a status asks for attention. Those of a pod that starts, runs, has succeeded or ends do not.
+pub(super) fn is_bad(status: &str) -> bool {
+    let is_starting = status.starts_with("Init:") && status.contains('/');
+    let fine = [
+        "Pending",
+        "Running",
+        "Succeeded",
+        "Completed",
+        "Terminating",
+        "ContainerCreating",
+        "PodInitializing",
+    ];
+    !is_starting && !fine.contains(&status) && status != "SchedulingGated"
+}
+
+fn pair(pair: &Pair) -> Row {
+    let uid = |uid: &Option<String>| uid.clone().unwrap_or_default();
+    let [namespace, name, state] = [&*pair.namespace, &*pair.name, pair.state()].map(str::to_owned);
+    let cells = vec![namespace, name, state, pair.doing(), uid(&pair.pod_uid), uid(&pair.mirror_uid)];
+    Row { cells, verdicts: pair.is_good().map(|is| (2, is)).into_iter().collect() }
 }

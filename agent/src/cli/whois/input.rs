@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use serde_json::Value;
+
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
 const LONGEST_LINE: usize = 64 * 1024 + 1;
 /// Maximum size of a batch.
@@ -57,26 +59,54 @@ fn send_all(mut batch: Vec<u8>, lines: usize, send: &mut impl FnMut(Vec<u8>) -> 
     batch.is_empty() || send(batch)
 }
 
-/// The lines, each with its time moved from this field to its end, as the agent reads it. A line without such a field has no
-/// time.
-pub(super) fn with_times(batch: &[u8], field: u8) -> Vec<u8> {
-    let mut lines = Vec::with_capacity(batch.len() + batch.len() / 8);
-    for line in batch.split_inclusive(|byte| *byte == b'\n') {
-        let fields = || line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-        let nth = usize::from(field) - 1;
-        for (_, rest) in fields().enumerate().filter(|(at, _)| *at != nth) {
-            lines.extend_from_slice(rest);
-            lines.push(b' ');
-        }
-        if let Some(time) = fields().nth(nth) {
-            lines.extend_from_slice(b"at=");
-            lines.extend_from_slice(time);
+/// The lines as the agent reads them: `QUERY at=TIME`. The time of a line is in this field, if any; the others are the
+/// query. A line without such a field has no time. A line of JSON has both by name.
+pub(super) fn queries(batch: Vec<u8>, time_field: Option<u8>) -> Vec<u8> {
+    let lines = || batch.split_inclusive(|byte| *byte == b'\n');
+    if time_field.is_none() && !lines().any(|line| line.starts_with(b"{")) {
+        return batch;
+    }
+    let mut queries = Vec::with_capacity(batch.len() + batch.len() / 8);
+    for line in lines() {
+        match (json(line), time_field) {
+            (Some(query), _) => queries.extend_from_slice(query.as_bytes()),
+            (None, Some(field)) => with_time(line, field, &mut queries),
+            (None, None) => queries.extend_from_slice(line.trim_ascii_end()),
         }
         if line.ends_with(b"\n") {
-            lines.push(b'\n');
+            queries.push(b'\n');
         }
     }
-    lines
+    queries
+}
+
+/// The query of `{"query": …, "at": …}`. `None`: the line is no such object.
+fn json(line: &[u8]) -> Option<String> {
+    if !line.starts_with(b"{") {
+        return None;
+    }
+    let line: Value = serde_json::from_slice(line).ok()?;
+    let text = |name: &str| match &line[name] {
+        Value::String(text) => Some(text.replace('\n', " ")),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let at = text("at").map(|at| format!(" at={at}"));
+    Some(text("query")? + &at.unwrap_or_default())
+}
+
+/// Appends the line with its time moved from this field to its end.
+fn with_time(line: &[u8], field: u8, to: &mut Vec<u8>) {
+    let fields = || line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    let nth = usize::from(field) - 1;
+    for (_, rest) in fields().enumerate().filter(|(at, _)| *at != nth) {
+        to.extend_from_slice(rest);
+        to.push(b' ');
+    }
+    if let Some(time) = fields().nth(nth) {
+        to.extend_from_slice(b"at=");
+        to.extend_from_slice(time);
+    }
 }
 
 #[cfg(test)]
@@ -127,12 +157,21 @@ mod tests {
     #[test]
     fn the_time_of_a_line_moves_to_its_end() {
         for (field, line, expected) in [
+            (
+                0,
+                "{\"query\":\"shop/web\",\"at\":\"2026-11-22T10:00:00Z\",\"more\":1}\nx\n",
+                "shop/web at=2026-11-22T10:00:00Z\nx\n",
+            ),
+            (0, "{\"query\":4711}\n{\"no\":1}\r\n{", "4711\n{\"no\":1}\n{"),
+            (0, "{\"query\":\"a\\nb\",\"at\":5}", "a b at=5"),
+            (2, "{\"query\":\"a\"}\n10.0.0.7 5\n", "a\n10.0.0.7 at=5\n"),
             (1, "5 10.0.0.7\n", "10.0.0.7 at=5\n"),
             (2, "10.0.0.7  2026-11-22T10:00:00Z\r\n\n", "10.0.0.7 at=2026-11-22T10:00:00Z\n\n"),
             (3, "10.0.0.7 5", "10.0.0.7 5 "),
             (1, "5 a b", "a b at=5"),
         ] {
-            assert_eq!(with_times(line.as_bytes(), field), expected.as_bytes());
+            let field = Some(field).filter(|field| *field > 0);
+            assert_eq!(queries(line.into(), field), expected.as_bytes(), "{line}");
         }
     }
 

@@ -9,7 +9,6 @@ use std::{io, thread};
 use futures_util::{StreamExt, stream};
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use self::printer::Printer;
 use crate::cli::client::Server;
@@ -18,8 +17,8 @@ use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use crate::whois::{limits, query};
 
-/// Timeout of one request, in addition to the time that the agent waits for pods.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// The fields that the agent sends with `details=true`.
+const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
 /// Maximum length of the queries in one URL. The agent accepts request heads of up to 16 KiB.
 const URL: usize = 12 * 1024;
 /// Concurrent requests: the agent answers one while the next request and the last response are in transit.
@@ -38,12 +37,20 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     if asked.time_field.is_some() && !is_input {
         return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
     }
-    let at = asked.at.as_deref();
+    // What every request has in its URL, besides the queries and the wait.
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if let Some(at) = &asked.at {
+        query.append_pair("at", at);
+    }
+    if asked.fields.iter().any(|field| DETAILS.contains(&&**field)) {
+        query.append_pair("details", "true");
+    }
+    let query = query.finish();
     let runtime = crate::cli::runtime()?;
-    let printer = Printer::new(output);
+    let printer = Printer::new(output, asked.fields.clone());
     let all_found = match asked.anything.as_slice() {
-        _ if is_input => runtime.block_on(of_input(server, at, asked.time_field, wait, printer)),
-        queries => runtime.block_on(of_arguments(server, queries, at, wait, printer)),
+        _ if is_input => runtime.block_on(of_input(server, &query, asked.time_field, wait, printer)),
+        queries => runtime.block_on(of_arguments(server, queries, &query, wait, printer)),
     };
     // Each error has been printed.
     if all_found? { Ok(()) } else { Err(Failure::No(None)) }
@@ -52,7 +59,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
 async fn of_arguments(
     server: &Server,
     queries: &[String],
-    at: Option<&str>,
+    query: &str,
     wait: Option<Duration>,
     mut printer: Printer,
 ) -> Result<bool, Failure> {
@@ -60,13 +67,16 @@ async fn of_arguments(
     let mut answers = Vec::new();
     for group in urls(queries)? {
         let wait = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let wait_for = wait.map(|wait| format!("&wait={}ms", wait.as_millis())).unwrap_or_default();
-        let path = format!("/whois?{group}{}{wait_for}", at_parameter("&", at));
-        let answer = within(server, wait, server.get(&path, &[])).await?;
+        let path = format!("/whois?{group}&{query}{}", wait_parameter(wait));
+        let answer = server.within(wait, server.get(&path, &[])).await?;
         answers.extend_from_slice(&answer);
     }
     printer.print(&answers)?;
     Ok(printer.all_found)
+}
+
+fn wait_parameter(wait: Option<Duration>) -> String {
+    wait.map(|wait| format!("&wait={}ms", wait.as_millis())).unwrap_or_default()
 }
 
 /// The queries, in as few URLs as possible.
@@ -91,33 +101,21 @@ fn urls(queries: &[String]) -> Result<Vec<String>, Failure> {
     Ok(urls.into_iter().map(|(url, _)| url).collect())
 }
 
-fn at_parameter(before: &str, at: Option<&str>) -> String {
-    at.map(|at| {
-        before.to_owned() + &form_urlencoded::Serializer::new(String::new()).append_pair("at", at).finish()
-    })
-    .unwrap_or_default()
-}
-
 /// Uses three threads: one reads lines, this one requests the answers, one prints them.
 async fn of_input(
     server: &Server,
-    at: Option<&str>,
+    query: &str,
     time_field: Option<u8>,
     wait: Option<Duration>,
     mut printer: Printer,
 ) -> Result<bool, Failure> {
-    let mut path = "/whois".to_owned() + &at_parameter("?", at);
-    if let Some(wait) = wait {
-        let before = if at.is_some() { "&" } else { "?" };
-        path.extend([before, "wait=", &wait.as_millis().to_string(), "ms"]);
-    }
+    let path = format!("/whois?{query}{}", wait_parameter(wait));
     let lines = if wait.is_some() { limits::QUERIES } else { usize::MAX };
     let (batches, read) = mpsc::channel(1);
     // Never joined: it may be blocked in a read.
     thread::spawn(move || {
         let done = input::batches(io::stdin().lock(), lines, |batch| {
-            let batch = time_field.map_or_else(|| batch.clone(), |field| input::with_times(&batch, field));
-            batches.blocking_send(Ok(batch)).is_ok()
+            batches.blocking_send(Ok(input::queries(batch, time_field))).is_ok()
         });
         if let Err(error) = done {
             // Fails if the receiver is gone.
@@ -136,7 +134,7 @@ async fn of_input(
 
     let read = stream::unfold(read, async |mut read| read.recv().await.map(|batch| (batch, read)));
     let asked = read.map(async |batch: Result<Vec<u8>, Failure>| {
-        within(server, wait, server.post(&path, batch?.into())).await
+        server.within(wait, server.post(&path, batch?.into())).await
     });
     let mut asked = std::pin::pin!(asked.buffered(REQUESTS));
     let mut failed = None;
@@ -158,17 +156,6 @@ async fn of_input(
     let outcome =
         printing.join().unwrap_or_else(|_| Err(Failure::Unable("the output thread has failed".to_owned())));
     failed.map_or(outcome, Err)
-}
-
-/// The answer, unless it takes too long.
-async fn within<T>(
-    server: &Server,
-    wait: Option<Duration>,
-    answer: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let limit = TIMEOUT + wait.unwrap_or_default();
-    let late = || Failure::Unable(format!("the agent on {} did not answer within {limit:?}", server.place));
-    timeout(limit, answer).await.map_err(|_| late())?
 }
 
 #[cfg(test)]

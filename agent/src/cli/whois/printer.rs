@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 use crate::api::table;
 use crate::api::table::harmless;
 use crate::cli::Output;
@@ -20,15 +22,17 @@ const QUOTED: usize = 200;
 /// Prints batches of answers.
 pub(crate) struct Printer {
     output: Output,
+    /// The columns, if not [`HEADINGS`].
+    fields: Vec<String>,
     /// The widths of the columns so far. They only grow.
-    widths: [usize; HEADINGS.len()],
+    widths: Vec<usize>,
     is_headed: bool,
     pub(crate) all_found: bool,
 }
 
 impl Printer {
-    pub(crate) fn new(output: Output) -> Self {
-        Self { output, widths: [0; HEADINGS.len()], is_headed: false, all_found: true }
+    pub(crate) fn new(output: Output, fields: Vec<String>) -> Self {
+        Self { output, fields, widths: Vec::new(), is_headed: false, all_found: true }
     }
 
     /// Prints these lines. `false`: the output was closed.
@@ -69,15 +73,53 @@ impl Printer {
 
     /// A line for each pod that was found, after the headings if they are missing.
     fn table(&mut self, answers: &[Answer<'_>]) -> String {
-        let rows: Vec<_> = answers.iter().filter(|answer| answer.found).map(row).collect();
-        if rows.is_empty() {
+        let mut rows = answers
+            .iter()
+            .filter(|answer| answer.found)
+            .map(|answer| match &*self.fields {
+                [] => Vec::from(row(answer)),
+                fields => chosen(answer, fields),
+            })
+            .peekable();
+        if rows.peek().is_none() {
             return String::new();
         }
-        let headings = if self.is_headed { None } else { Some(HEADINGS) };
+        let headings = (!self.is_headed).then(|| match &*self.fields {
+            [] => HEADINGS.map(Cow::from).into(),
+            fields => fields.iter().map(|field| Cow::from(heading(field))).collect(),
+        });
         self.is_headed = true;
-        let rows = rows.iter().map(|row| std::array::from_fn(|at| &*row[at]));
-        table::lines(&mut self.widths, headings.into_iter().chain(rows))
+        table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>())
     }
+}
+
+/// `podIP` is POD IP.
+fn heading(field: &str) -> String {
+    let mut heading = String::new();
+    for c in field.chars() {
+        if c.is_ascii_uppercase() && heading.ends_with(|before: char| before.is_ascii_lowercase()) {
+            heading.push(' ');
+        }
+        heading.push(c);
+    }
+    heading.to_ascii_uppercase()
+}
+
+/// The values of these fields.
+fn chosen(answer: &Answer<'_>, fields: &[String]) -> Vec<Cow<'static, str>> {
+    let answer = serde_json::to_value(answer).unwrap_or_default();
+    let text = |field: &String| match &answer[field] {
+        Value::String(text) => text.clone(),
+        Value::Object(members) => {
+            let value = |key: &str| members.get(key).and_then(Value::as_str).unwrap_or_default();
+            match &**field {
+                "owner" | "workload" => format!("{}/{}", value("kind"), value("name")),
+                _ => members.keys().map(|key| format!("{key}={}", value(key))).collect::<Vec<_>>().join(","),
+            }
+        }
+        _ => String::new(),
+    };
+    fields.iter().map(|field| text(field).into()).collect()
 }
 
 fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
@@ -160,7 +202,7 @@ mod tests {
 
     #[test]
     fn columns_keep_their_place_from_one_batch_to_the_next() {
-        let mut printer = Printer::new(Output::Table);
+        let mut printer = Printer::new(Output::Table, Vec::new());
         let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
         let answer: Answer<'_> = serde_json::from_str(line).unwrap();
         let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));

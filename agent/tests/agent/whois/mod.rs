@@ -277,6 +277,49 @@ async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_chosen() {
+    let setup = Setup::new().await;
+    // As `crictl ps` prints it.
+    let short = &id('a')[..13];
+    let output = setup.agent.ask(&[
+        "whois",
+        short,
+        "--fields",
+        "name,foundBy,podIP,phase,image,owner,labels,mirrorUID",
+    ]);
+    assert_eq!(
+        stdout(&output),
+        "NAME   FOUND BY     POD IP    PHASE    IMAGE  OWNER           LABELS              MIRROR UID\n\
+         web-0  containerId  10.0.0.7  Running  -      ReplicaSet/web  app=web,tier=front  -\n"
+    );
+    let output = setup.agent.ask(&["whois", MIRROR, "--fields", "annotations,image"]);
+    assert!(stdout(&output).contains("kubernetes.io/config.source=file"), "{}", stdout(&output));
+    assert_eq!(setup.agent.ask(&["whois", WEB, "--fields", "secret"]).status.code(), Some(2));
+    let details = ["podIP", "phase", "image", "annotations"];
+    assert!(details.iter().all(|field| setup.get(&[MIRROR])[0].get(field).is_none()), "only on request");
+
+    let mut other = web();
+    other["metadata"]["name"] = json!("web-1");
+    other["metadata"]["uid"] = json!("u-1");
+    other["status"] = json!({ "containerStatuses": [{
+        "name": "nginx", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+        "containerID": format!("containerd://{}{}", &id('a')[..14], &id('d')[14..]),
+    }] });
+    setup.server.put("pods", &other);
+    setup.agent.until("/pods/shop/web-1", |answer| answer.code == 200);
+    let found = setup.get(&[&id('a')[..11], &id('a')[..14], &id('a')[..15], &id('a')]);
+    assert_eq!(
+        found.iter().map(|answer| answer["found"] == true).collect::<Vec<_>>(),
+        [false, false, true, true]
+    );
+    assert!(found[1]["error"].as_str().unwrap().contains("or several"), "{}", found[1]);
+
+    let input = format!("{{\"query\":\"shop/web-0\",\"more\":[]}}\n{WEB}\n{{\"at\":5}}\n");
+    let answers = lines(stdout(&setup.pipe(&["-o", "json"], input.as_bytes())));
+    assert_eq!(answers.iter().map(|answer| answer["found"] == true).collect::<Vec<_>>(), [true, true, false]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     let setup = Setup::with(&["--cgroup-root", "/nodes"]).await;
     setup.process("7", "0::/system.slice/sshd.service\n");

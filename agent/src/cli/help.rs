@@ -1,0 +1,86 @@
+//! The command line with its help in groups.
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
+
+use super::{Cli, Command, Query};
+use crate::config::args::Output;
+
+/// The groups of the help, with the options of each.
+#[rustfmt::skip]
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("Run", &["config", "once", "once_timeout", "check", "hostname_override", "checkpoint_dir", "checkpoint_all_pods"]),
+    ("Sources", &[
+        "pod_manifest_path", "file_check_frequency", "manifest_url", "manifest_url_header", "manifest_url_ca",
+        "http_check_frequency", "kubelet", "kubelet_token_file", "kubelet_ca", "kubelet_insecure_skip_tls_verify",
+        "kubelet_check_frequency", "kubeconfig", "api_server", "all_nodes", "namespace", "pod_selector",
+        "pod_field_selector", "keep_managed_fields",
+    ]),
+    ("Mirror pods", &["manage_mirror_pods", "force_manage_mirror_pods"]),
+    ("Look-ups", &["proc", "cgroup_root", "keep_removed", "keep_removed_max", "clock_skew", "source_delay"]),
+    ("Serving", &[
+        "health_address", "metrics_address", "static_pod_object", "serve_resources", "max_watches",
+        "max_watches_per_client", "kubelet_metrics",
+    ]),
+    ("Security", &[
+        "allow_remote_clients", "tls_cert_file", "tls_private_key_file", "client_ca_file", "enabled", "mode",
+        "allowed_client_names", "allowed_client_groups", "socket_mode", "redact_env",
+    ]),
+    ("Output", &["output", "log_level", "log_format"]),
+    ("Address of the agent", &["address", "port", "socket"]),
+];
+
+/// The group of an option of the agent, by its ID.
+fn group(id: &str) -> Option<&'static str> {
+    GROUPS.iter().find(|(_, ids)| ids.contains(&id)).map(|(name, _)| *name)
+}
+
+/// The definition of the command line.
+pub(crate) fn command() -> clap::Command {
+    let agent = Cli::command();
+    let settings: Vec<_> =
+        agent.get_arguments().filter(|argument| !argument.is_global_set()).cloned().collect();
+    let is_setting =
+        |argument: &clap::Arg| settings.iter().any(|setting| setting.get_id() == argument.get_id());
+    agent
+        .mut_args(|argument| match group(argument.get_id().as_str()) {
+            Some(group) => argument.help_heading(group),
+            None => argument,
+        })
+        // They are many, and the same.
+        .mut_subcommand("doctor", |doctor| {
+            doctor.mut_args(|argument| {
+                let is_hidden = is_setting(&argument);
+                argument.hide(is_hidden)
+            })
+        })
+}
+
+/// Parses the command line. Ends the process if it is wrong.
+pub(crate) fn parse() -> Cli {
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let is_list = matches!(cli.command, Some(Command::Query(Query::List(_))));
+    if matches!(cli.output, Output::Wide | Output::Name) && !is_list {
+        let message = "--output: wide and name are for `pod-index list`";
+        command().error(ErrorKind::InvalidValue, message).exit();
+    }
+    cli
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_of_the_agent_is_in_a_group_and_doctors_help_fits_on_a_screen() {
+        for argument in command().get_arguments() {
+            assert!(argument.get_help_heading().is_some(), "{}", argument.get_id());
+        }
+        let doctor = command().find_subcommand_mut("doctor").unwrap().render_long_help().to_string();
+        assert!(doctor.contains("--kubelet-healthz") && doctor.contains("pod-index --help"), "{doctor}");
+        assert!(doctor.lines().count() <= 40, "{doctor}");
+        let get = command().find_subcommand_mut("get").unwrap().render_long_help().to_string();
+        assert!(!get.contains("--tls-cert-file"), "{get}");
+    }
+}
