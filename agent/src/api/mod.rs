@@ -6,6 +6,7 @@ pub(crate) mod fields;
 pub(crate) mod gzip;
 pub(crate) mod headers;
 pub(crate) mod labels;
+pub(crate) mod mirrors;
 pub(crate) mod refusal;
 pub(crate) mod seen;
 pub(crate) mod table;

@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+pub(crate) use super::mirrors::{Mirrors, Pair};
+
 /// The response of `/sources`.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Sources {
@@ -53,84 +55,6 @@ impl Problem {
         };
         let field = self.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
         format!("{place}{field}{}", self.message)
-    }
-}
-
-/// The response of `/mirrors`.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Mirrors {
-    #[serde(default)]
-    pub(crate) managed: bool,
-    pub(crate) problem: Option<String>,
-    pub(crate) pods: Vec<Pair>,
-    pub(crate) orphans: Vec<Pair>,
-}
-
-/// A static pod and its mirror, or one of the two.
-#[derive(Debug, Default, Deserialize, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Pair {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    #[serde(rename = "podUID")]
-    pub(crate) pod_uid: Option<String>,
-    #[serde(rename = "mirrorUID")]
-    pub(crate) mirror_uid: Option<String>,
-    pub(crate) state: Option<String>,
-    waits_for: Option<String>,
-    last_error: Option<PairError>,
-}
-
-#[derive(Debug, Deserialize, PartialEq)]
-struct PairError {
-    kind: String,
-    message: String,
-}
-
-impl Pair {
-    /// The UIDs under which the agent may show the static pod.
-    pub(crate) fn uids(&self) -> impl Iterator<Item = &str> {
-        [&self.pod_uid, &self.mirror_uid].into_iter().flatten().map(String::as_str)
-    }
-
-    /// The state of the pair, in words.
-    pub(crate) fn state(&self) -> &str {
-        match (self.state.as_deref(), &self.pod_uid, &self.mirror_uid) {
-            (Some("inSync"), ..) => "in sync",
-            (Some("wrongHash"), ..) => "other version",
-            (Some("finished"), ..) => "not needed",
-            (Some(state), ..) => state,
-            (None, None, _) => "orphaned",
-            // This agent does not manage mirrors, so the expected state is unknown.
-            (None, Some(_), Some(_)) => "has one",
-            (None, Some(_), None) => "none",
-        }
-    }
-
-    /// Whether the state is as expected. `None` if unknown.
-    pub(crate) fn is_good(&self) -> Option<bool> {
-        match self.state() {
-            "in sync" | "not needed" | "has one" => Some(true),
-            "none" => None,
-            _ => Some(false),
-        }
-    }
-
-    /// What the pair waits for, and the last error.
-    pub(crate) fn doing(&self) -> String {
-        let waits = self.waits_for.as_deref().map(|waits| match waits {
-            "sources" => "waits for the sources",
-            "kubeletCheck" => "waits: is there a kubelet?",
-            "turn" => "waits for other requests",
-            "answer" => "waits for the answer",
-            "backOff" => "waits after a failure",
-            "contention" => "waits: another client undoes it",
-            "index" => "done; the index does not show it yet",
-            "endOfPod" => "waits for the pod's end",
-            other => other,
-        });
-        let failed = self.last_error.as_ref().map(|error| format!("{}: {}", error.kind, error.message));
-        waits.map(str::to_owned).into_iter().chain(failed).collect::<Vec<_>>().join("; ")
     }
 }
 

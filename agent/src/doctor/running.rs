@@ -155,7 +155,7 @@ fn judge(source: &Source, period: Duration) -> Finding {
 
 /// Number of static pods with a mirror pod, and the manager of mirror pods.
 fn static_pods(mirrors: &Mirrors) -> Finding {
-    let Mirrors { managed, problem, pods, orphans } = mirrors;
+    let Mirrors { managed, problem, pods, orphans, .. } = mirrors;
     let mirrored = pods.iter().filter(|pod| pod.mirror_uid.is_some()).count();
     let manager = if *managed { "the agent manages them" } else { "a kubelet manages them, if any" };
     let message = format!(

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time;
 
 use super::readiness::Readiness;
-use crate::api::types::{MirrorLine, MirrorPods, Waiting};
+use crate::api::mirrors::{Mirrors as Shown, Pair};
 use crate::config::failure::Failure;
 use crate::config::values::Management;
 use pod_index::{Reader, Snapshot};
@@ -202,7 +202,7 @@ impl MirrorKeeper {
     }
 
     /// All static pods and all orphaned mirrors in `snapshot`, with their state.
-    pub(crate) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> MirrorPods {
+    pub(crate) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> Shown {
         let (managed, keeps, problem) = {
             let stage = self.lock();
             let managed = self.is_asked_to_keep() && !stage.has_stood_down;
@@ -212,21 +212,21 @@ impl MirrorKeeper {
         // The condition that blocks every action.
         let all_wait = match (ready, keeps) {
             _ if status.passes > 0 => None,
-            (false, _) => Some(Waiting::Sources),
-            (true, false) => Some(Waiting::KubeletCheck),
+            (false, _) => Some("sources"),
+            (true, false) => Some("kubeletCheck"),
             (true, true) => None,
         };
         let known: HashMap<&str, _> = status.pods.iter().map(|pod| (pod.full_name.as_str(), pod)).collect();
         let lines = plan(snapshot, self.node.as_str()).into_iter().map(|planned| {
             if !managed {
-                return MirrorLine::pair(&planned);
+                return Pair::of(&planned);
             }
             // A result for another state is outdated.
             let known = known.get(planned.full_name.as_str()).filter(|known| known.state == planned.state);
-            MirrorLine::managed(&planned, known.copied(), all_wait)
+            Pair::managed(&planned, known.copied(), all_wait)
         });
-        let (pods, orphans) = lines.partition(MirrorLine::has_pod);
-        MirrorPods {
+        let (pods, orphans) = lines.partition(|pair: &Pair| pair.pod_uid.is_some());
+        Shown {
             managed,
             problem,
             passes: status.passes,

@@ -201,6 +201,11 @@ impl ApiServer {
         self.shared.lock().date = Some(seconds);
     }
 
+    /// The kinds of requests that were refused so far, which the test expects.
+    pub fn refused(&self) -> BTreeSet<Right> {
+        std::mem::take(&mut self.shared.lock().rights.refused)
+    }
+
     /// All kinds of requests made so far.
     pub fn asked(&self) -> BTreeSet<Right> {
         self.shared.lock().rights.asked.clone()

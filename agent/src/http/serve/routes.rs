@@ -12,8 +12,9 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{App, page};
 use crate::api::client::Client;
 use crate::api::headers::{Element, elements};
+use crate::api::mirrors::Mirrors;
 use crate::api::refusal::{not_found, refused};
-use crate::api::types::{MirrorPods, PodName, SourceLine, Sources, Translation};
+use crate::api::types::{PodName, SourceLine, Sources, Translation};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pod_api::owners::Owners;
 use crate::whois;
@@ -44,7 +45,7 @@ pub(super) fn router(app: App) -> Router {
 }
 
 /// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
-async fn mirrors(State(app): State<App>) -> Json<MirrorPods> {
+async fn mirrors(State(app): State<App>) -> Json<Mirrors> {
     Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
 }
 

@@ -215,6 +215,43 @@ async fn without_the_right_or_the_server_names_are_derived_and_known_owners_stay
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_without_the_right_keeps_only_itself_and_what_it_names_from_being_served() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    let rights = shipped("pod-index", &["base", "components/resources"]);
+    server.grant(rights.into_iter().filter(|right| right.resource != "jobs").collect());
+    put_all(&server);
+    let agent = agent(&server, &directory);
+    for (path, expected) in [
+        ("/apis/apps/v1/replicasets", &["bare", "odd", "web-1"][..]),
+        ("/apis/apps/v1/deployments", &["web"]),
+        ("/apis/apps/v1/statefulsets", &["db"]),
+        ("/apis/apps/v1/daemonsets", &["agent"]),
+    ] {
+        let list: Value = agent.until(path, |answer| answer.code == 200).json();
+        assert_eq!(names(&list), expected, "{path}");
+    }
+    for path in ["/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs"] {
+        let answer = agent.get(path);
+        assert_eq!(answer.code, 503, "{path}: {}", answer.body);
+        assert!(
+            answer.body.contains("have not been read yet: ") && answer.body.contains("jobs"),
+            "{}",
+            answer.body
+        );
+    }
+    // Pods that come later are looked up although a kind is denied.
+    server.put("statefulsets", &owned("StatefulSet", "late", None));
+    server.put("pods", &pod_of("late-0", &json!({}), ("apps/v1", "StatefulSet", "late")));
+    agent.until("/apis/apps/v1/statefulsets", |answer| answer.body.contains(r#""late""#));
+    assert!(server.refused().iter().all(|right| right.resource == "jobs"));
+    // The agent asks for the others again.
+    server.grant(shipped("pod-index", &["base", "components/resources"]));
+    let list: Value = agent.until("/apis/batch/v1/cronjobs", |answer| answer.code == 200).json();
+    assert_eq!(names(&list), ["backup"]);
+    server.refused();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     put_all(&server);

@@ -1,0 +1,148 @@
+//! Static pods and their mirror pods: the response of `/mirrors`, which the commands read. They ignore unknown content,
+//! because the agent may be newer.
+#![allow(clippy::struct_field_names, reason = "the fields have the names of the response")]
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pod_index::PodMeta;
+use pod_index_kubelet::mirror::{MirrorFailure, MirrorState, MirrorStatus, Planned};
+use serde::{Deserialize, Serialize};
+
+use super::types::time;
+
+/// The response of `/mirrors`.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Mirrors {
+    /// Whether this agent manages mirror pods.
+    pub(crate) managed: bool,
+    /// Why it has not started to, why it has stopped, or why it would not notice a new kubelet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+    /// How often pods and mirrors were compared.
+    pub(crate) passes: u64,
+    pub(crate) created: u64,
+    pub(crate) deleted: u64,
+    /// Failed attempts to create or delete a mirror pod.
+    pub(crate) failed: u64,
+    /// All static pods.
+    pub(crate) pods: Vec<Pair>,
+    /// Mirror pods of this node with no matching static pod.
+    pub(crate) orphans: Vec<Pair>,
+}
+
+/// A static pod and its mirror, or one of the two.
+#[derive(Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Pair {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_uid: Option<String>,
+    #[serde(rename = "mirrorUID", skip_serializing_if = "Option::is_none")]
+    pub(crate) mirror_uid: Option<String>,
+    /// The state of the pair, as far as this agent manages it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<String>,
+    /// What the agent waits for before it acts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
+    /// Time of the next attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_try: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<PairError>,
+}
+
+/// Why the last attempt failed.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+struct PairError {
+    kind: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Time>,
+}
+
+impl Pair {
+    /// A pair that another process manages. Its sync state is unknown, because the kubelet computes its own hashes.
+    pub(crate) fn of(planned: &Planned) -> Self {
+        let uid = |pod: &Arc<Pod>| pod.uid().to_owned();
+        Self {
+            namespace: planned.full_name.namespace().to_owned(),
+            name: planned.full_name.name().to_owned(),
+            pod_uid: planned.pod.as_ref().map(uid),
+            mirror_uid: planned.mirror.as_ref().map(uid),
+            ..Self::default()
+        }
+    }
+
+    /// A pair, with the result of the last comparison. Before the first one, with what that waits for.
+    pub(crate) fn managed(planned: &Planned, known: Option<&MirrorStatus>, all_wait: Option<&str>) -> Self {
+        let is_wrong = !matches!(planned.state, MirrorState::InSync | MirrorState::Finished);
+        let waits_for = known.and_then(|known| word(known.waits_for?)).or(all_wait.map(str::to_owned));
+        let error = |failure: MirrorFailure| PairError {
+            kind: failure.kind.as_str().to_owned(),
+            message: failure.message,
+            time: time(failure.time),
+        };
+        Self {
+            state: word(planned.state),
+            waits_for: waits_for.filter(|_| is_wrong),
+            next_try: known.and_then(|known| time(known.next_try?)),
+            last_error: known.and_then(|known| known.last_failure.clone()).map(error),
+            ..Self::of(planned)
+        }
+    }
+
+    /// The UIDs under which the agent may show the static pod.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &str> {
+        [&self.pod_uid, &self.mirror_uid].into_iter().flatten().map(String::as_str)
+    }
+
+    /// The state of the pair, in words.
+    pub(crate) fn state(&self) -> &str {
+        match (self.state.as_deref(), &self.pod_uid, &self.mirror_uid) {
+            (Some("inSync"), ..) => "in sync",
+            (Some("wrongHash"), ..) => "other version",
+            (Some("finished"), ..) => "not needed",
+            (Some(state), ..) => state,
+            (None, None, _) => "orphaned",
+            // This agent does not manage mirrors, so the expected state is unknown.
+            (None, Some(_), Some(_)) => "has one",
+            (None, Some(_), None) => "none",
+        }
+    }
+
+    /// Whether the state is as expected. `None` if unknown.
+    pub(crate) fn is_good(&self) -> Option<bool> {
+        match self.state() {
+            "in sync" | "not needed" | "has one" => Some(true),
+            "none" => None,
+            _ => Some(false),
+        }
+    }
+
+    /// What the pair waits for, and the last error.
+    pub(crate) fn doing(&self) -> String {
+        let waits = self.waits_for.as_deref().map(|waits| match waits {
+            "sources" => "waits for the sources",
+            "kubeletCheck" => "waits: is there a kubelet?",
+            "turn" => "waits for other requests",
+            "answer" => "waits for the answer",
+            "backOff" => "waits after a failure",
+            "contention" => "waits: another client undoes it",
+            "index" => "done; the index does not show it yet",
+            "endOfPod" => "waits for the pod's end",
+            other => other,
+        });
+        let failed = self.last_error.as_ref().map(|error| format!("{}: {}", error.kind, error.message));
+        waits.map(str::to_owned).into_iter().chain(failed).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// A state, as serde writes it.
+fn word(state: impl Serialize) -> Option<String> {
+    serde_json::to_value(state).ok()?.as_str().map(str::to_owned)
+}
