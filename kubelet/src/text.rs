@@ -53,6 +53,8 @@ pub fn api_causes(error: &(dyn Error + 'static)) -> String {
             return exec_plugin(error);
         }
         match error.downcast_ref()? {
+            // kube's wrapper can be nested: "ServiceError: ServiceError: ".
+            kube::Error::Service(error) => Some(api_causes(&**error)),
             kube::Error::Api(status) => Some(format!("{} ({})", status.message, status.code)),
             kube::Error::SerdeError(error) => {
                 Some(format!("the answer cannot be decoded: {}", without_found(&error.to_string())))
@@ -256,6 +258,14 @@ mod tests {
             assert!(said.starts_with(expected), "{yaml}: {said}");
             assert!(!said.contains("hunter2"), "{yaml}: {said}");
         }
+    }
+
+    #[cfg(feature = "api-server")]
+    #[test]
+    fn kubes_wrapper_of_an_error_is_left_out() {
+        let wrapped = |error: Box<dyn Error + Send + Sync>| kube::Error::Service(error);
+        let error = wrapped(Box::new(wrapped("connection refused".into())));
+        assert_eq!(api_causes(&error), "connection refused");
     }
 
     #[test]
