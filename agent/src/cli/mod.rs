@@ -20,7 +20,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::args::{Output, RunArgs, ServerArgs};
@@ -88,21 +89,13 @@ pub(crate) enum Command {
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
-        shell: CompletedShell,
+        shell: Shell,
     },
     /// Print the manual page of the agent, or that of a command, in roff: `pod-index man | man -l -`.
     Man {
         /// The command.
         command: Option<String>,
     },
-}
-
-/// The shells with completions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompletedShell {
-    Bash,
-    Zsh,
-    Fish,
 }
 
 /// A query to a running agent.
@@ -132,7 +125,7 @@ pub(crate) enum Query {
         after_help = "Exit codes: 0 every pod was found; 1 one is unknown; 2 wrong usage; 3 no agent answers."
     )]
     Whois(WhoisArgs),
-    /// Show the agent on the terminal: pods, static pods with their mirrors, sources, rates. `q` quits.
+    /// Show the agent on the terminal: pods, static pods with their mirrors, sources. `q` quits.
     Top {
         /// The refresh interval.
         #[arg(long, value_name = "DURATION", default_value = "1s")]

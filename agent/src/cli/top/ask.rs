@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use crate::api::seen::{Mirrors, Sources, value};
+use crate::api::seen::{Mirrors, Sources};
 use crate::api::table::harmless;
 use crate::api::types::TABLE_COLUMNS;
 use crate::cli::client::{Server, TABLE, escaped};
@@ -59,31 +59,6 @@ pub(super) enum News {
 pub(super) struct Round {
     pub(super) mirrors: Mirrors,
     pub(super) sources: Sources,
-    pub(super) counts: Option<Counts>,
-}
-
-/// The generation of the index, and the counters for the rates.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counts {
-    pub(super) generation: f64,
-    /// Published snapshots.
-    pub(super) publications: f64,
-    /// Operations on pods.
-    pub(super) changes: f64,
-    /// Open watches, also this one.
-    pub(super) watchers: f64,
-}
-
-impl Counts {
-    fn read(metrics: &str) -> Option<Self> {
-        let value = |name: &str| value(metrics, name);
-        Some(Self {
-            generation: value("pod_index_generation")?,
-            publications: value("pod_index_publications_total")?,
-            changes: value("pod_index_operations_total")?,
-            watchers: value("pod_index_watches").unwrap_or_default(),
-        })
-    }
 }
 
 /// Keeps the pods current as long as they are shown.
@@ -141,10 +116,7 @@ pub(super) async fn poll(server: Server, every: Duration, heard: mpsc::Sender<Ne
 }
 
 async fn round(server: &Server) -> Result<Round, Failure> {
-    let sources = json(server, "/sources").await?;
-    let mirrors = json(server, "/mirrors").await?;
-    let metrics = server.get("/metrics", &[]).await?;
-    Ok(Round { mirrors, sources, counts: Counts::read(&String::from_utf8_lossy(&metrics)) })
+    Ok(Round { mirrors: json(server, "/mirrors").await?, sources: json(server, "/sources").await? })
 }
 
 /// Answers the last question. The lists have no container IDs, processes or whole pods.

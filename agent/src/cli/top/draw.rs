@@ -99,17 +99,10 @@ fn title(model: &Model, now: Moment) -> (Line<'static>, Line<'static>) {
 
 fn figures(model: &Model, width: u16) -> Line<'static> {
     let (mirrored, pairs) = model.mirrored;
-    let rate = |value: f64| if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
-    let rates = model.rates().map(|(publications, changes)| [rate(publications), rate(changes)]);
-    let [publications, changes] = rates.unwrap_or_else(|| ["–", "–"].map(str::to_owned));
     let figures = [
         (model.pods.len().to_string(), if model.pods.len() == 1 { "pod" } else { "pods" }),
         (model.static_pods.to_string(), "static"),
         (format!("{mirrored} of {pairs}"), "mirrored"),
-        (changes, "pods changed/s"),
-        (model.counts.watchers.to_string(), if model.counts.watchers > 1.0 { "watchers" } else { "watcher" }),
-        (publications, "publications/s"),
-        (model.counts.generation.to_string(), "generation"),
     ];
     let group = |(number, name)| vec![Span::styled(number, STRONG), Span::styled(format!(" {name}"), FAINT)];
     joined(figures.into_iter().map(group), width)

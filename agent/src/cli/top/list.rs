@@ -27,7 +27,7 @@ pub(super) struct Row {
 }
 
 /// The list of all rows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct List {
     pub(super) columns: &'static [Column],
     pub(super) sorted_by: usize,
@@ -45,17 +45,7 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn new(columns: &'static [Column]) -> Self {
-        let (rows, shown) = (Vec::new(), Vec::new());
-        Self {
-            columns,
-            sorted_by: 0,
-            is_reversed: false,
-            rows,
-            shown,
-            selected: 0,
-            first: 0,
-            widths: Vec::new(),
-        }
+        Self { columns, ..Self::default() }
     }
 
     /// The number of all rows.

@@ -1,16 +1,14 @@
 //! The state of the view: data, filter, sort order, position. Pure: keys and responses in, no I/O.
 
-use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant, SystemTime};
+use std::collections::HashMap;
+use std::time::{Instant, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::ask::{Cells, Counts, Round, Seen, Wanted};
+use super::ask::{Cells, Round, Seen, Wanted};
 use super::list::{Column, Filter, List, Row};
 use crate::api::seen::{Pair, Sources};
 
-/// The window of the rates.
-const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum length of the filter; longer than any name.
 const LONGEST: usize = 512;
 
@@ -39,8 +37,9 @@ const PAIR_COLUMNS: [Column; 6] = [
 ];
 
 /// The selected view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum View {
+    #[default]
     Pods,
     Mirrors,
     Sources,
@@ -76,7 +75,7 @@ impl Moment {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) server: String,
     pub(super) view: View,
@@ -87,7 +86,6 @@ pub(super) struct Model {
     pub(super) pods: List,
     pub(super) pairs: List,
     pub(super) sources: Sources,
-    pub(super) counts: Counts,
     pub(super) static_pods: usize,
     /// The number of static pods, and how many have the expected mirror.
     pub(super) mirrored: (usize, usize),
@@ -103,42 +101,21 @@ pub(super) struct Model {
     pub(super) scroll: usize,
     pub(super) room: usize,
     known_pairs: Vec<Pair>,
-    samples: VecDeque<(Instant, Counts)>,
 }
 
 impl Model {
     /// The initial state for the agent on `server`.
     pub(super) fn new(server: String) -> Self {
-        Self {
-            server,
-            view: View::Pods,
-            page: None,
-            filter: Filter::default(),
-            is_typing: false,
-            pods: List::new(&POD_COLUMNS),
-            pairs: List::new(&PAIR_COLUMNS),
-            sources: Sources::default(),
-            counts: Counts::default(),
-            static_pods: 0,
-            mirrored: (0, 0),
-            mirror_problem: None,
-            pods_problem: None,
-            answered: None,
-            problem: None,
-            scroll: 0,
-            room: 1,
-            known_pairs: Vec::new(),
-            samples: VecDeque::new(),
-        }
+        let [pods, pairs] = [List::new(&POD_COLUMNS), List::new(&PAIR_COLUMNS)];
+        Self { server, pods, pairs, room: 1, ..Self::default() }
     }
 
     /// Handles a response or a failure. After a failure, the last data stays.
     pub(super) fn hear(&mut self, answer: Result<Round, String>, now: Moment, seen: &Seen) {
-        let Round { mirrors, sources, counts } = match answer {
+        let Round { mirrors, sources } = match answer {
             Ok(round) => round,
             Err(problem) => {
                 self.problem = Some(problem);
-                self.samples.clear();
                 return;
             }
         };
@@ -150,9 +127,6 @@ impl Model {
         if pairs != self.known_pairs {
             self.known_pairs = pairs;
             self.list(seen);
-        }
-        if let Some(counts) = counts {
-            self.sample(counts, now.steady);
         }
     }
 
@@ -168,29 +142,6 @@ impl Model {
         self.pods_problem.clone_from(&seen.problem);
         self.pods.set(pods, &self.filter);
         self.pairs.set(self.known_pairs.iter().map(pair).collect(), &self.filter);
-    }
-
-    fn sample(&mut self, counts: Counts, now: Instant) {
-        // Counters that fall belong to a restarted agent.
-        if counts.publications < self.counts.publications {
-            self.samples.clear();
-        }
-        self.counts = counts;
-        self.samples.push_back((now, counts));
-        let is_old = |time: &Instant| now.duration_since(*time) > WINDOW;
-        while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(time, _)| is_old(time)) {
-            self.samples.pop_front();
-        }
-    }
-
-    /// Publications and pod changes per second, once there are enough samples.
-    pub(super) fn rates(&self) -> Option<(f64, f64)> {
-        let ((from, first), (to, last)) = (self.samples.front()?, self.samples.back()?);
-        let seconds = to.duration_since(*from).as_secs_f64();
-        if seconds <= 0.0 {
-            return None;
-        }
-        Some(((last.publications - first.publications) / seconds, (last.changes - first.changes) / seconds))
     }
 
     /// What the agent has to be asked.

@@ -68,22 +68,32 @@ async fn are_retaken() {
     server.restrict_to_node("node-1");
     server.grant(rights("pod-index-mirrors", &["base", "components/mirror-pods"]));
     let pods = [
-        ("kube-system", "coredns-6d4b75cb6d-8xk2p", "Running"),
-        ("kube-system", "kube-proxy-7vq4r", "Running"),
-        ("monitoring", "node-exporter-x5hzt", "Running"),
-        ("shop", "cart-5f7d8c9b64-lq8vd", "Running"),
-        ("shop", "checkout-7c5ddbdf54-q4x2n", "Running"),
-        ("shop", "checkout-migrate-28817-9wzfb", "Succeeded"),
+        ("kube-system", "coredns-6d4b75cb6d-8xk2p", "Running", "coredns:1.12", 0),
+        ("kube-system", "kube-proxy-7vq4r", "Running", "kube-proxy:1.36", 1),
+        ("monitoring", "node-exporter-x5hzt", "Running", "node-exporter:1.10", 0),
+        ("shop", "cart-5f7d8c9b64-lq8vd", "Running", "cart:2.4", 0),
+        ("shop", "checkout-7c5ddbdf54-q4x2n", "CrashLoopBackOff", "checkout:3.1", 12),
+        ("shop", "checkout-migrate-28817-9wzfb", "Succeeded", "checkout:3.1", 0),
     ];
     let put = |number: usize, label: usize| {
-        let (namespace, name, phase) = pods[number];
+        let (namespace, name, phase, image, restarts) = pods[number];
         let mut pod = pod(name, "node-1", &json!({}));
         pod["metadata"]["namespace"] = json!(namespace);
         let (a, b) = (0x7c1e_93a5 ^ (number * 0x1f3d_5b79), 0x4d2f_8a61_b3c7 ^ (number * 0x5a3_c1e8_7f91));
         pod["metadata"]["uid"] =
             json!(format!("{:08x}-{:04x}-4e1b-9c4a-{b:012x}", a & 0xffff_ffff, b & 0xffff));
-        pod["metadata"]["labels"] = json!({ "version": label.to_string() });
-        pod["status"] = json!({ "phase": phase });
+        pod["metadata"]["labels"] = json!({ "app": name.split('-').next(), "version": label.to_string() });
+        pod["metadata"]["creationTimestamp"] = json!("2026-11-20T09:00:00Z");
+        pod["spec"]["containers"] = json!([{ "name": "main", "image": image }]);
+        let is_up = phase == "Running";
+        let state = if is_up { json!({ "running": {} }) } else { json!({ "waiting": { "reason": phase } }) };
+        let status = json!({ "name": "main", "image": image, "imageID": "", "ready": is_up, "restartCount": restarts, "state": state });
+        pod["status"] = match phase {
+            "Succeeded" => json!({ "phase": phase }),
+            _ => {
+                json!({ "phase": "Running", "podIP": format!("10.244.1.{}", 11 + number), "containerStatuses": [status] })
+            }
+        };
         server.put("pods", &pod);
     };
     (0..pods.len()).for_each(|number| put(number, 0));
@@ -127,13 +137,19 @@ async fn are_retaken() {
         browser.devtools("Emulation.setEmulatedMedia", &media);
         write(name, &browser.picture());
     }
+    let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": "light" }] });
+    browser.devtools("Emulation.setEmulatedMedia", &media);
+    let metrics = json!({ "width": 390, "height": 720, "deviceScaleFactor": 1, "mobile": true });
+    browser.devtools("Emulation.setDeviceMetricsOverride", &metrics);
+    browser.until("document.documentElement.scrollWidth <= 390");
+    write("page-phone.png", &browser.picture());
 
-    let mut terminal = Terminal::run(&["top", "--port", &agent.address.port().to_string()], (100, 18));
+    let mut terminal = Terminal::run(&["top", "--port", &agent.address.port().to_string()], (80, 18));
     busy();
-    terminal.until(|seen| seen.contains("11 pods") && !seen.contains("– pods changed/s"));
+    terminal.until(|seen| seen.contains("11 pods"));
     let page = directory.0.join("top.html");
     fs::write(&page, html(&terminal.screen())).unwrap();
-    let browser = Browser::open(&format!("file://{}", page.display()), (944, 414));
+    let browser = Browser::open(&format!("file://{}", page.display()), (764, 414));
     write("top.png", &browser.picture());
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);

@@ -11,7 +11,7 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 use super::*;
-use crate::cli::top::ask::{Cells, Counts, Round, Seen, Wanted};
+use crate::cli::top::ask::{Cells, Round, Seen, Wanted};
 use crate::cli::top::model::Wish;
 
 /// 2025-06-01 12:00:00 UTC plus this many seconds.
@@ -52,13 +52,13 @@ fn hear(model: &mut Model, round: Round, now: Moment) {
 
 fn model() -> Model {
     let mut model = Model::new("127.0.0.1:10270".to_owned());
-    hear(&mut model, round(12.0, 2.0), at(0));
-    hear(&mut model, round(14.0, 82.0), at(4));
+    hear(&mut model, round(), at(0));
+    hear(&mut model, round(), at(4));
     model.list(&pods());
     model
 }
 
-fn round(publications: f64, changes: f64) -> Round {
+fn round() -> Round {
     let mirrors = json!({
         "managed": true,
         "pods": [
@@ -87,7 +87,6 @@ fn round(publications: f64, changes: f64) -> Round {
     Round {
         mirrors: serde_json::from_value(mirrors).unwrap(),
         sources: serde_json::from_value(sources).unwrap(),
-        counts: Some(Counts { generation: 12.0, publications, changes, watchers: 2.0 }),
     }
 }
 
@@ -210,7 +209,7 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     let mut model = model();
     model.hear(Err("connection refused".to_owned()), at(16), &pods());
     assert_golden("away.txt", &plain(&mut model, at(16), 100, 12));
-    hear(&mut model, round(14.0, 82.0), at(20));
+    hear(&mut model, round(), at(20));
     let text = plain(&mut model, at(20), 100, 12);
     assert!(!text.contains("no answer") && text.contains("etcd-node-1"), "{text}");
     model.list(&Seen { problem: Some("127.0.0.1:10270 is silent for 150s".to_owned()), ..pods() });
@@ -223,19 +222,7 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
 }
 
 #[test]
-fn rates_cover_the_last_seconds_and_restart_with_another_run() {
-    let mut model = model();
-    assert_eq!(model.rates(), Some((0.5, 20.0)));
-    for second in 5..60 {
-        hear(&mut model, round(14.0, 82.0), at(second));
-    }
-    assert_eq!(model.rates(), Some((0.0, 0.0)), "what was long ago does not count");
-    hear(&mut model, round(1.0, 5.0), at(60));
-    assert_eq!(model.rates(), None);
-}
-
-#[test]
-fn setting_the_clock_changes_no_rate_and_no_elapsed_time() {
+fn setting_the_clock_changes_no_elapsed_time() {
     for by in [3_600, -3_600] {
         let set = |moment: Moment| {
             let by_that = Duration::from_secs(3_600);
@@ -243,9 +230,8 @@ fn setting_the_clock_changes_no_rate_and_no_elapsed_time() {
             Moment { wall, ..moment }
         };
         let mut model = Model::new("127.0.0.1:10270".to_owned());
-        hear(&mut model, round(12.0, 2.0), at(0));
-        hear(&mut model, round(14.0, 82.0), set(at(4)));
-        assert_eq!(model.rates(), Some((0.5, 20.0)), "{by}");
+        hear(&mut model, round(), at(0));
+        hear(&mut model, round(), set(at(4)));
         model.hear(Err("connection refused".to_owned()), at(16), &pods());
         assert!(plain(&mut model, at(16), 100, 12).contains("no answer for 12 s"), "{by}");
     }
