@@ -10,9 +10,6 @@ const FORGET: Duration = Duration::from_secs(120);
 /// A hundred years: longer than any real wait, and short enough to be added to any `Instant`.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// For this long after the first failure, waits are capped at half the maximum: most outages end sooner.
-const EARLY: Duration = Duration::from_secs(60);
-
 /// Waits that double from the minimum to the maximum, each shortened at random by up to a third.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -20,8 +17,6 @@ pub struct Backoff {
     most: Duration,
     forget: Duration,
     next: Duration,
-    /// The first failure since the last reset.
-    first: Option<Instant>,
     last: Option<Instant>,
 }
 
@@ -30,7 +25,7 @@ impl Backoff {
     pub fn new(least: Duration, most: Duration) -> Self {
         // Longer waits could overflow an `Instant`.
         let (least, most) = (least.min(FOREVER), most.min(FOREVER));
-        Self { least, most: most.max(least), forget: FORGET, next: least, first: None, last: None }
+        Self { least, most: most.max(least), forget: FORGET, next: least, last: None }
     }
 
     /// A failure this long after the previous one counts as the first.
@@ -46,11 +41,9 @@ impl Backoff {
         // A success in between does not reset: a server that can list but not watch would be listed without a
         // pause.
         if self.last.is_some_and(|last| now.saturating_duration_since(last) > self.forget) {
-            (self.next, self.first) = (self.least, None);
+            self.next = self.least;
         }
-        let is_early = now.saturating_duration_since(*self.first.get_or_insert(now)) < EARLY;
-        let most = if is_early { self.most / 2 } else { self.most };
-        let wait = self.next.min(most.max(self.least));
+        let wait = self.next;
         self.next = (wait * 2).min(self.most);
         self.last = Some(now + wait);
         wait.mul_f64(jitter())
@@ -84,8 +77,7 @@ mod tests {
         let mut backoff = Backoff::new(SECOND, 10 * SECOND);
         let start = Instant::now();
         let mut now = start;
-        // Half the maximum within the first minute.
-        for (whole, at) in [(1, 0), (2, 2), (4, 5), (5, 10), (5, 59), (10, 61), (10, 75)] {
+        for (whole, at) in [(1, 0), (2, 2), (4, 5), (8, 10), (10, 59), (10, 75)] {
             now = start + at * SECOND;
             let wait = backoff.wait(now);
             assert!(within(wait, whole * SECOND), "{wait:?} of {whole} s");

@@ -13,12 +13,11 @@
 //! | [`workload`] | the name of the workload that a pod belongs to |
 //!
 //! # Features
-//! Both are on by default.
+//! It is on by default.
 //!
 //! | feature | what it adds |
 //! |---|---|
 //! | `api-server` | `sources::api_server`, `mirror`, `references` and `watcher` |
-//! | `tls` | HTTPS, for the URL that serves manifests and for the API server |
 //!
 //! No feature picks a Kubernetes version. The application does that with a feature of `k8s-openapi`.
 #![deny(unsafe_code)]
@@ -30,7 +29,6 @@ pub mod api_client;
 pub mod backoff;
 pub mod checkpoint;
 mod fnv;
-#[cfg(feature = "tls")]
 #[doc(hidden)]
 pub mod https;
 #[cfg(feature = "api-server")]

@@ -49,8 +49,8 @@ pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
 #[must_use]
 pub fn api_causes(error: &(dyn Error + 'static)) -> String {
     joined(error, |error| {
-        if let Some(error) = error.downcast_ref::<kube::client::AuthError>() {
-            return exec_plugin(error);
+        if let Some(kube::client::AuthError::AuthExec(message)) = error.downcast_ref() {
+            return Some(message.clone());
         }
         match error.downcast_ref()? {
             // kube's wrapper can be nested: "ServiceError: ServiceError: ".
@@ -62,31 +62,6 @@ pub fn api_causes(error: &(dyn Error + 'static)) -> String {
             _ => None,
         }
     })
-}
-
-/// The standard error of a failed credential plugin. Its standard output is left out: it may contain a token.
-#[cfg(feature = "api-server")]
-fn exec_plugin(error: &kube::client::AuthError) -> Option<String> {
-    use kube::client::AuthError::{AuthExec, AuthExecParse, AuthExecRun, AuthExecStart};
-    match error {
-        AuthExec(message) => Some(message.clone()),
-        AuthExecStart(error) => Some(format!("the credential plugin cannot be started: {error}")),
-        // The command line is left out: it contains the plugin's environment.
-        AuthExecRun { out, .. } => {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-            let ended =
-                out.status.code().map_or_else(|| out.status.to_string(), |code| format!("exit code {code}"));
-            let said = if said.is_empty() {
-                "nothing on standard error".to_owned()
-            } else {
-                shorten_to(&said, 1024)
-            };
-            Some(format!("the credential plugin ended with {ended}: {said}"))
-        }
-        AuthExecParse(_) => Some("the credential plugin's answer cannot be decoded".to_owned()),
-        _ => None,
-    }
 }
 
 /// Beginnings of `serde_json`'s messages that quote no value.
@@ -109,8 +84,7 @@ const SYNTAX: [&str; 15] = [
 ];
 
 /// A decoder's message without the value it found, which may be a password.
-#[must_use]
-pub fn without_found(text: &str) -> String {
+fn without_found(text: &str) -> String {
     // serde's own messages: first what was found, then what was expected.
     let found = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant "];
     if found.iter().any(|found| text.starts_with(found)) {
@@ -161,8 +135,7 @@ fn plain(expected: &str) -> String {
 }
 
 /// What is wrong with a YAML file, without quoting it: it may hold secrets.
-#[must_use]
-pub fn yaml_problem(error: &serde_saphyr::Error) -> String {
+pub(crate) fn yaml_problem(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error as E;
     use serde_saphyr::{MessageFormatter, UserMessageFormatter};
     match error.without_snippet() {

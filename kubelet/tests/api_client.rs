@@ -1,5 +1,5 @@
 //! The API server client: number of connections, detection of dead peers, and its `User-Agent`.
-#![cfg(all(feature = "api-server", feature = "tls"))]
+#![cfg(feature = "api-server")]
 
 #[path = "support/followed.rs"]
 mod followed;
@@ -13,7 +13,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
 use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
 use pod_index_kubelet::references::{Options, SecretManager};
-use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_test_support::api_server::{self, ApiServer, DEADLINE, Fault, Verb};
 use pod_index_test_support::proxy::{Forwards, Proxy};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -75,9 +75,13 @@ fn typed(pod: Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
+fn quick() -> Times {
+    Times::default().backoff(QUICK, 4 * QUICK)
+}
+
 /// Follows one Secret for each number.
 fn follow_secrets(site: &Site, client: &Client, count: usize) -> SecretManager {
-    let secrets = SecretManager::new(client.clone(), Options::default().backoff(QUICK, 4 * QUICK));
+    let secrets = SecretManager::new(client.clone(), Options::default().times(quick()));
     for number in 0..count {
         let name = format!("s{number}");
         site.server.put("secrets", &json!({ "metadata": { "namespace": "a", "name": name } }));
@@ -145,7 +149,7 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let options = ConnectionOptions::default().pings(10 * QUICK, 10 * QUICK);
     let client = ApiClient::new(config, AGENT, &options).await.unwrap().client();
     site.server.put("pods", &pod("one", "s"));
-    let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(10 * DEADLINE);
+    let source = Source::new(client).times(quick().silence(10 * DEADLINE));
     let mut followed = Followed::whole(source.pods());
     for silence in [
         Forwards::NOTHING,
@@ -170,7 +174,7 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
 async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
     let options = ConnectionOptions::default().silences(DEADLINE, 10 * QUICK);
-    let source = Source::new(site.client_with(&options).await).backoff(QUICK, 4 * QUICK).silence(20 * QUICK);
+    let source = Source::new(site.client_with(&options).await).times(quick().silence(20 * QUICK));
     let mut followed = Followed::whole(source.pods());
     site.server.watched_by(1).await;
     assert_eq!(site.server.connections(), 1);

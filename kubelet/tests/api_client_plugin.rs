@@ -15,7 +15,7 @@ use kube::config::{AuthProviderConfig, ExecConfig, ExecInteractiveMode};
 use kube::{Client, Config};
 use pod_index::PodMeta;
 use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
-use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
 use pod_index_kubelet::text::api_causes;
@@ -155,7 +155,7 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
     site.server.put("pods", &serde_json::json!({ "metadata": { "namespace": "a", "name": "one" } }));
     site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
     let api = ApiClient::new(site.config(), "test", &ConnectionOptions::default()).await.unwrap();
-    let mut pods = Source::new(api.client()).backoff(QUICK, 4 * QUICK).pods();
+    let mut pods = Source::new(api.client()).times(Times::default().backoff(QUICK, 4 * QUICK)).pods();
     let mut status = pods.status();
     let first = tokio::spawn(async move { pods.next().await });
     let says_so = |status: &SourceStatus| {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
-use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, source};
+use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
 use pod_index_kubelet::sources::ProblemKind;
 use pod_index_kubelet::sources::api_server::ApiServer as Source;
 use pod_index_test_support::proxy::{Forwards, Proxy};
@@ -195,7 +195,7 @@ async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
     let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
     let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
     let silence = Duration::from_secs(2);
-    let source = Source::new(client).backoff(QUICK, 4 * QUICK).silence(silence);
+    let source = Source::new(client).times(quick().silence(silence));
     let mut followed = follow_with(&server, source).await;
     let lists = server.requests(Verb::List);
     tokio::time::sleep(silence + 5 * QUICK).await;
@@ -282,10 +282,10 @@ async fn failures_wait_longer_each_time() {
     let server = ApiServer::start().await;
     server.fail_always(Verb::List, Fault::Status(500));
     let start = Instant::now();
-    let _followed = Followed::whole(source(&server).backoff(8 * QUICK, 64 * QUICK).pods());
+    let _followed = Followed::whole(source(&server).times(quick().backoff(8 * QUICK, 64 * QUICK)).pods());
     server.seen(Verb::List, 5).await;
-    // Four waits, each at least two thirds of 8, 16, 32, 32. In the first minute they are at most half of the maximum.
-    assert!(start.elapsed() >= 58 * QUICK);
+    // Four waits, each at least two thirds of 8, 16, 32, 64.
+    assert!(start.elapsed() >= 80 * QUICK);
 }
 
 #[tokio::test]
@@ -293,7 +293,7 @@ async fn a_server_that_closes_each_watch_at_once_is_not_hammered() {
     let server = ApiServer::start().await;
     server.fail_always(Verb::Watch, Fault::End(0));
     let start = Instant::now();
-    let _followed = Followed::whole(source(&server).backoff(8 * QUICK, 64 * QUICK).pods());
+    let _followed = Followed::whole(source(&server).times(quick().backoff(8 * QUICK, 64 * QUICK)).pods());
     server.seen(Verb::Watch, 5).await;
     assert!(start.elapsed() >= 58 * QUICK);
 }
@@ -305,7 +305,7 @@ async fn a_server_that_never_answers_is_asked_again() {
     let silence = Fault::Delay(2 * DEADLINE);
     server.fail(Verb::List, silence.clone());
     server.fail(Verb::Watch, silence);
-    let mut followed = Followed::whole(source(&server).patience(10 * QUICK).pods());
+    let mut followed = Followed::whole(source(&server).times(quick().patience(10 * QUICK)).pods());
     followed.equals(&server, |_| true).await;
     server.seen(Verb::Watch, 2).await;
     let checks = followed.status.borrow().failed_checks;

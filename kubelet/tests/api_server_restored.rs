@@ -11,12 +11,12 @@ mod node_followed;
 
 use api_server::{ApiServer, Store, Verb};
 use followed::{Followed, Said};
-use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, source};
+use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
 use pod_index_kubelet::sources::api_server::ApiServer as Source;
 
 /// A source that compares soon.
 fn comparing(server: &ApiServer) -> Source {
-    source(server).compare_after(4 * QUICK)
+    source(server).times(quick().compare_after(4 * QUICK))
 }
 
 /// A server with three lasting pods, its backup, and an index that follows later changes and compares soon.

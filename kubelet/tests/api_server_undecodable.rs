@@ -12,7 +12,7 @@ use api_server::{ApiServer, Verb};
 use followed::{Followed, Said};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn bad(name: &str, version: u64) -> Value {
 }
 
 fn source(server: &ApiServer) -> Source {
-    Source::new(server.client()).backoff(QUICK, 4 * QUICK).compare_after(QUICK)
+    Source::new(server.client()).times(Times::default().backoff(QUICK, 4 * QUICK).compare_after(QUICK))
 }
 
 /// The problems of pods: the pod and the field of each.

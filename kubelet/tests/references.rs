@@ -14,7 +14,7 @@ use api_server::{ApiServer, DEADLINE, Fault, Key, Verb};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::references::{
-    ConfigMapManager, GetErrorKind, Manager, Object, Options, ReferencedKind, SecretManager, follow,
+    ConfigMapManager, GetErrorKind, Manager, Object, Options, ReferencedKind, SecretManager, Times, follow,
 };
 use proptest::prelude::{Just, ProptestConfig, prop_oneof, proptest};
 use proptest::strategy::{Strategy, ValueTree};
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 const QUICK: Duration = Duration::from_millis(20);
 
 fn quick() -> Options {
-    Options::default().backoff(QUICK, 4 * QUICK).first_sync(DEADLINE)
+    Options::default().times(Times::default().backoff(QUICK, 4 * QUICK)).first_sync(DEADLINE)
 }
 
 fn secret(name: &str, value: &str) -> Value {
@@ -238,23 +238,6 @@ async fn a_waiting_get_ends_when_no_pod_names_its_object_any_more() {
     let got = tokio::time::timeout(DEADLINE, got).await.unwrap().unwrap();
     assert_eq!(value(&got.unwrap()), "one");
     assert_eq!(secrets.status().failing, 0);
-}
-
-#[tokio::test]
-async fn a_watch_silent_for_longer_than_requested_is_restarted() {
-    let server = ApiServer::start().await;
-    server.put("secrets", &secret("a", "one"));
-    let options = quick().watch_time(Duration::from_secs(1)).patience(Duration::from_secs(2));
-    let secrets = SecretManager::new(server.client(), options);
-    secrets.register_pod(&pod("u1", &["a"], &[]));
-    watched(&server, &watches(&["a"])).await;
-    // As behind a router that has dropped the connection. The double never ends a watch by itself.
-    server.hold();
-    let key = Key::new("secrets", "ns", "a");
-    server.until("another watch", |server| server.begun_watches_by_object()[&key] >= 2).await;
-    server.put("secrets", &secret("a", "two"));
-    server.release();
-    until_cached(&secrets, "a", |secret| secret.is_some_and(|secret| value(secret) == "two")).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use api_server::{ApiServer, DEADLINE, Verb};
 use k8s_openapi::api::core::v1::Pod;
-use pod_index_kubelet::references::{GetErrorKind, Options, SecretManager};
+use pod_index_kubelet::references::{GetErrorKind, Options, SecretManager, Times};
 use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
@@ -85,7 +85,8 @@ async fn no_output_contains_a_secrets_content() {
     server.put_all("secrets", broken);
 
     let mut said = String::new();
-    let options = Options::default().backoff(Duration::from_millis(1), Duration::from_millis(10));
+    let options = Options::default()
+        .times(Times::default().backoff(Duration::from_millis(1), Duration::from_millis(10)));
     let secrets = SecretManager::new(server.client(), options.first_sync(Duration::from_secs(5)));
     secrets.register_pod(&pod(&names));
     let good = secrets.get("ns", "good").await.unwrap();

@@ -1,5 +1,4 @@
 //! The kubelet as a source, against an HTTPS server on loopback that answers like a kubelet.
-#![cfg(feature = "tls")]
 
 mod sources_support;
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pod_index::{PodMeta, PodUid};
 use pod_index_kubelet::sources::static_pods::{
-    CLAIMED_ANNOTATION, Derive, OwnNode, UNCONFIRMED_FOR, is_unconfirmed,
+    CLAIMED_ANNOTATION, Derive, OwnNode, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR,
 };
 use pod_index_kubelet::sources::{Merge, Merged, NodeName, ProblemKind, Source, SourceUpdate};
 use serde_json::json;
@@ -21,6 +21,10 @@ fn read(value: serde_json::Value) -> Pod {
 fn status(phase: &str) -> serde_json::Value {
     let container = json!({"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}});
     json!({"phase": phase, "containerStatuses": [container]})
+}
+
+fn is_unconfirmed(pod: &Pod) -> bool {
+    pod.annotation(UNCONFIRMED_ANNOTATION).is_some()
 }
 
 /// A mirror pod as a kubelet creates it.
@@ -194,7 +198,7 @@ fn a_static_pod_outlives_its_mirror_pod_for_half_a_minute() {
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
     assert_eq!(merging.merge.next_deadline(), None);
     assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
-    assert!(is_unconfirmed(&*merging.pods["s"]));
+    assert!(is_unconfirmed(&merging.pods["s"]));
     let before = Instant::now();
     let deadline = merging.merge.next_deadline().expect("a deadline");
     assert!(
@@ -203,7 +207,7 @@ fn a_static_pod_outlives_its_mirror_pod_for_half_a_minute() {
 
     // A new mirror pod confirms it.
     assert_eq!(merging.say(Source::Api, upsert([mirror("m2", "p", "s", "n1")])), "+m2 ~s");
-    assert!(!is_unconfirmed(&*merging.pods["s"]));
+    assert!(!is_unconfirmed(&merging.pods["s"]));
     assert_eq!(merging.merge.next_deadline(), None);
 
     merging.say(Source::Api, remove("m2"));
@@ -318,7 +322,7 @@ fn a_mirror_pod_unlike_a_kubelets_is_refused_with_its_field() {
     assert_eq!(merging.say(Source::Api, upsert([forged])), "+m");
     assert!(merging.refused()[0].starts_with("api: metadata.ownerReferences: "), "{:?}", merging.refused());
     // The API server allows adding an owner.
-    assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "s", "n1")])), "+s");
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "s", "n1")])), "+s ~m");
     assert_eq!(merging.refused(), [""; 0]);
 }
 
@@ -381,16 +385,16 @@ fn a_node_created_again_loses_no_static_pod() {
     assert_eq!(merging.read_node("node", BEFORE_THE_MIRRORS), "");
     // The garbage collector has deleted only one of the old mirror pods when the kubelet creates a new one.
     assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
-    assert!(is_unconfirmed(&*merging.pods["s"]));
+    assert!(is_unconfirmed(&merging.pods["s"]));
     let mut new = owned_by(mirror("m3", "p", "s", "n1"), "new");
     let time = "2026-01-01T00:10:00Z";
     new.metadata.creation_timestamp = Some(Time(time.parse().expect("a time")));
     assert_eq!(merging.say(Source::Api, upsert([new])), "+m3");
     assert!(merging.merge.needs_own_node());
-    assert!(merging.refused().is_empty() && is_unconfirmed(&*merging.pods["s"]));
+    assert!(merging.refused().is_empty() && is_unconfirmed(&merging.pods["s"]));
 
     assert_eq!(merging.read_node("new", "2026-01-01T00:09:00Z"), "~s");
-    assert!(!is_unconfirmed(&*merging.pods["s"]));
+    assert!(!is_unconfirmed(&merging.pods["s"]));
     assert_eq!(merging.uids(), ["m2", "m3", "s", "s2"]);
     assert_eq!((merging.refused(), merging.merge.needs_own_node()), (Vec::new(), false));
     assert_eq!(merging.merge.next_deadline(), None);
@@ -442,7 +446,7 @@ fn a_forged_mirror_pod_that_a_finalizer_holds_goes_after_half_a_minute() {
     let mut merging = Merging::new([Source::Api]);
     merging.say(Source::Api, set([mirror("f", "forged", "x", "n1")]));
     assert_eq!(merging.say(Source::Api, upsert([deleted(mirror("f", "forged", "x", "n1"))])), "~x ~f");
-    assert!(is_unconfirmed(&*merging.pods["x"]));
+    assert!(is_unconfirmed(&merging.pods["x"]));
     let deadline = merging.merge.next_deadline().expect("a deadline");
     assert!(deadline <= Instant::now() + Duration::from_secs(30));
     // A new status does not lengthen the time.
@@ -467,7 +471,7 @@ fn a_mirror_pod_that_is_deleted_and_created_again_loses_no_static_pod() {
     assert_eq!(merging.say(Source::Api, remove("m")), "-m");
     assert_eq!(merging.uids(), ["s"]);
     assert_eq!(merging.say(Source::Api, upsert([mirror("m2", "p", "s", "n1")])), "+m2 ~s");
-    assert!(!is_unconfirmed(&*merging.pods["s"]));
+    assert!(!is_unconfirmed(&merging.pods["s"]));
     assert_eq!(merging.merge.next_deadline(), None);
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use kube::Client;
-use pod_index_kubelet::sources::api_server::check_kubeconfig;
+use pod_index_kubelet::sources::api_server::{Times, check_kubeconfig};
 use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::{Problem, SourceStatus};
@@ -76,7 +76,7 @@ pub(crate) async fn api_server(
     api: &ApiSettings,
     client: Client,
 ) -> Result<(), Failure> {
-    let pods = sources::pods_of(api, client, &settings.node).patience(PATIENCE);
+    let pods = sources::pods_of(api, client, &settings.node).times(Times::default().patience(PATIENCE));
     pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
 }
 

@@ -1,28 +1,27 @@
 //! Runs a command for its output. If the run is cancelled, its process group is killed.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::process::{Command, Output, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::Receiver;
-use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Child;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time;
 
 /// Maximum length of the standard output. More is an error.
 const LONGEST_STDOUT: usize = 1 << 20;
 /// Maximum length of the standard error. The rest is dropped.
 const LONGEST_STDERR: usize = 64 << 10;
 
+/// How long the output may stay open after the command's end, like the `WaitDelay` of Go's `exec.Cmd`.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Runs the command in a new process group. Kills the group if the future is dropped, or if the standard output is
 /// too long, unless the command has already ended.
-///
-/// Returns what the process and its children have written when it ends. Does not wait for the end of the pipes: a
-/// process that the command leaves behind may keep them open.
 ///
 /// # Errors
 /// If the process cannot be started, or if its standard output is too long ([`io::ErrorKind::FileTooLarge`]).
@@ -38,76 +37,49 @@ pub(super) async fn output(command: Command) -> io::Result<Output> {
         let _ = started.send(command.spawn().map(Run));
     })?;
     let mut run = run.await.map_err(io::Error::other)??;
-    let pipes = (run.0.stdout.take(), run.0.stderr.take());
-    let fds = (pipes.0.map(ChildStdout::into_owned_fd), pipes.1.map(ChildStderr::into_owned_fd));
-    let mut stdout = Captured::new(fds.0, Limit::Fails(LONGEST_STDOUT))?;
-    let mut stderr = Captured::new(fds.1, Limit::Cuts(LONGEST_STDERR))?;
-    let ended = tokio::select! {
-        read = async { tokio::try_join!(stdout.read(), stderr.read()) } => {
-            read?;
-            None
-        }
-        status = run.0.wait() => Some(status?),
+    let (Some(stdout), Some(stderr)) = (run.0.stdout.take(), run.0.stderr.take()) else {
+        return Err(io::Error::other("no pipe"));
     };
-    let status = match ended {
-        Some(status) => status,
-        // The process has closed both pipes and still runs.
-        None => run.0.wait().await?,
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut read = Box::pin(async {
+        tokio::try_join!(
+            read(stdout, &mut out, LONGEST_STDOUT, true),
+            read(stderr, &mut err, LONGEST_STDERR, false)
+        )
+    });
+    let status = tokio::select! {
+        ended = &mut read => {
+            ended?;
+            // The process has closed both pipes and may still run.
+            run.0.wait().await?
+        }
+        status = run.0.wait() => {
+            // Its output is in the pipes. A process that it leaves behind may keep them open.
+            if let Ok(ended) = time::timeout(GRACE, &mut read).await {
+                ended?;
+            }
+            status?
+        }
     };
-    Ok(Output { status, stdout: stdout.rest()?, stderr: stderr.rest()? })
+    drop(read);
+    Ok(Output { status, stdout: out, stderr: err })
 }
 
-/// One of the command's outputs.
-struct Captured {
-    pipe: Receiver,
-    content: Vec<u8>,
-    limit: Limit,
-}
-
-#[derive(Clone, Copy)]
-enum Limit {
-    Fails(usize),
-    Cuts(usize),
-}
-
-impl Captured {
-    fn new(pipe: Option<io::Result<OwnedFd>>, limit: Limit) -> io::Result<Self> {
-        let pipe = pipe.ok_or_else(|| io::Error::other("no pipe"))??;
-        Ok(Self { pipe: Receiver::from_owned_fd(pipe)?, content: Vec::new(), limit })
-    }
-
-    /// Reads to the end of the pipe. If the future is dropped earlier, what it has read stays in `content`.
-    async fn read(&mut self) -> io::Result<()> {
-        while self.pipe.read_buf(&mut self.content).await? > 0 {
-            self.limit.apply(&mut self.content)?;
+/// Reads to the end of the pipe. If the future is dropped earlier, what it has read stays in `content`. What is longer
+/// than `most` fails, or is cut.
+async fn read(
+    mut pipe: impl AsyncRead + Unpin,
+    content: &mut Vec<u8>,
+    most: usize,
+    fails: bool,
+) -> io::Result<()> {
+    while pipe.read_buf(content).await? > 0 {
+        if fails && content.len() > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
-        Ok(())
+        content.truncate(most);
     }
-
-    /// The content, and what is in the pipe now.
-    fn rest(self) -> io::Result<Vec<u8>> {
-        let Self { pipe, mut content, limit } = self;
-        // tokio reads only after a notification, which may still be under way.
-        let pipe = File::from(pipe.into_nonblocking_fd()?);
-        // A process left behind may still write: read a limited amount.
-        match pipe.take(LONGEST_STDOUT as u64).read_to_end(&mut content) {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-            _ => {}
-        }
-        limit.apply(&mut content)?;
-        Ok(content)
-    }
-}
-
-impl Limit {
-    fn apply(self, content: &mut Vec<u8>) -> io::Result<()> {
-        match self {
-            Self::Fails(limit) if content.len() > limit => return Err(io::ErrorKind::FileTooLarge.into()),
-            Self::Fails(_) => {}
-            Self::Cuts(limit) => content.truncate(limit),
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A process. Kills its group when dropped before its end.
@@ -125,9 +97,7 @@ impl Drop for Run {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::os::unix::process::CommandExt;
-    use std::time::Duration;
 
     use super::*;
 
@@ -166,14 +136,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_in_the_pipe_is_taken_without_waiting_for_its_end() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let captured = Captured::new(Some(Ok(reader.into())), Limit::Fails(LONGEST_STDOUT)).unwrap();
-        writer.write_all(b"a").unwrap();
-        assert_eq!(captured.rest().unwrap(), b"a");
-    }
-
-    #[tokio::test]
     async fn a_command_that_closes_its_output_and_runs_on_is_waited_for() {
         let output = run("echo a; exec >&- 2>&-; sleep 0.1; exit 4").await.unwrap();
         assert_eq!((&*output.stdout, output.status.code()), (&b"a\n"[..], Some(4)));
@@ -185,21 +147,5 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         let output = run("head -c 1000000 /dev/zero >&2; echo a").await.unwrap();
         assert_eq!((&*output.stdout, output.stderr.len()), (&b"a\n"[..], LONGEST_STDERR));
-    }
-
-    /// The process has its own session, so it is not killed.
-    #[tokio::test]
-    async fn a_process_that_is_left_behind_and_writes_on_is_not_waited_for() {
-        let script = "setsid sh -c 'while echo b; do sleep 0.01; done' >&2 & echo $!";
-        let output = run(script).await.unwrap();
-        let left = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-        let left = Pid::from_raw(left).unwrap();
-        // It ends when it writes, since the pipe is closed.
-        let end = async {
-            while rustix::process::test_kill_process(left).is_ok() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), end).await.expect("it has ended");
     }
 }

@@ -12,15 +12,14 @@ use super::ConnectionOptions;
 
 /// How many idle HTTP/1.1 connections are kept.
 const MOST_IDLE: usize = 4;
+/// Time limit for opening a connection, including TLS.
+const CONNECT: Duration = Duration::from_secs(5);
 /// Interval of TCP keepalive probes on a silent connection.
 const TCP_PROBES: Duration = Duration::from_secs(10);
 /// A peer that acknowledges nothing for this long is dead. Four probes.
 pub(super) const TCP_SILENCE: Duration = Duration::from_secs(40);
 
-#[cfg(feature = "tls")]
 type Connector = TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
-#[cfg(not(feature = "tls"))]
-type Connector = TimeoutConnector<HttpConnector>;
 
 /// One HTTP/2 connection to the server, or one HTTP/1.1 connection per request under way.
 pub(super) type Connection = Client<Connector, Body>;
@@ -43,7 +42,7 @@ impl Connections {
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         tcp.set_tcp_user_timeout(Some(TCP_SILENCE));
         let mut connector = TimeoutConnector::new(encrypted(config, tcp)?);
-        connector.set_connect_timeout(Some(options.connect_timeout));
+        connector.set_connect_timeout(Some(CONNECT));
         Ok(Self { connector, pings: (options.ping_interval, options.ping_timeout) })
     }
 
@@ -64,7 +63,6 @@ impl Connections {
 }
 
 /// kube's own connector offers only HTTP/1.1.
-#[cfg(feature = "tls")]
 fn encrypted(
     config: &Config,
     tcp: HttpConnector,
@@ -86,12 +84,4 @@ fn encrypted(
         None => Arc::new(DefaultServerNameResolver::default()),
     };
     Ok(HttpsConnector::new(tcp, tls, false, names))
-}
-
-#[cfg(not(feature = "tls"))]
-fn encrypted(config: &Config, tcp: HttpConnector) -> kube::Result<HttpConnector> {
-    if config.cluster_url.scheme() == Some(&http::uri::Scheme::HTTPS) {
-        return Err(kube::Error::TlsRequired);
-    }
-    Ok(tcp)
 }

@@ -47,7 +47,7 @@ pub(super) struct Credentials {
 }
 
 #[derive(Clone)]
-struct Current {
+struct Issued {
     service: Service,
     /// The token of the token file or of the plugin, if there is one.
     token: Option<String>,
@@ -55,6 +55,11 @@ struct Current {
     certificate: Option<Vec<u8>>,
     /// When the plugin's credentials expire. In the past before its first answer.
     expires: Option<SystemTime>,
+}
+
+#[derive(Clone)]
+struct Current {
+    issued: Issued,
     /// Number of renewals.
     version: u64,
     /// Time of the last attempt to renew, initially the time of creation.
@@ -66,15 +71,8 @@ struct Current {
     failure: Option<String>,
 }
 
-/// The result of a renewal.
-struct Renewed {
-    service: Service,
-    token: Option<String>,
-    certificate: Option<Vec<u8>>,
-    /// Connections with the client certificate, if it is another one.
-    connections: Option<Connections>,
-    expires: Option<SystemTime>,
-}
+/// The result of a renewal, with connections if the client certificate is another one.
+type Renewed = kube::Result<(Issued, Option<Connections>)>;
 
 impl Credentials {
     /// Reads files, but does not run the plugin.
@@ -87,11 +85,9 @@ impl Credentials {
         // Before the connections: if the file changes in between, the next renewal notices.
         let certificate = certificate(&config)?;
         let connections = Arc::new(Connections::new(&config, options)?);
+        let expires = plugin.is_some().then_some(UNIX_EPOCH);
         let current = Current {
-            service: service(&config, token.as_deref())?,
-            token,
-            certificate,
-            expires: plugin.is_some().then_some(UNIX_EPOCH),
+            issued: Issued { service: service(&config, token.as_deref())?, token, certificate, expires },
             version: 0,
             since: Instant::now(),
             was_tried: false,
@@ -108,9 +104,8 @@ impl Credentials {
     }
 
     /// Why the server refuses the client certificate, if it has expired.
-    #[cfg(feature = "tls")]
     pub(super) fn expired(&self) -> Option<String> {
-        super::expiry::expired(self.lock().certificate.as_ref()?)
+        super::expiry::expired(self.lock().issued.certificate.as_ref()?)
     }
 
     /// The current service and its version. Refused credentials are renewed first: there may be new ones by now.
@@ -119,18 +114,15 @@ impl Credentials {
     /// If the last credentials were refused or have expired, and the credential plugin does not answer in time;
     /// if they have expired and it fails.
     pub(super) async fn current(self: &Arc<Self>) -> Result<(Service, u64), BoxError> {
-        let Current { version, since, is_refused, expires, .. } = self.lock().clone();
+        let Current { version, since, is_refused, issued: Issued { expires, .. }, .. } = self.lock().clone();
         let is_old = self.has_files() && since.elapsed() >= FILE_AGE;
         let ends_within = |time| {
             expires.is_some_and(|end| end.duration_since(SystemTime::now()).unwrap_or_default() <= time)
         };
         if is_old || is_refused || ends_within(BEFORE_EXPIRY) {
             let is_usable = !is_refused && !ends_within(Duration::ZERO);
-            let wait = if is_usable {
-                self.options.plugin_wait.min(WAIT_IF_USABLE)
-            } else {
-                self.options.plugin_wait
-            };
+            let most = self.options.plugin_wait;
+            let wait = if is_usable { most.min(WAIT_IF_USABLE) } else { most };
             let renewal = self.renew(version, wait).await;
             let has_expired = ends_within(Duration::ZERO);
             match renewal {
@@ -144,7 +136,7 @@ impl Credentials {
             }
         }
         let current = self.lock();
-        Ok((current.service.clone(), current.version))
+        Ok((current.issued.service.clone(), current.version))
     }
 
     /// The server answered 401 to `version`. Renews it, unless `was_renewed` for the same request. Returns
@@ -209,7 +201,7 @@ impl Credentials {
     }
 
     /// The current content of the files, or a new answer of the plugin.
-    async fn issued(&self) -> kube::Result<Renewed> {
+    async fn issued(&self) -> Renewed {
         let mut config = self.config.clone();
         let mut issued = None;
         if let Some(plugin) = &self.plugin {
@@ -217,7 +209,7 @@ impl Credentials {
             answer.identify(&mut config);
             issued = Some((answer.token.clone(), answer.expires()));
         }
-        let (known, options) = (self.lock().certificate.clone(), self.options.clone());
+        let (known, options) = (self.lock().issued.certificate.clone(), self.options.clone());
         // Reading a file may block.
         let renewed = spawn_blocking(move || {
             let (token, expires) = match issued {
@@ -228,33 +220,31 @@ impl Credentials {
             let is_new = certificate != known;
             let connections = is_new.then(|| Connections::new(&config, &options)).transpose()?;
             let service = service(&config, token.as_deref())?;
-            Ok(Renewed { service, token, certificate, connections, expires })
+            Ok((Issued { service, token, certificate, expires }, connections))
         });
         renewed.await.map_err(|error| kube::Error::Service(error.into()))?
     }
 
     /// Whether there are new credentials.
-    fn replace(&self, issued: kube::Result<Renewed>) -> bool {
+    fn replace(&self, renewed: Renewed) -> bool {
         let mut current = self.lock();
         (current.since, current.was_tried) = (Instant::now(), true);
-        match issued {
-            Ok(Renewed { service, token, certificate, connections, expires }) => {
-                (current.expires, current.failure) = (expires, None);
+        match renewed {
+            Ok((issued, connections)) => {
+                current.failure = None;
                 // A plugin's first answer is no renewal.
                 current.was_tried = self.plugin.is_none() || current.version > 0;
-                if token == current.token && connections.is_none() {
-                    return false;
-                }
+                let is_new = issued.token != current.issued.token || connections.is_some();
                 if let Some(connections) = connections {
                     *lock(&self.connections) = Arc::new(connections);
-                    if current.certificate.is_some() {
+                    if current.issued.certificate.is_some() {
                         tracing::info!("the client certificate has changed; new connections use it");
                     }
                 }
-                (current.service, current.token, current.certificate) = (service, token, certificate);
-                current.version += 1;
-                current.is_refused = false;
-                true
+                current.issued = issued;
+                current.version += u64::from(is_new);
+                current.is_refused &= !is_new;
+                is_new
             }
             Err(error) => {
                 let failure = format!("credentials cannot be renewed: {}", api_causes(&error));

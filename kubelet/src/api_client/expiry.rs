@@ -1,7 +1,5 @@
 //! Explains a 401 after the client certificate has expired: the server's answer does not say why.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::{Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -11,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
 
 use super::pool::Answer;
 
@@ -18,10 +17,9 @@ use super::pool::Answer;
 pub(super) fn expired(pem: &[u8]) -> Option<String> {
     let certificate = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, certificate) = X509Certificate::from_der(&certificate).ok()?;
-    let end = Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let is_over = end.as_second() < i64::try_from(now.as_secs()).ok()?;
-    is_over.then(|| format!("the client certificate of the kubeconfig expired at {end}"))
+    let end = certificate.validity().not_after;
+    let shown = Timestamp::from_second(end.timestamp()).ok()?;
+    (end < ASN1Time::now()).then(|| format!("the client certificate of the kubeconfig expired at {shown}"))
 }
 
 /// The refusal, with the reason added to its message.

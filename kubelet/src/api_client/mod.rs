@@ -31,11 +31,9 @@
 //! * In the last minute before a plugin's credentials expire, a request waits for at most 1 s and is then sent
 //!   with the old ones.
 
-#[cfg(target_os = "linux")]
 mod command;
 mod connect;
 mod credentials;
-#[cfg(feature = "tls")]
 mod expiry;
 mod plugin;
 mod pool;
@@ -61,7 +59,6 @@ use pool::{Answer, Pool};
 pub struct ConnectionOptions {
     ping_interval: Duration,
     ping_timeout: Duration,
-    connect_timeout: Duration,
     no_answer: Duration,
     no_event: Duration,
     plugin_wait: Duration,
@@ -73,7 +70,6 @@ impl Default for ConnectionOptions {
         Self {
             ping_interval: Duration::from_secs(25),
             ping_timeout: Duration::from_secs(15),
-            connect_timeout: Duration::from_secs(5),
             no_answer: Duration::from_secs(10),
             no_event: Duration::from_secs(100),
             plugin_wait: Duration::from_secs(8),
@@ -87,12 +83,6 @@ impl ConnectionOptions {
     /// and 15 s by default. client-go has 30 s and 15 s.
     pub fn pings(mut self, interval: Duration, timeout: Duration) -> Self {
         (self.ping_interval, self.ping_timeout) = (interval, timeout);
-        self
-    }
-
-    /// Time limit for opening a connection, including TLS. 5 s by default.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
         self
     }
 
@@ -185,7 +175,6 @@ impl std::fmt::Debug for ApiClient {
 }
 
 /// Why the client certificate of `config` is of no use, if it has expired. Reads its file, which may block.
-#[cfg(feature = "tls")]
 pub(crate) fn expired(config: &Config) -> Option<String> {
     expiry::expired(&credentials::certificate(config).ok()??)
 }
@@ -196,13 +185,14 @@ async fn send(
     pool: Arc<Pool>,
     request: Request<Body>,
 ) -> Result<Response<Either<Answer, Full<Bytes>>>, BoxError> {
-    let mut request = request;
-    request.extensions_mut().insert(pool);
+    let (mut parts, mut body) = request.into_parts();
+    parts.extensions.insert(pool);
     let mut was_renewed = false;
     loop {
-        let copy = copy(&request);
+        // `None` if the body can be read only once.
+        let copy = body.try_clone();
         let (service, version) = credentials.current().await?;
-        let response = service.oneshot(request).await?;
+        let response = service.oneshot(Request::from_parts(parts.clone(), body)).await?;
         if response.status().is_success() {
             credentials.accepted(version);
         }
@@ -211,10 +201,9 @@ async fn send(
         }
         let is_renewed = credentials.refused(version, was_renewed).await?;
         match copy {
-            Some(copy) if is_renewed => (request, was_renewed) = (copy, true),
+            Some(copy) if is_renewed => (body, was_renewed) = (copy, true),
             _ => {
                 // If the client certificate has expired, the refusal says so.
-                #[cfg(feature = "tls")]
                 if let Some(why) = credentials.expired() {
                     return Ok(expiry::explained(response, &why).await?.map(Either::Right));
                 }
@@ -222,17 +211,6 @@ async fn send(
             }
         }
     }
-}
-
-/// A copy of the request. `None` if its body can be read only once.
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
-    let mut copy = Request::new(request.body().try_clone()?);
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    *copy.extensions_mut() = request.extensions().clone();
-    Some(copy)
 }
 
 #[cfg(test)]

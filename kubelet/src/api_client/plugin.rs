@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time;
 
-#[cfg(target_os = "linux")]
 use super::command::output;
+use crate::text::{shorten, shorten_to};
 
 /// A credential plugin and its time limit.
 pub(super) struct Plugin {
@@ -60,7 +60,9 @@ impl Plugin {
             Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => {
                 Err(AuthError::AuthExec(format!("{self} writes too much to its standard output")))
             }
-            Ok(Err(error)) => Err(AuthError::AuthExecStart(error)),
+            Ok(Err(error)) => {
+                Err(AuthError::AuthExec(format!("the credential plugin cannot be started: {error}")))
+            }
             Err(_) => Err(AuthError::AuthExec(self.silent_for(self.limit))),
         }
     }
@@ -95,8 +97,13 @@ impl Plugin {
     fn issued(&self, output: Output) -> Result<Issued, AuthError> {
         let Output { status, stdout, stderr } = output;
         if !status.success() {
-            let out = Box::new(Output { status, stdout: Vec::new(), stderr });
-            return Err(AuthError::AuthExecRun { cmd: self.to_string(), out });
+            let ended = status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
+            let said = String::from_utf8_lossy(&stderr);
+            let said = match &*said.split_whitespace().collect::<Vec<_>>().join(" ") {
+                "" => "nothing on standard error".to_owned(),
+                said => shorten_to(said, 1024),
+            };
+            return Err(AuthError::AuthExec(format!("the credential plugin ended with {ended}: {said}")));
         }
         // Some plugins answer in YAML.
         let answer: Answer = serde_saphyr::from_slice(&stdout).map_err(|error| {
@@ -132,7 +139,7 @@ impl Plugin {
 impl std::fmt::Display for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let command = self.exec.command.as_deref().unwrap_or_default();
-        write!(f, "the credential plugin {:?}", crate::text::shorten(command))
+        write!(f, "the credential plugin {:?}", shorten(command))
     }
 }
 
@@ -153,12 +160,4 @@ impl Issued {
         config.auth_info.client_certificate_data = Some(base64(certificate));
         config.auth_info.client_key_data = Some(base64(key).into());
     }
-}
-
-/// Elsewhere the plugin is not killed, and its output is not limited.
-#[cfg(not(target_os = "linux"))]
-async fn output(mut command: Command) -> std::io::Result<Output> {
-    command.stdin(std::process::Stdio::null());
-    let output = tokio::task::spawn_blocking(move || command.output()).await;
-    output.map_err(std::io::Error::other)?
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Temporary name of a checkpoint while it is written. There is one writer, so one name is enough.
@@ -58,7 +59,7 @@ impl Directory {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if !path.is_dir() {
             let new: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
-            make(path)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
             // Sync each new directory's parent as well: otherwise a power loss could remove the directory
             // with acknowledged files.
             for parent in new.into_iter().filter_map(Path::parent) {
@@ -108,9 +109,9 @@ impl Disk for Directory {
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
+        // For the owner alone: environment variables in pods may be confidential.
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        for_the_owner_alone(&mut options);
+        options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(self.path.join(name))?;
         file.write_all(bytes)?;
         Ok(file)
@@ -138,25 +139,4 @@ impl Disk for Directory {
     fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
-}
-
-/// Environment variables in pods may be confidential.
-#[cfg(unix)]
-fn for_the_owner_alone(options: &mut OpenOptions) {
-    use std::os::unix::fs::OpenOptionsExt;
-    options.mode(0o600);
-}
-
-#[cfg(not(unix))]
-fn for_the_owner_alone(_: &mut OpenOptions) {}
-
-#[cfg(unix)]
-fn make(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-#[cfg(not(unix))]
-fn make(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
 }

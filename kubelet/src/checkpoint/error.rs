@@ -24,7 +24,7 @@ pub enum CheckpointErrorKind {
     /// It is not a checkpoint that this program can use: it was cut off, its bytes changed, it is something else, holds
     /// another pod, or was written by a newer version.
     Unusable = "unusable",
-    /// Several attempts to read the file failed. It stays until a source reports its pod, and is read again
+    /// The file could not be read. It stays until a source reports its pod, and is read again
     /// at the next start.
     Unreadable = "unreadable",
     /// A pod's checkpoint could not be written.

@@ -1,12 +1,9 @@
 //! The start: opens the directory, reads the checkpoints, and sets unusable files aside. Files that cannot be
 //! read stay in place, since their content is unknown.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -134,22 +131,16 @@ impl Restored {
     }
 }
 
-/// The waits before files that could not be read are tried again: a process that is short of descriptors or
-/// memory may recover soon.
-const WAITS: [Duration; 3] =
-    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
-
-/// Results so far, by file name.
+/// Results so far.
 struct Loading<'a, D> {
     disk: &'a mut D,
     found: Found,
-    pods: BTreeMap<String, Arc<Pod>>,
-    errors: BTreeMap<String, CheckpointError>,
+    restored: Restored,
 }
 
 impl<'a, D: Disk> Loading<'a, D> {
     fn new(disk: &'a mut D) -> Self {
-        Self { disk, found: Found::default(), pods: BTreeMap::new(), errors: BTreeMap::new() }
+        Self { disk, found: Found::default(), restored: Restored::default() }
     }
 
     /// Reads all files named like checkpoints.
@@ -159,28 +150,15 @@ impl<'a, D: Disk> Loading<'a, D> {
             // next write overwrites it.
             let _ = self.disk.remove(WRITING);
         }
-        let names = names.iter().filter(|name| format::is_file_name(name)).cloned();
-        let mut unread = self.load_each(names);
-        for wait in WAITS {
-            if unread.is_empty() {
-                break;
+        for name in names.iter().filter(|name| format::is_file_name(name)) {
+            if let Err(error) = self.load(name) {
+                // The content is unknown, so the file is neither damaged nor obsolete.
+                let message = format!("cannot be read: {error}; it is left in place");
+                self.report(name, CheckpointErrorKind::Unreadable, message);
+                self.found.unread.insert(name.clone());
             }
-            thread::sleep(wait);
-            unread = self.load_each(unread.into_keys());
         }
-        for (name, error) in unread {
-            // The content is unknown, so the file is neither damaged nor obsolete.
-            let message = format!("cannot be read: {error}; it is left in place");
-            self.report(&name, CheckpointErrorKind::Unreadable, message);
-            self.found.unread.insert(name);
-        }
-        let (pods, errors) = (self.pods.into_values().collect(), self.errors.into_values().collect());
-        (self.found, Restored { pods, errors })
-    }
-
-    /// Returns the files that could not be read, with the errors.
-    fn load_each(&mut self, names: impl Iterator<Item = String>) -> BTreeMap<String, io::Error> {
-        names.filter_map(|name| self.load(&name).err().map(|error| (name, error))).collect()
+        (self.found, self.restored)
     }
 
     /// Returns an error if the file could not be read.
@@ -198,7 +176,7 @@ impl<'a, D: Disk> Loading<'a, D> {
                 self.found.files.insert(name.to_owned(), hash);
                 let annotations = pod.metadata.annotations.get_or_insert_default();
                 annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
-                self.pods.insert(name.to_owned(), Arc::new(pod));
+                self.restored.pods.push(Arc::new(pod));
                 return Ok(());
             }
             Err(why) => why,
@@ -215,24 +193,23 @@ impl<'a, D: Disk> Loading<'a, D> {
     }
 
     fn report(&mut self, name: &str, kind: CheckpointErrorKind, message: String) {
-        self.errors.insert(name.to_owned(), CheckpointError::new(kind, &self.disk.path(name), message));
+        self.restored.errors.push(CheckpointError::new(kind, &self.disk.path(name), message));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::fs::{self, File};
     use std::path::PathBuf;
 
     use super::*;
     use crate::checkpoint::CHECKPOINT_ANNOTATION;
 
-    /// A directory in which one file cannot be read so many times.
+    /// A directory in which one file may be unreadable.
     struct Failing {
         directory: Directory,
         name: &'static str,
-        times: Cell<usize>,
+        is_unreadable: bool,
         /// What the system says.
         code: i32,
     }
@@ -241,9 +218,7 @@ mod tests {
         type File = File;
 
         fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-            let times = self.times.get();
-            if name == self.name && times > 0 {
-                self.times.set(times - 1);
+            if name == self.name && self.is_unreadable {
                 return Err(io::Error::from_raw_os_error(self.code));
             }
             self.directory.read(name)
@@ -292,10 +267,10 @@ mod tests {
             Self(path)
         }
 
-        /// In which `b` cannot be read so many times.
-        fn failing(&self, times: usize, code: i32) -> Failing {
+        /// In which `b` cannot be read, unless `code` is 0.
+        fn failing(&self, code: i32) -> Failing {
             let directory = Directory::open(&self.0).unwrap();
-            Failing { directory, name: "Pod_b.yaml", times: Cell::new(times), code }
+            Failing { directory, name: "Pod_b.yaml", is_unreadable: code != 0, code }
         }
 
         fn names(&self) -> Vec<String> {
@@ -324,25 +299,14 @@ mod tests {
 
     const ALL: [&str; 3] = ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"];
     // EIO, ENOMEM, ENFILE, EMFILE.
-    const PASSING: [i32; 4] = [5, 12, 23, 24];
-
-    #[test]
-    fn files_unreadable_for_a_moment_are_restored_in_order() {
-        let place = Place::new("moment");
-        for code in PASSING {
-            let (found, restored) = load(&mut place.failing(WAITS.len(), code));
-            assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "c"], &[][..]), "{code}");
-            assert_eq!((found.files.len(), found.unread.len(), found.set_aside), (3, 0, 0));
-            assert_eq!(place.names(), ALL);
-        }
-    }
+    const CODES: [i32; 4] = [5, 12, 23, 24];
 
     #[test]
     fn an_unreadable_file_stays_while_other_pods_change_and_is_read_at_the_next_start() {
-        for code in PASSING {
+        for code in CODES {
             let place = Place::new("stays");
             let before = fs::read(place.0.join("Pod_b.yaml")).unwrap();
-            let mut disk = place.failing(usize::MAX, code);
+            let mut disk = place.failing(code);
             let (found, restored) = load(&mut disk);
             assert_eq!(uids(&restored), ["a", "c"]);
             let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
@@ -363,7 +327,7 @@ mod tests {
             assert_eq!(fs::read(place.0.join("Pod_b.yaml")).unwrap(), before);
             drop(keeper);
 
-            let (_, restored) = load(&mut place.failing(0, 0));
+            let (_, restored) = load(&mut place.failing(0));
             assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "d"], &[][..]));
         }
     }
@@ -372,7 +336,7 @@ mod tests {
     fn an_unreadable_file_is_replaced_or_removed_once_its_pod_is_reported() {
         for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
             let place = Place::new("heard");
-            let mut disk = place.failing(usize::MAX, PASSING[0]);
+            let mut disk = place.failing(CODES[0]);
             let (found, restored) = load(&mut disk);
             let (mut writer, reader) = pod_index::new();
             let mut keeper = Keeper::new(disk, Which::Annotated, found);
@@ -391,7 +355,7 @@ mod tests {
     #[test]
     fn a_file_removed_between_listing_and_reading_is_no_error() {
         let place = Place::new("gone");
-        let mut disk = place.failing(0, 0);
+        let mut disk = place.failing(0);
         let names = disk.directory.names().unwrap();
         fs::remove_file(place.0.join("Pod_b.yaml")).unwrap();
         let (found, restored) = Loading::new(&mut disk).run(&names);

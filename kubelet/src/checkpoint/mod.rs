@@ -22,8 +22,7 @@
 //! * **A bad file does not affect others.** A damaged file, a foreign one, one written by a newer version, and
 //!   anything else that is named like a checkpoint is renamed to `….unusable` and reported by name. Files not named
 //!   like checkpoints are never touched.
-//! * **A file that cannot be read is kept.** It is read several times within a second, because a process may
-//!   be short of descriptors for a moment. Then it is reported, left in place, and read again at the next
+//! * **A file that cannot be read is kept.** It is reported, left in place, and read again at the next
 //!   start. Until then its pod is missing from the index. Once a source has reported the pod, the file is
 //!   replaced or removed like any other. If the pod ended unnoticed, the next start restores it, marked,
 //!   until its source has been read.
@@ -95,10 +94,7 @@ pub enum Which {
 
 impl Which {
     fn keeps(self, pod: &impl PodMeta) -> bool {
-        match self {
-            Self::Annotated => pod.annotation(CHECKPOINT_ANNOTATION) == Some("true"),
-            Self::All => true,
-        }
+        self == Self::All || pod.annotation(CHECKPOINT_ANNOTATION) == Some("true")
     }
 }
 

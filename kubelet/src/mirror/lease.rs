@@ -4,7 +4,6 @@
 //! be wrong by any amount. So clocks are never compared: a lease is live if it is seen to change, whatever
 //! its timestamps, and expired if it does not change for its duration.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -30,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// Kubelet: the lease that `pkg/kubelet/kubelet.go` renews every ten seconds; it is judged as in client-go's leader election
 /// (`tools/leaderelection`).
+#[derive(Debug)]
 pub struct KubeletWatch {
     leases: Api<Lease>,
     node: String,
@@ -121,15 +121,6 @@ fn lasts(spec: &LeaseSpec) -> Duration {
     // The API server accepts only positive numbers.
     let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
     Duration::from_secs(u64::from(seconds.unsigned_abs()))
-}
-
-impl fmt::Debug for KubeletWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeletWatch")
-            .field("node", &self.node)
-            .field("seen", &self.seen)
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -95,10 +95,9 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
 }
 
 fn state(pod: &Pod, mirror: Option<&Pod>) -> MirrorState {
-    let in_sync = mirror.is_some_and(|mirror| !is_terminating(mirror) && is_mirror_pod_of(mirror, pod));
     match mirror {
-        _ if in_sync => MirrorState::InSync,
         Some(mirror) if is_terminating(mirror) => MirrorState::Terminating,
+        Some(mirror) if is_mirror_pod_of(mirror, pod) => MirrorState::InSync,
         Some(_) => MirrorState::WrongHash,
         None if has_ended(pod) => MirrorState::Finished,
         None => MirrorState::Missing,

@@ -58,23 +58,13 @@ pub struct Mirrors<C> {
 struct Book {
     node: String,
     waits: Waits,
-    is_ending: Box<dyn Fn(&FullName) -> bool + Send + Sync>,
     /// Wall clock, for display only: it may jump, so no wait depends on it.
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     tries: HashMap<FullName, Tries>,
     under_way: HashSet<FullName>,
     /// Number of attempts so far.
     attempts: u64,
-    /// Counters since the last log line.
-    done: Done,
     status: watch::Sender<MirrorsStatus>,
-}
-
-#[derive(Default)]
-struct Done {
-    created: u64,
-    deleted: u64,
-    failed: u64,
 }
 
 impl<C: MirrorClient> Mirrors<C> {
@@ -83,12 +73,10 @@ impl<C: MirrorClient> Mirrors<C> {
         let book = Book {
             node: node.to_owned(),
             waits: WAITS,
-            is_ending: Box::new(|_| false),
             clock: Box::new(SystemTime::now),
             tries: HashMap::new(),
             under_way: HashSet::new(),
             attempts: 0,
-            done: Done::default(),
             status: watch::Sender::new(MirrorsStatus::default()),
         };
         Self { client, period: PERIOD, book }
@@ -116,14 +104,6 @@ impl<C: MirrorClient> Mirrors<C> {
     #[must_use]
     pub fn contention(mut self, least: Duration, most: Duration) -> Self {
         self.book.waits.contention = (least, most);
-        self
-    }
-
-    /// Which static pods are gone from the sources but still terminating. Their mirrors stay until the pods
-    /// have ended, so that their last status can be reported.
-    #[must_use]
-    pub fn keep_while(mut self, is_ending: impl Fn(&FullName) -> bool + Send + Sync + 'static) -> Self {
-        self.book.is_ending = Box::new(is_ending);
         self
     }
 
@@ -224,13 +204,10 @@ impl Book {
         if !is_wanted(planned) {
             return None;
         }
-        let is_orphan = planned.state == MirrorState::Orphaned;
         if self.under_way.contains(&planned.full_name) {
             Some(WaitsFor::Answer)
-        } else if is_orphan && !sources_seen {
+        } else if planned.state == MirrorState::Orphaned && !sources_seen {
             Some(WaitsFor::Sources)
-        } else if is_orphan && (self.is_ending)(&planned.full_name) {
-            Some(WaitsFor::EndOfPod)
         } else {
             self.tries.get(&planned.full_name)?.waits_for(now)
         }
@@ -245,9 +222,13 @@ impl Book {
 
     fn learn(&mut self, outcome: Outcome, now: Instant) {
         self.under_way.remove(&outcome.full_name);
-        self.done.created += u64::from(outcome.created);
-        self.done.deleted += u64::from(outcome.deleted);
-        self.done.failed += u64::from(outcome.error.is_some());
+        // The next look tells.
+        self.status.send_if_modified(|status| {
+            status.created += u64::from(outcome.created);
+            status.deleted += u64::from(outcome.deleted);
+            status.failed += u64::from(outcome.error.is_some());
+            false
+        });
         let time = (self.clock)();
         let is_success = outcome.is_success();
         let tries = self.tries_of(outcome.full_name.clone(), outcome.pod.as_ref());
@@ -271,15 +252,11 @@ impl Book {
     }
 
     fn tell(&mut self, pods: Vec<MirrorStatus>) {
-        let done = std::mem::take(&mut self.done);
         let unseen =
             |(name, tries): &(&FullName, &Tries)| tries.awaits_index() && !self.under_way.contains(*name);
         let pending = self.under_way.len() + self.tries.iter().filter(unseen).count();
         self.status.send_modify(|status| {
             status.passes += 1;
-            status.created += done.created;
-            status.deleted += done.deleted;
-            status.failed += done.failed;
             status.pending = pending;
             status.pods = pods;
         });
@@ -307,12 +284,7 @@ impl Book {
 
 /// Whether there is something to do.
 fn is_wanted(planned: &Planned) -> bool {
-    match planned.state {
-        MirrorState::InSync | MirrorState::Finished => false,
-        MirrorState::Orphaned | MirrorState::Missing | MirrorState::WrongHash | MirrorState::Terminating => {
-            true
-        }
-    }
+    !matches!(planned.state, MirrorState::InSync | MirrorState::Finished)
 }
 
 impl<C> fmt::Debug for Mirrors<C> {

@@ -64,8 +64,6 @@ pub enum WaitsFor {
     BackOff,
     /// It was corrected several times and undone each time. The wait doubles each time.
     Contention,
-    /// The static pod is gone from its source but still terminating.
-    EndOfPod,
 }
 
 /// A failed attempt.

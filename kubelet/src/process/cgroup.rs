@@ -35,6 +35,7 @@ const BUFFER: usize = 16 * 1024;
 /// let options = CgroupOptions::default().max_cgroups(1_000).keep_removed(Duration::ZERO);
 /// # drop(options);
 /// ```
+#[derive(Debug)]
 #[must_use = "options do nothing by themselves"]
 pub struct CgroupOptions {
     limits: Limits,
@@ -77,12 +78,6 @@ impl CgroupOptions {
         self
     }
 
-    /// Maximum depth of the followed cgroups below the root; 16 by default.
-    pub fn max_depth(mut self, depth: usize) -> Self {
-        self.limits.depth = depth;
-        self
-    }
-
     /// How long the ID of a removed cgroup still finds its pod; 2 s by default, and up to 100 ms more. Events often
     /// arrive after the process that caused them has ended. If a new cgroup gets the ID, the ID finds the new one.
     pub fn keep_removed(mut self, time: Duration) -> Self {
@@ -101,16 +96,6 @@ impl CgroupOptions {
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Clock::new(clock);
         self
-    }
-}
-
-impl fmt::Debug for CgroupOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CgroupOptions")
-            .field("limits", &self.limits)
-            .field("keep_removed", &self.keep_removed)
-            .field("rescan", &self.rescan)
-            .finish_non_exhaustive()
     }
 }
 

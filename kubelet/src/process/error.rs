@@ -23,7 +23,7 @@ pub enum ResolveErrorKind {
     TooLong = "tooLong",
     /// One of its fields is missing or invalid.
     Malformed = "malformed",
-    /// A cgroup is deeper than [`CgroupOptions::max_depth`](super::CgroupOptions::max_depth).
+    /// A cgroup is deeper than 16 cgroups below the root.
     TooDeep = "tooDeep",
     /// There are more cgroups than [`CgroupOptions::max_cgroups`](super::CgroupOptions::max_cgroups), or more in one
     /// pod than [`CgroupOptions::max_in_pod`](super::CgroupOptions::max_in_pod).

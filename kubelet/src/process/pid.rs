@@ -12,7 +12,7 @@ use rustix::path::DecInt;
 
 use super::Placement;
 use super::clock::Clock;
-use super::error::ResolveError;
+use super::error::{ResolveError, ResolveErrorKind};
 use super::read::{self, Unread};
 use super::roots::Roots;
 
@@ -258,7 +258,9 @@ impl PidResolver {
 
     fn started(&mut self, process: &OwnedFd) -> Result<u64, (&'static str, Unread)> {
         read::read(process, c"stat", &mut self.contents).map_err(|error| ("stat", error))?;
-        read::start_time(&self.contents).ok_or(("stat", Unread::Malformed("start time (field 22)")))
+        let detail = || "has no valid start time (field 22)".to_owned();
+        let malformed = || ("stat", Unread::Because(ResolveErrorKind::Malformed, detail()));
+        read::start_time(&self.contents).ok_or_else(malformed)
     }
 
     /// Drops expired answers from time to time, and others if there are too many.

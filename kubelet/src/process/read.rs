@@ -19,33 +19,24 @@ pub(super) const LONGEST: usize = 64 * 1024;
 pub(super) enum Unread {
     /// The file vanished.
     Gone,
-    TooLong,
-    /// This field is missing or invalid.
-    Malformed(&'static str),
-    Io(io::Error),
+    Because(ResolveErrorKind, String),
 }
 
 impl Unread {
     /// The error for the file at `path`. `None` if the file vanished.
-    pub(super) fn error(&self, path: &Path) -> Option<ResolveError> {
-        Some(match self {
-            Self::Gone => return None,
-            Self::TooLong => {
-                let detail = format!("is longer than {LONGEST} bytes");
-                ResolveError::new(ResolveErrorKind::TooLong, path, detail)
-            }
-            Self::Malformed(field) => {
-                ResolveError::new(ResolveErrorKind::Malformed, path, format!("has no valid {field}"))
-            }
-            Self::Io(error) => ResolveError::unreadable(path, error),
-        })
+    pub(super) fn error(self, path: &Path) -> Option<ResolveError> {
+        match self {
+            Self::Gone => None,
+            Self::Because(kind, detail) => Some(ResolveError::new(kind, path, detail)),
+        }
     }
 }
 
 impl From<io::Error> for Unread {
     fn from(error: io::Error) -> Self {
         let is_gone = Errno::from_io_error(&error).is_some_and(is_gone);
-        if is_gone { Self::Gone } else { Self::Io(error) }
+        let because = || Self::Because(ResolveErrorKind::Unreadable, format!("cannot be read: {error}"));
+        if is_gone { Self::Gone } else { because() }
     }
 }
 
@@ -72,7 +63,11 @@ pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> 
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::empty())?);
     file.take(LONGEST as u64 + 1).read_to_end(contents)?;
-    if contents.len() > LONGEST { Err(Unread::TooLong) } else { Ok(()) }
+    if contents.len() > LONGEST {
+        let detail = format!("is longer than {LONGEST} bytes");
+        return Err(Unread::Because(ResolveErrorKind::TooLong, detail));
+    }
+    Ok(())
 }
 
 /// The start time in `/proc/PID/stat`, in clock ticks since the machine was started.

@@ -1,7 +1,6 @@
 //! Walks cgroupfs and watches each cgroup that it finds.
 
 use std::ffi::CStr;
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -219,21 +218,17 @@ impl Walk {
 
     fn check_limits(&self, parent: Option<Watch>, path: &Path) -> Result<(), ResolveError> {
         let Some(parent) = parent else { return Ok(()) };
-        let too_many = |detail: fmt::Arguments<'_>| {
-            Err(ResolveError::new(ResolveErrorKind::TooMany, path, detail.to_string()))
-        };
         let Limits { depth, cgroups, in_pod } = self.limits;
-        if self.tree.node(parent).is_some_and(|node| node.depth >= depth) {
-            let detail = format!("is deeper than {depth} cgroups");
-            return Err(ResolveError::new(ResolveErrorKind::TooDeep, path, detail));
-        }
-        if self.tree.len() >= cgroups {
-            return too_many(format_args!("is one of more than {cgroups} cgroups"));
-        }
-        if self.room_in_pod(parent) == 0 {
-            return too_many(format_args!("is one of more than {in_pod} cgroups of its pod"));
-        }
-        Ok(())
+        let (kind, detail) = if self.tree.node(parent).is_some_and(|node| node.depth >= depth) {
+            (ResolveErrorKind::TooDeep, format!("is deeper than {depth} cgroups"))
+        } else if self.tree.len() >= cgroups {
+            (ResolveErrorKind::TooMany, format!("is one of more than {cgroups} cgroups"))
+        } else if self.room_in_pod(parent) == 0 {
+            (ResolveErrorKind::TooMany, format!("is one of more than {in_pod} cgroups of its pod"))
+        } else {
+            return Ok(());
+        };
+        Err(ResolveError::new(kind, path, detail))
     }
 
     /// How many more cgroups may be added to the pod of this one.

@@ -17,7 +17,7 @@ use super::kind::{Object, ReferencedKind};
 use super::options::Options;
 use super::registry::ObjectKey;
 use crate::backoff::FOREVER;
-use crate::reflector::{Failure, Observer, Reflector, Requests, Times, Undecodable, Update};
+use crate::reflector::{Failure, Observer, Reflector, Requests, Undecodable, Update};
 
 /// How objects are followed.
 pub(super) struct Following {
@@ -39,18 +39,6 @@ pub(super) enum Known<K> {
     Present(Object<K>),
     /// No pod names the object any more.
     Released,
-}
-
-// By hand: a derive would require `K: Clone`.
-impl<K> Clone for Known<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Nothing => Self::Nothing,
-            Self::Absent => Self::Absent,
-            Self::Present(object) => Self::Present(object.clone()),
-            Self::Released => Self::Released,
-        }
-    }
 }
 
 /// One object that at least one pod names. A read is one load.
@@ -89,12 +77,12 @@ impl<K> Followed<K> {
     }
 
     /// What is known. No lock, no wait.
-    pub(super) fn read(&self) -> Known<K> {
+    pub(super) fn read(&self) -> Arc<Known<K>> {
         // Readers on many threads write here only once between two checks.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        Known::clone(&self.known.load())
+        self.known.load_full()
     }
 
     pub(super) fn is_synced(&self) -> bool {
@@ -175,24 +163,25 @@ impl<K: ReferencedKind> Followed<K> {
     }
 
     /// What is known; waits until `until` for the first answer.
-    pub(super) async fn get(self: &Arc<Self>, following: &Following, until: Instant) -> Known<K> {
+    pub(super) async fn get(self: &Arc<Self>, following: &Following, until: Instant) -> Arc<Known<K>> {
         let first = async {
             loop {
                 let changed = self.changed.notified();
-                match self.read() {
-                    Known::Nothing => self.run(following),
-                    known => return known,
+                let known = self.read();
+                if !matches!(*known, Known::Nothing) {
+                    return known;
                 }
+                self.run(following);
                 changed.await;
             }
         };
-        time::timeout_at(until, first).await.unwrap_or(Known::Nothing)
+        time::timeout_at(until, first).await.unwrap_or_else(|_| Arc::new(Known::Nothing))
     }
 
     /// The object, or why there is none. `None` if it was released.
-    pub(super) fn result(&self, known: Known<K>) -> Option<Result<Object<K>, GetError>> {
+    pub(super) fn result(&self, known: &Known<K>) -> Option<Result<Object<K>, GetError>> {
         let (kind, message) = match known {
-            Known::Present(object) => return Some(Ok(object)),
+            Known::Present(object) => return Some(Ok(object.clone())),
             Known::Released => return None,
             Known::Absent => (GetErrorKind::NotFound, format!("{} {:?} not found", K::WORD, &*self.key.name)),
             Known::Nothing => {
@@ -226,13 +215,6 @@ fn follow<K: ReferencedKind>(
         labels: None,
         is_metadata: false,
     };
-    let times = Times {
-        backoff: options.backoff,
-        patience: options.patience,
-        silence: options.silence,
-        compare_after: options.backoff.1,
-        watch: options.watch_time,
-    };
     // A server that ignores the selector must not pass off one object as another.
     let wanted = key.clone();
     let keep = move |object: K| {
@@ -241,7 +223,7 @@ fn follow<K: ReferencedKind>(
             && metadata.namespace.as_deref() == Some(&*wanted.namespace);
         is_at.then(|| Object::new(object))
     };
-    let mut reflector = Reflector::new(requests, times, Arc::clone(&followed), keep);
+    let mut reflector = Reflector::new(requests, options.times, Arc::clone(&followed), keep);
     let idle = options.idle.clamp(Duration::from_millis(1), FOREVER);
     async move {
         let mut checks = time::interval_at(Instant::now() + idle, idle);
@@ -308,9 +290,9 @@ mod tests {
         followed.release();
         assert_eq!(Arc::strong_count(&secret.into_arc()), 1, "no other reference is left");
         assert!(!followed.write(Some(Object::new(2))));
-        assert!(matches!(followed.read(), Known::Released));
+        assert!(matches!(*followed.read(), Known::Released));
         followed.is_used.store(false, Ordering::Relaxed);
-        assert!(followed.forget_if_unused() && matches!(followed.read(), Known::Released));
+        assert!(followed.forget_if_unused() && matches!(*followed.read(), Known::Released));
     }
 
     #[test]
@@ -319,11 +301,11 @@ mod tests {
         followed.follower().failure = Some("one".to_owned());
         assert!(!followed.forget_if_unused() && !followed.forget_if_unused(), "nothing was received");
         assert!(followed.write(Some(Object::new(1))));
-        assert!(matches!(followed.read(), Known::Present(_)));
+        assert!(matches!(*followed.read(), Known::Present(_)));
         assert!(!followed.forget_if_unused(), "it was read");
         followed.follower().failure = Some("two".to_owned());
         assert!(followed.forget_if_unused());
-        assert!(matches!(followed.read(), Known::Nothing));
+        assert!(matches!(*followed.read(), Known::Nothing));
         assert_eq!(followed.problem(), None);
     }
 }

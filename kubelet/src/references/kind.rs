@@ -11,12 +11,7 @@ use super::names::ReferencingPod;
 
 /// The kinds that a [`Manager`](super::Manager) supports: Secrets and `ConfigMaps`.
 pub trait ReferencedKind:
-    sealed::Sealed
-    + Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static
 {
     /// The kubelet's word for the kind in its messages.
     const WORD: &'static str;
@@ -50,12 +45,6 @@ impl ReferencedKind for ConfigMap {
     fn is_immutable(&self) -> bool {
         self.immutable == Some(true)
     }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Secret {}
-    impl Sealed for super::ConfigMap {}
 }
 
 /// A shared object of the API server. Its debug output hides the content, which may be secret.

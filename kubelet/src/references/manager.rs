@@ -141,7 +141,7 @@ impl<K: ReferencedKind> Manager<K> {
         while let Some(object) = self.object(namespace, name) {
             let known = object.get(following, until).await;
             // If it was released, another pod may have named it again since.
-            if let Some(result) = object.result(known) {
+            if let Some(result) = object.result(&known) {
                 return result;
             }
         }
@@ -161,8 +161,8 @@ impl<K: ReferencedKind> Manager<K> {
     /// object's reference count.
     #[must_use]
     pub fn cached(&self, namespace: &str, name: &str) -> Option<Object<K>> {
-        match self.object(namespace, name)?.read() {
-            Known::Present(object) => Some(object),
+        match &*self.object(namespace, name)?.read() {
+            Known::Present(object) => Some(object.clone()),
             Known::Nothing | Known::Absent | Known::Released => None,
         }
     }

@@ -60,6 +60,7 @@ mod names;
 mod options;
 mod registry;
 
+pub use crate::reflector::Times;
 pub use error::{GetError, GetErrorKind};
 pub use follow::follow;
 pub use kind::{Object, ReferencedKind};

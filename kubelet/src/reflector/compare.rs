@@ -1,7 +1,6 @@
 //! Compares the versions held here with the server's, after a watch was cut off.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -71,40 +70,10 @@ async fn list(requests: &Requests, times: &Times) -> Result<Listed, Failure> {
     Ok(Listed { version: version.parse().unwrap_or_default(), ..listed })
 }
 
-/// How the server's objects differ from those held here.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) struct Difference {
-    /// Listed by the server but not held here.
-    missing: usize,
-    /// Held here but not listed by the server.
-    unknown: usize,
-    /// Held here in another version.
-    other: usize,
-}
-
-impl Difference {
-    pub(super) fn between(held: &Versions, listed: &Versions, changed: &HashSet<PodUid>) -> Self {
-        let is_unchanged = |uid: &&PodUid| !changed.contains(*uid);
-        let of = |versions: &Versions, differs: &dyn Fn(&PodUid) -> bool| {
-            versions.keys().filter(is_unchanged).filter(|uid| differs(uid)).count()
-        };
-        Self {
-            missing: of(listed, &|uid| !held.contains_key(uid)),
-            unknown: of(held, &|uid| !listed.contains_key(uid)),
-            other: of(held, &|uid| listed.get(uid).is_some_and(|version| held.get(uid) != Some(version))),
-        }
-    }
-
-    pub(super) fn is_none(&self) -> bool {
-        *self == Self { missing: 0, unknown: 0, other: 0 }
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, unknown, other } = self;
-        write!(f, "{missing} more, {unknown} fewer, {other} of another version")
-    }
+/// The number of objects that differ: held here and not listed, listed and not held here, or of another version.
+pub(super) fn differing(held: &Versions, listed: &Versions, changed: &HashSet<PodUid>) -> usize {
+    let uids: HashSet<_> = held.keys().chain(listed.keys()).collect();
+    uids.into_iter().filter(|uid| !changed.contains(*uid) && held.get(uid) != listed.get(uid)).count()
 }
 
 #[cfg(test)]
@@ -120,9 +89,7 @@ mod tests {
         let held = objects([("same", 1), ("ghost", 2), ("newer", 5), ("told", 9)]);
         let listed = objects([("same", 1), ("newer", 4), ("missed", 3), ("told", 8), ("told-and-gone", 8)]);
         let changed = ["told", "told-and-gone"].map(PodUid::from).into();
-        let difference = Difference::between(&held, &listed, &changed);
-        assert_eq!(difference, Difference { missing: 1, unknown: 1, other: 1 });
-        assert!(!difference.is_none());
-        assert!(Difference::between(&held, &held, &HashSet::new()).is_none());
+        assert_eq!(differing(&held, &listed, &changed), 3);
+        assert_eq!(differing(&held, &held, &HashSet::new()), 0);
     }
 }

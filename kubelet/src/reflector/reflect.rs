@@ -11,7 +11,7 @@ use pod_index::PodUid;
 use serde::de::DeserializeOwned;
 use tokio::time;
 
-use super::compare::{Comparison, Difference, Listed, finished};
+use super::compare::{Comparison, Listed, differing, finished};
 use super::failure::{Failure, FailureKind};
 use super::known::{Event, Partial, Received, Undecoded, Versions, decoded, is_held, received};
 use super::request::{At, Lines, Requests};
@@ -233,17 +233,16 @@ where
     }
 
     async fn watch(&mut self) -> Result<Watch, Failure> {
-        let usual = || Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
-        let asked = self.times.watch.unwrap_or_else(usual);
-        let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
+        // Random, so that watches do not all end at once.
+        let asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
         let Times { patience, silence, .. } = self.times;
-        let lines = self.requests.watch(&self.position, seconds, patience, silence).await?;
+        let lines = self.requests.watch(&self.position, asked, patience, silence).await?;
         self.observer.watching();
         if mem::take(&mut self.is_cut) {
             let resumed_from = self.position.parse().unwrap_or_default();
             self.comparison = Some(Comparison::begin(&self.requests, &self.times, resumed_from));
         }
-        Ok(Watch { lines, began: Instant::now(), asked: Duration::from_secs(seconds.into()) })
+        Ok(Watch { lines, began: Instant::now(), asked })
     }
 
     /// Takes the next events, or the end of the comparison. `false` at the end of the watch.
@@ -288,13 +287,7 @@ where
     }
 
     fn apply(&mut self, Received { uid, version, content }: Received<K>) -> Result<(), Failure> {
-        let kept = match content {
-            Ok(object) => {
-                let Some(kept) = (self.keep)(object) else { return Ok(()) };
-                Ok(kept)
-            }
-            Err(problem) => Err(problem),
-        };
+        let Some(kept) = content.map(|object| (self.keep)(object)).transpose() else { return Ok(()) };
         self.record_event(&uid);
         if version.is_some() && self.known.get(&uid) == Some(&version) {
             return Ok(());
@@ -367,14 +360,14 @@ where
         let Some(Comparison { changed, resumed_from, .. }) = self.comparison.take() else { return Ok(()) };
         // The watch would be silent until the server's version has passed that of the watch.
         let is_behind = listed.version < resumed_from;
-        let difference = Difference::between(&self.known, &listed.objects, &changed);
-        if difference.is_none() && !is_behind {
+        let different = differing(&self.known, &listed.objects, &changed);
+        if different == 0 && !is_behind {
             return Ok(());
         }
         let version = listed.version;
         let message = format!(
             "the server's state is not the one that was followed (its version is {version}, the watch's {resumed_from}; \
-             {difference}): it was restored from a backup, or its cache is old"
+             {different} objects differ): it was restored from a backup, or its cache is old"
         );
         Err(Failure::new(FailureKind::Restored, message))
     }

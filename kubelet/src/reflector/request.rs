@@ -30,7 +30,7 @@ pub(crate) struct Requests {
     pub(crate) path: String,
     pub(crate) fields: Option<String>,
     pub(crate) labels: Option<String>,
-    /// The server sends nothing but metadata.
+    /// Lists have nothing but metadata.
     pub(crate) is_metadata: bool,
 }
 
@@ -79,23 +79,18 @@ impl Requests {
     pub(super) async fn watch(
         &self,
         version: &str,
-        seconds: u32,
+        lasts: Duration,
         patience: Duration,
         silence: Duration,
     ) -> Result<Lines, Failure> {
         let params = WatchParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            timeout: Some(seconds),
+            timeout: u32::try_from(lasts.as_secs()).ok(),
             bookmarks: true,
             ..WatchParams::default()
         };
-        let request = Request::new(&self.path);
-        let request = if self.is_metadata {
-            request.watch_metadata(&params, version)
-        } else {
-            request.watch(&params, version)
-        };
+        let request = Request::new(&self.path).watch(&params, version);
         let body = sent(&self.client, request, patience).await?;
         Ok(Lines { body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence })
     }
@@ -106,7 +101,7 @@ impl Requests {
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), (&'static str, Failure)> {
         let version =
             self.list(At::Cached, patience, |_| Ok(())).await.map_err(|failure| ("list", failure))?;
-        let watch = self.watch(&version, 1, patience, patience).await;
+        let watch = self.watch(&version, Duration::from_secs(1), patience, patience).await;
         watch.map(drop).map_err(|failure| ("watch", failure))
     }
 }

@@ -15,7 +15,6 @@ use super::{Problem, ProblemKind, Source};
 #[non_exhaustive]
 pub struct SourceStatus {
     /// The source.
-    #[serde(serialize_with = "source_name")]
     pub source: Source,
     /// What it reads: a path or a URL.
     pub origin: String,
@@ -57,11 +56,6 @@ impl SourceStatus {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn source_name<S: serde::Serializer>(source: &Source, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(source.as_str())
-}
-
 /// The sending side of the status.
 #[derive(Debug)]
 pub(crate) struct StatusWriter {
@@ -93,25 +87,21 @@ impl StatusWriter {
         self.status.subscribe()
     }
 
-    /// Records the end of a read that began then. `failed` means that the read gave no information about the pods.
-    pub(crate) fn read(&self, began: Instant, problems: Vec<Problem>, failed: bool) {
-        if !failed {
-            self.status.send_if_modified(|status| {
-                status.last_read = Some(began);
-                false
-            });
-        }
-        self.checked(problems, failed);
+    /// Records the end of a read. `failed` means that it gave no information about the pods.
+    pub(crate) fn checked(&self, problems: Vec<Problem>, failed: bool) {
+        self.read(None, problems, failed);
     }
 
-    /// Records the end of a read. `failed` means that it gave no information about the pods.
-    pub(crate) fn checked(&self, mut problems: Vec<Problem>, failed: bool) {
+    /// The same for a read that began then.
+    pub(crate) fn read(&self, began: impl Into<Option<Instant>>, mut problems: Vec<Problem>, failed: bool) {
+        let began = began.into().filter(|_| !failed);
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
         self.status.send_modify(|status| {
             log_changes(status, &problems);
             status.checks += 1;
             status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
+            status.last_read = began.or(status.last_read);
             if !failed {
                 status.last_heard = Some(Instant::now());
             }

@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use pod_index::PodUid;
+use serde::Serialize;
 
 /// The sources of pods. All except [`Kubelet`](Self::Kubelet) have the names used in
 /// `kubernetes.io/config.source`.
 ///
 /// Kubelet: `FileSource`, `HTTPSource`, `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Source {
     /// A manifest file, or a directory of manifests.
     File,
@@ -50,7 +52,7 @@ impl fmt::Display for Source {
 ///
 /// Kubelet: `PodUpdate` (`pkg/kubelet/types/pod_update.go`).
 #[doc(alias = "PodUpdate")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum SourceUpdate<P> {
     /// All pods of the source. Pods that it reported before and that are missing here are gone.
     ///
@@ -65,15 +67,4 @@ pub enum SourceUpdate<P> {
     ///
     /// The kubelet's `REMOVE`.
     Remove(Vec<PodUid>),
-}
-
-// By hand: a derive would require `P: Clone`, although only references are cloned.
-impl<P> Clone for SourceUpdate<P> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Set(pods) => Self::Set(pods.clone()),
-            Self::Upsert(pods) => Self::Upsert(pods.clone()),
-            Self::Remove(uids) => Self::Remove(uids.clone()),
-        }
-    }
 }

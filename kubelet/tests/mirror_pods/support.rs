@@ -12,7 +12,7 @@ use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, Reade
 use pod_index_kubelet::mirror::{
     KubeMirrorClient, MirrorClient, MirrorState, MirrorStatus, Mirrors, MirrorsStatus, WaitsFor,
 };
-use pod_index_kubelet::sources::api_server::ApiServer as PodsOfServer;
+use pod_index_kubelet::sources::api_server::{ApiServer as PodsOfServer, Times};
 use pod_index_kubelet::sources::manifest::{self, Origin};
 use pod_index_kubelet::sources::{Merge, NodeName, Source, SourceUpdate};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ impl Agent {
         let (seen, sources_seen) = watch::channel(false);
         let (stepped, steps) = watch::channel(0_u64);
         let (has_applied, applied) = watch::channel(0_u64);
-        let source = PodsOfServer::new(server.client()).backoff(QUICK, 4 * QUICK);
+        let source = PodsOfServer::new(server.client()).times(Times::default().backoff(QUICK, 4 * QUICK));
         let mut pods = source.node(&NodeName::new(NODE)).pods();
         let feed = async move {
             let mut merge = Merge::new([Source::File, Source::Api]);

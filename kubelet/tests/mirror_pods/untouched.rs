@@ -2,13 +2,11 @@
 //! mirrors that should not be created.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta};
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, MirrorsStatus, WaitsFor};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::api_server::{Fault, Verb};
@@ -155,43 +153,22 @@ async fn an_added_source_makes_only_orphans_wait_again() {
     let mut mirror = plain(&on_server("gone"), NODE);
     mirror["metadata"]["annotations"] = json!({ CONFIG_MIRROR_ANNOTATION: "hash" });
     let orphan = serde_json::from_value::<Pod>(server.put("pods", &mirror).value.clone()).unwrap();
-    let ending = Arc::new(AtomicBool::new(true));
-    let is_ending = Arc::clone(&ending);
-    let mirrors = mirrors_of(&server).keep_while(move |_| is_ending.load(Relaxed));
     let (seen, sources_seen) = watch::channel(true);
     server.fail_always(Verb::Create, Fault::Status(500));
+    server.fail_always(Verb::Delete, Fault::Status(500));
     let index = [orphan, Pod::clone(&static_pod("web", 1))];
-    let mut agent = Agent::of_seen_index(mirrors, index, sources_seen);
-    agent.until("an attempt", |status| status.failed >= 1).await;
+    let mut agent = Agent::of_seen_index(mirrors_of(&server), index, sources_seen);
+    agent.until("attempts", |status| status.failed >= 2).await;
     seen.send_replace(false);
-    ending.store(false, Relaxed);
     let waits = |status: &MirrorsStatus| {
         status_of(status, "gone").is_some_and(|gone| gone.waits_for == Some(WaitsFor::Sources))
     };
     agent.until("the wait", waits).await;
+    let deletions = server.requests(Verb::Delete);
     server.heal();
     agent.until("the other's mirror", |status| status.created == 1).await;
     agent.looks(3).await;
-    assert_eq!(server.requests(Verb::Delete), 0);
+    assert_eq!(server.requests(Verb::Delete), deletions);
     seen.send_replace(true);
     agent.until("its end", |status| status.deleted == 1).await;
-}
-
-#[tokio::test]
-async fn the_mirror_of_a_pod_that_is_still_ending_stays_until_it_has_ended() {
-    let server = server().await;
-    let mut mirror = plain(&on_server("web"), NODE);
-    mirror["metadata"]["annotations"] = json!({ CONFIG_MIRROR_ANNOTATION: "hash" });
-    let mirror = serde_json::from_value::<Pod>(server.put("pods", &mirror).value.clone()).unwrap();
-    let ending = Arc::new(AtomicBool::new(true));
-    let is_ending = Arc::clone(&ending);
-    let mirrors = mirrors_of(&server)
-        .keep_while(move |name| name.as_str() == "web-n1_default" && is_ending.load(Relaxed));
-    let mut agent = Agent::of_fixed_index(mirrors, [mirror]);
-    agent.looks(2).await;
-    assert_eq!(server.requests(Verb::Delete), 0);
-    assert_eq!(agent.status.borrow().pods[0].waits_for, Some(WaitsFor::EndOfPod));
-    ending.store(false, Relaxed);
-    agent.until("its end", |status| status.deleted == 1).await;
-    assert_eq!(server.objects("pods"), Vec::<Value>::new());
 }

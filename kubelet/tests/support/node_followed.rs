@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::sources::NodeName;
-use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use serde_json::{Value, json};
 
 use crate::api_server::{ApiServer, DEADLINE};
@@ -28,9 +28,13 @@ pub fn changed(name: &str, version: u64) -> Value {
     pod
 }
 
-/// A source that does not compare during a test: most tests count lists.
+/// Short waits, and no comparison during a test: most tests count lists.
+pub fn quick() -> Times {
+    Times::default().backoff(QUICK, 4 * QUICK).compare_after(10 * DEADLINE)
+}
+
 pub fn source(server: &ApiServer) -> Source {
-    Source::new(server.client()).backoff(QUICK, 4 * QUICK).compare_after(10 * DEADLINE)
+    Source::new(server.client()).times(quick())
 }
 
 pub fn of_n1(pod: &Pod) -> bool {

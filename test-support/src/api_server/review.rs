@@ -16,7 +16,7 @@ use super::rights::{Right, Rights};
 pub(super) struct Reviews {
     /// The user of each token.
     users: BTreeMap<String, Value>,
-    /// Users with their verbs and subresources of nodes, or groups and resources.
+    /// Users and groups with their verbs and subresources of nodes, or groups and resources.
     allowed: BTreeSet<(String, String, String)>,
     tokens_asked: u64,
     /// The attributes of each access review.
@@ -91,8 +91,9 @@ impl Reviews {
             Some(subresource) if attributes["resource"] == "nodes" => subresource.to_owned(),
             _ => format!("{}/{}", text(&attributes["group"]), text(&attributes["resource"])),
         };
-        let right = (text(&spec["user"]), text(&attributes["verb"]), what);
-        let allowed = self.allowed.contains(&right);
+        let mut who = std::iter::once(&spec["user"]).chain(spec["groups"].as_array().into_iter().flatten());
+        let verb = text(&attributes["verb"]);
+        let allowed = who.any(|who| self.allowed.contains(&(text(who), verb.clone(), what.clone())));
         json!({ "allowed": allowed })
     }
 }
@@ -104,7 +105,7 @@ impl ApiServer {
         self.shared.lock().reviews.users.insert(token.to_owned(), user);
     }
 
-    /// Grants the user this verb on this subresource of nodes, or on this `group/resource` in all namespaces.
+    /// Grants the user or the group this verb on this subresource of nodes, or on this `group/resource` in all namespaces.
     pub fn allow(&self, user: &str, verb: &str, what: &str) {
         let right = (user.to_owned(), verb.to_owned(), what.to_owned());
         self.shared.lock().reviews.allowed.insert(right);

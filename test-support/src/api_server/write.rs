@@ -118,8 +118,20 @@ pub(super) fn replace(state: &mut State, request: &Request, body: &Bytes) -> Res
             object["metadata"][kept] = value.clone();
         }
     }
-    let stored = state.store.put(&key.resource, object);
+    // A write that changes nothing makes neither a version nor an event.
+    let is_same = content(&object) == content(&old.value);
+    let stored = if is_same { old } else { state.store.put(&key.resource, object) };
     Ok(json_answer(200, render(&stored, request.metadata_only)))
+}
+
+/// The object without what the server sets at each write.
+fn content(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    object
 }
 
 pub(super) fn delete(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
@@ -127,14 +139,17 @@ pub(super) fn delete(state: &mut State, request: &Request, body: &Bytes) -> Resu
     let key = key(request, &request.name);
     let old = state.store.get(&key).cloned().ok_or_else(|| not_found(&key))?;
     admission::delete(state, &old)?;
-    let precondition = text(&options, "/preconditions/uid");
-    if !precondition.is_empty() && precondition != old.uid() {
-        let uids = format!(
-            "Precondition failed: UID in precondition: {precondition}, UID in object meta: {}",
-            old.uid()
-        );
-        let message = format!("Operation cannot be fulfilled on {} \"{}\": {uids}", key.resource, key.name);
-        return Err(Refusal::new(409, "Conflict", message).about(&key));
+    let version = old.version.to_string();
+    for (field, name, is) in [("uid", "UID", old.uid()), ("resourceVersion", "ResourceVersion", &version)] {
+        let wanted = text(&options["preconditions"], &format!("/{field}"));
+        if !wanted.is_empty() && wanted != is {
+            let message = format!(
+                "Operation cannot be fulfilled on {} \"{}\": Precondition failed: {name} in precondition: {wanted}, {name} in \
+                 object meta: {is}",
+                key.resource, key.name
+            );
+            return Err(Refusal::new(409, "Conflict", message).about(&key));
+        }
     }
     let asked = options["gracePeriodSeconds"].as_u64();
     let graceful = key.resource == "pods" && !text(&old.value, "/spec/nodeName").is_empty();

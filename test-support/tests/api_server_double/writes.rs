@@ -18,11 +18,18 @@ async fn writes_meet_the_rules_of_a_real_server() {
         .insert("kubernetes.io/config.mirror".into(), "h2".into());
     assert_eq!(code(api.replace("one", &post, &changed).await), (422, "Invalid".to_owned()));
 
+    let same = api.replace("one", &post, &made).await.unwrap();
+    assert_eq!(same.metadata.resource_version, made.metadata.resource_version, "it changed nothing");
+
     let mut events =
         watch(&api, made.metadata.resource_version.as_deref().unwrap(), &WatchParams::default()).await;
-    let other = DeleteParams::default()
-        .preconditions(Preconditions { uid: Some("other".into()), ..Default::default() });
-    assert_eq!(code(api.delete("one", &other).await), (409, "Conflict".to_owned()));
+    for other in [
+        Preconditions { uid: Some("other".into()), resource_version: None },
+        Preconditions { uid: None, resource_version: Some("1".into()) },
+    ] {
+        let other = DeleteParams::default().preconditions(other);
+        assert_eq!(code(api.delete("one", &other).await), (409, "Conflict".to_owned()));
+    }
     let terminating = api.delete("one", &DeleteParams::default()).await.unwrap().left().unwrap();
     assert!(terminating.metadata.deletion_timestamp.is_some());
     let now = DeleteParams::default()

@@ -9,8 +9,8 @@
 //! * A broken watch continues from the last resource version. If a failure leaves doubt, the pods are listed
 //!   again.
 //! * Failures cause waits that grow, with jitter, so that a thousand agents do not return at once. Watches
-//!   that the server closes immediately count as failures. `Retry-After` is obeyed, up to the
-//!   [`patience`](ApiServer::patience).
+//!   that the server closes immediately count as failures. `Retry-After` is obeyed, up to a
+//!   minute.
 //! * A pod that cannot be decoded is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`](crate::sources::ProblemKind::Syntax)); all other pods count. If an earlier version
 //!   of it was emitted, that one stays until the pod is deleted or can be decoded again.
@@ -35,6 +35,7 @@ mod connect;
 mod kubeconfig;
 mod source;
 
+pub use crate::reflector::Times;
 pub use connect::{authenticate, connect, connect_with, load_config, server_url};
 pub use kubeconfig::check_kubeconfig;
 pub use source::{ApiServer, ApiServerSource};

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,20 +15,6 @@ use crate::sources::status::StatusWriter;
 use crate::sources::{
     NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env, undecodable,
 };
-
-/// The first and the longest wait after failures. Each wait is randomly shortened by up to a third, so the longest
-/// takes 5 to 7.5 s. client-go's reflector also starts with 0.8 s, but waits up to 30 s.
-const LEAST_WAIT: Duration = Duration::from_millis(800);
-const MOST_WAIT: Duration = Duration::from_millis(7500);
-
-/// How long a watch may be silent. The server sends a bookmark about once a minute.
-const SILENCE: Duration = Duration::from_secs(150);
-
-/// Delay of the comparison after a watch continues.
-const COMPARE_AFTER: Duration = Duration::from_secs(10);
-
-/// Time limit for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which pods of an API server to follow. All namespaces and nodes by default.
 ///
@@ -73,10 +58,7 @@ pub struct ApiServer {
     fields: Option<String>,
     managed_fields: bool,
     redact_env: bool,
-    waits: (Duration, Duration),
-    patience: Duration,
-    silence: Duration,
-    compare_after: Duration,
+    times: Times,
 }
 
 impl ApiServer {
@@ -90,10 +72,7 @@ impl ApiServer {
             fields: None,
             managed_fields: false,
             redact_env: false,
-            waits: (LEAST_WAIT, MOST_WAIT),
-            patience: PATIENCE,
-            silence: SILENCE,
-            compare_after: COMPARE_AFTER,
+            times: Times::default(),
         }
     }
 
@@ -135,31 +114,9 @@ impl ApiServer {
         self
     }
 
-    /// The first and the longest wait after failures; 0.8 s and 7.5 s by default. Each wait is randomly shortened by up
-    /// to a third.
-    pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
-        self.waits = (least, most);
-        self
-    }
-
-    /// Time limit for the answer to a list, and for the start of a watch; 60 s by default.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// A watch without an event or a bookmark for this long counts as dead, and the pods are listed again;
-    /// 150 s by default. API servers send a bookmark about once a minute.
-    pub fn silence(mut self, silence: Duration) -> Self {
-        self.silence = silence;
-        self
-    }
-
-    /// After a broken watch was continued, the pods are compared with the server's list. This is the delay of the
-    /// comparison; 10 s by default, randomly shortened by up to a third. See [the
-    /// module](crate::sources::api_server).
-    pub fn compare_after(mut self, delay: Duration) -> Self {
-        self.compare_after = delay;
+    /// How long to wait for the server.
+    pub fn times(mut self, times: Times) -> Self {
+        self.times = times;
         self
     }
 
@@ -209,7 +166,7 @@ impl ApiServer {
     pub async fn check(&self) -> Result<(), Problem> {
         let requests = self.requests(Pod::url_path(&(), self.namespace.as_deref()), true);
         let origin = origin(&requests);
-        requests.check(self.patience).await.map_err(|(verb, failure)| {
+        requests.check(self.times.patience).await.map_err(|(verb, failure)| {
             let message = if failure.code == Some(403) {
                 let place = self.namespace.as_ref().map_or_else(
                     || "of all namespaces".to_owned(),
@@ -239,13 +196,6 @@ impl ApiServer {
         let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), false);
         let status = Arc::new(StatusWriter::new(Source::Api, origin(&requests)));
         let receiver = status.subscribe();
-        let times = Times {
-            backoff: self.waits,
-            patience: self.patience,
-            silence: self.silence,
-            compare_after: self.compare_after,
-            watch: None,
-        };
         let keeps_managed_fields = self.managed_fields;
         let keep = move |mut object: K| {
             if !keeps_managed_fields {
@@ -253,7 +203,7 @@ impl ApiServer {
             }
             Some(Arc::new(transform(object)))
         };
-        let reflector = Reflector::new(requests, times, Arc::clone(&status), keep);
+        let reflector = Reflector::new(requests, self.times, Arc::clone(&status), keep);
         let updates = unfold((reflector, status), async |(mut reflector, status)| {
             loop {
                 let update = match reflector.next().await {
@@ -325,12 +275,7 @@ fn settled(mut pod: Pod) -> Pod {
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer")
-            .field("node", &self.node)
-            .field("namespace", &self.namespace)
-            .field("labels", &self.labels)
-            .field("fields", &self.fields)
-            .finish_non_exhaustive()
+        f.debug_struct("ApiServer").field("fields", &self.fields).finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,7 @@
 //! periodic listing makes up for that. So a problem here is never an error of the source: its status only shows
 //! a problem of the kind `unhinted`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,11 +81,8 @@ impl Hints {
             if is_reading(event.kind) {
                 return;
             }
-            if event
-                .paths
-                .iter()
-                .any(|event| directories.iter().any(|directory| directory.starts_with(event)))
-            {
+            let is_above = |event: &PathBuf| directories.iter().any(|directory| directory.starts_with(event));
+            if event.paths.iter().any(is_above) {
                 signal.stale.store(true, Ordering::Release);
             }
             if event.paths.iter().any(|event| concerns(event, &path)) {
@@ -127,55 +125,5 @@ fn concerns(event: &Path, path: &Path) -> bool {
 
 fn directory(path: &Path) -> Option<Place> {
     let metadata = std::fs::metadata(path).ok()?;
-    metadata.is_dir().then(|| Place { path: path.to_owned(), identity: identity(&metadata) })
-}
-
-#[cfg(unix)]
-fn identity(metadata: &std::fs::Metadata) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    (metadata.dev(), metadata.ino())
-}
-
-#[cfg(not(unix))]
-fn identity(_: &std::fs::Metadata) -> (u64, u64) {
-    (0, 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use notify::event::{AccessKind, AccessMode, CreateKind, EventKind};
-
-    use super::{concerns, is_reading};
-
-    #[test]
-    fn the_listings_own_events_are_no_hints() {
-        let access = |kind| is_reading(EventKind::Access(kind));
-        assert!(access(AccessKind::Open(AccessMode::Any)));
-        assert!(access(AccessKind::Close(AccessMode::Read)));
-        assert!(!access(AccessKind::Close(AccessMode::Write)));
-        assert!(!is_reading(EventKind::Create(CreateKind::File)));
-    }
-
-    #[test]
-    fn events_count_if_they_may_change_the_listing() {
-        for (event, path, counts) in [
-            ("/m/web.yaml", "/m", true),
-            ("/m", "/m", true),
-            ("/", "/m", true),
-            ("/m/..data", "/m", true),
-            ("/m/.web.yaml.swp", "/m", false),
-            ("/m/deeper/web.yaml", "/m", false),
-            ("/other", "/m", false),
-            ("/mm", "/m", false),
-            ("/a", "/a/b/m", true),
-            ("/a/x", "/a/b/m", false),
-            ("/m/web.yaml", "/m/web.yaml", true),
-            ("/m/other.yaml", "/m/web.yaml", false),
-            ("/m/..data", "/m/web.yaml", true),
-        ] {
-            assert_eq!(concerns(Path::new(event), Path::new(path)), counts, "{event} for {path}");
-        }
-    }
+    metadata.is_dir().then(|| Place { path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) })
 }

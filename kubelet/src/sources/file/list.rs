@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,7 +72,6 @@ struct Reading {
     path: PathBuf,
     node: NodeName,
     transform: fn(&mut Pod),
-    hasher: RandomState,
 }
 
 /// Limit of threads that read late files.
@@ -84,8 +82,6 @@ const MOST_LATE: usize = 8;
 struct FileState {
     /// The stamp with which it was read, if the stamp identifies the content.
     stamp: Option<Stamp>,
-    /// A hash of the bytes decoded last.
-    content: Option<u64>,
     /// Its pods. While the file is invalid, the pods of its last valid version.
     pods: Vec<Arc<Pod>>,
     problems: Vec<Problem>,
@@ -96,7 +92,7 @@ impl Lister {
     pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod), patience: Duration) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
-        let reading = Arc::new(Reading { path, node, transform, hasher: RandomState::new() });
+        let reading = Arc::new(Reading { path, node, transform });
         Self { reading, patience, files: BTreeMap::new(), late: BTreeMap::new(), problem: None }
     }
 
@@ -173,7 +169,7 @@ impl Lister {
         let jobs = names.into_iter().filter(|path| !self.late.contains_key(path));
         let jobs: Arc<[_]> = jobs.map(|path| (self.files.get(&path).cloned(), path)).collect();
         let mut next = 0;
-        while let Some((_, path)) = jobs.get(next) {
+        while next < jobs.len() {
             if self.late.len() >= MOST_LATE {
                 let message = format!("not read, because {MOST_LATE} other files hang");
                 for (_, path) in jobs.get(next..).unwrap_or_default() {
@@ -195,36 +191,31 @@ impl Lister {
                 }
             });
             if let Err(error) = thread {
-                self.problem =
-                    Some(self.path_problem(ProblemKind::Unreadable, &format!("cannot be read: {error}")));
+                let message = format!("cannot be read: {error}");
+                self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
                 return;
             }
-            let mut path = path;
-            loop {
+            while let Some((_, path)) = jobs.get(next) {
+                next += 1;
                 match looks.recv_timeout(self.patience) {
-                    Ok(look) => self.found(path, look),
+                    Ok(look) => {
+                        self.found(path, look);
+                        continue;
+                    }
                     Err(RecvTimeoutError::Disconnected) => {
                         self.unread(path, "reading it failed: it panicked");
-                        next += 1;
-                        break;
                     }
                     Err(RecvTimeoutError::Timeout) => {
                         is_late.store(true, Ordering::Release);
+                        let patience = self.patience;
                         let message = format!(
-                            "not read within {:?}: its file system hangs, or it is too large",
-                            self.patience
+                            "not read within {patience:?}: its file system hangs, or it is too large"
                         );
                         self.unread(path, &message);
                         self.late.insert(path.clone(), looks);
-                        next += 1;
-                        break;
                     }
                 }
-                next += 1;
-                match jobs.get(next) {
-                    Some((_, following)) => path = following,
-                    None => break,
-                }
+                break;
             }
         }
     }
@@ -233,17 +224,6 @@ impl Lister {
         match look {
             Look::Gone => drop(self.files.remove(path)),
             Look::Same => {}
-            Look::SameContent(stamp) => {
-                if let Some(file) = self.files.get_mut(path) {
-                    let problems = file.problems.clone();
-                    *file = Arc::new(FileState {
-                        stamp,
-                        problems,
-                        pods: file.pods.clone(),
-                        content: file.content,
-                    });
-                }
-            }
             Look::Now(file) => drop(self.files.insert(path.to_owned(), Arc::new(file))),
         }
     }
@@ -280,15 +260,11 @@ impl Reading {
             Err(error) => return unread(path, before, error),
         };
         let stamp = stamp.is_settled(now).then_some(stamp);
-        let content = self.hasher.hash_one(&bytes);
-        if before.is_some_and(|file| file.content == Some(content)) {
-            return Look::SameContent(stamp);
-        }
         let mut decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
         decoded.pods.iter_mut().for_each(self.transform);
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
         let pods = pod::as_first_seen(decoded.pods, seen_before);
-        let file = FileState { stamp, content: Some(content), pods, problems: decoded.problems };
+        let file = FileState { stamp, pods, problems: decoded.problems };
         Look::Now(file.keeping_the_last_good(before))
     }
 }
@@ -301,8 +277,6 @@ enum Look {
     Gone,
     /// Unchanged, without reading it.
     Same,
-    /// Read, with the same content. Holds the stamp if it identifies the content from now on.
-    SameContent(Option<Stamp>),
     Now(FileState),
 }
 
@@ -367,13 +341,8 @@ impl<'a> Taken<'a> {
         let duplicate = |field: &str, winner: &Path| {
             let message =
                 format!("the pod {}/{} in {} counts instead", pod.namespace(), pod.name(), winner.display());
-            Problem::new(
-                ProblemKind::Duplicate,
-                path.display().to_string(),
-                None,
-                Some(field.to_owned()),
-                message,
-            )
+            let (origin, field) = (path.display().to_string(), Some(field.to_owned()));
+            Problem::new(ProblemKind::Duplicate, origin, None, field, message)
         };
         if let Some(winner) = self.uids.get(pod.uid()) {
             return Err(duplicate("metadata.uid", winner));
@@ -388,78 +357,10 @@ impl<'a> Taken<'a> {
 }
 
 /// Suffixes of files that editors and package managers leave behind.
-const LEFTOVERS: [&str; 18] = [
-    "~",
-    "#",
-    ".swp",
-    ".swo",
-    ".swx",
-    ".bak",
-    ".backup",
-    ".old",
-    ".orig",
-    ".rej",
-    ".save",
-    ".tmp",
-    ".rpmsave",
-    ".rpmnew",
-    ".rpmorig",
-    ".dpkg-old",
-    ".dpkg-dist",
-    ".dpkg-new",
-];
+const LEFTOVERS: &str = "~ # .swp .swo .swx .bak .backup .old .orig .rej .save .tmp .rpmsave .rpmnew .rpmorig .dpkg-old \
+                         .dpkg-dist .dpkg-new";
 
 fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    LEFTOVERS.iter().any(|end| name.ends_with(end.as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Mutex, PoisonError};
-    use std::time::Instant;
-
-    use super::*;
-
-    static GATE: Mutex<()> = Mutex::new(());
-
-    /// Stands for a file system that hangs, and for a bug.
-    fn hang(pod: &mut Pod) {
-        assert!(!pod.name().starts_with("panics"), "a panic that the test wants");
-        if pod.name().starts_with("hangs") {
-            drop(GATE.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-    }
-
-    #[test]
-    fn a_file_that_hangs_delays_no_other_and_is_read_once_it_answers() {
-        let directory = std::env::temp_dir().join(format!("pod-index-late-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory");
-        for name in ["before", "hangs", "panics", "zlast"] {
-            let text = format!(
-                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
-            );
-            std::fs::write(directory.join(name), text).expect("a written file");
-        }
-        let names =
-            |listing: &Listing| listing.pods.iter().map(|pod| pod.name().to_owned()).collect::<Vec<_>>();
-        let mut lister = Lister::new(&directory, NodeName::new("n"), hang, Duration::from_secs(5));
-        let gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..2 {
-            assert!(!lister.list(), "the directory itself answers");
-            let listing = lister.listing();
-            assert_eq!(names(&listing), ["before-n", "zlast-n"]);
-            let problems: Vec<_> = listing.problems.iter().map(ToString::to_string).collect();
-            assert!(problems.len() == 2 && problems[0].contains("hangs: not read within"), "{problems:?}");
-            assert!(problems[1].contains("panics: reading it failed"), "{problems:?}");
-            assert_eq!(lister.late.len(), 1, "one thread waits");
-        }
-        drop(gate);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while names(&lister.listing()).len() < 3 && Instant::now() < deadline {
-            lister.list();
-        }
-        let _ = std::fs::remove_dir_all(&directory);
-        assert_eq!(names(&lister.listing()), ["before-n", "hangs-n", "zlast-n"]);
-    }
+    LEFTOVERS.split_whitespace().any(|end| name.ends_with(end.as_bytes()))
 }

@@ -1,7 +1,8 @@
 //! Reads one file without blocking, and only if it may have changed.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +29,8 @@ pub(super) struct Stamp {
 
 impl Stamp {
     pub(super) fn of(metadata: &Metadata) -> Self {
-        Self { size: metadata.len(), modified: metadata.modified().ok(), identity: identity(metadata) }
+        let identity = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
+        Self { size: metadata.len(), modified: metadata.modified().ok(), identity }
     }
 
     /// Whether a later change of a file with this stamp must change the stamp.
@@ -42,17 +44,6 @@ impl Stamp {
         let left_alone = |time: SystemTime| now.duration_since(time).is_ok_and(|age| age >= SETTLED);
         self.modified.is_some_and(left_alone) && changed.is_some_and(left_alone)
     }
-}
-
-#[cfg(unix)]
-fn identity(metadata: &Metadata) -> (u64, u64, i64, i64) {
-    use std::os::unix::fs::MetadataExt;
-    (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Metadata) -> (u64, u64, i64, i64) {
-    (0, 0, 0, 0)
 }
 
 /// Why a file could not be read.
@@ -84,7 +75,10 @@ pub(super) fn stamp(path: &Path) -> Result<Stamp, ReadError> {
 /// The content of a regular file, and its stamp before the read.
 pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<u8>), ReadError> {
     // The name may refer to another file by now, but the open file cannot change: check it again.
-    let file = open(path)?;
+    // Opening a FIFO without a writer would block; a terminal could become this process's controlling
+    // terminal.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let stamp = regular(&file.metadata()?)?;
     if stamp.size > LARGEST_MANIFEST {
         return Err(ReadError::TooLarge);
@@ -98,62 +92,13 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<u8>), ReadError> {
     Ok((stamp, bytes))
 }
 
-#[cfg(unix)]
-fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Opening a FIFO without a writer would block; a terminal could become this process's controlling
-    // terminal.
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
-}
-
-#[cfg(not(unix))]
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).open(path)
-}
-
 fn regular(metadata: &Metadata) -> Result<Stamp, ReadError> {
     let kind = metadata.file_type();
-    if kind.is_file() {
-        Ok(Stamp::of(metadata))
-    } else if kind.is_dir() {
-        Err(ReadError::NotRegular("a directory"))
-    } else {
-        Err(ReadError::NotRegular(special(kind)))
-    }
-}
-
-#[cfg(unix)]
-fn special(kind: std::fs::FileType) -> &'static str {
-    use std::os::unix::fs::FileTypeExt;
-    if kind.is_fifo() {
-        "a FIFO"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "a device"
-    }
-}
-
-#[cfg(not(unix))]
-fn special(_: std::fs::FileType) -> &'static str {
-    "something else"
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, SystemTime};
-
-    use super::{SETTLED, Stamp};
-
-    #[test]
-    fn a_stamp_identifies_only_content_unchanged_for_a_while() {
-        let path = std::env::temp_dir().join(format!("pod-index-stamp-{}", std::process::id()));
-        std::fs::write(&path, "x").expect("a written file");
-        let stamp = Stamp::of(&std::fs::metadata(&path).expect("its metadata"));
-        std::fs::remove_file(&path).expect("removed");
-        let written = SystemTime::now();
-        assert!(!stamp.is_settled(written));
-        assert!(!stamp.is_settled(written - Duration::from_secs(3600)));
-        assert!(stamp.is_settled(written + SETTLED));
-    }
+    Err(ReadError::NotRegular(match () {
+        () if kind.is_file() => return Ok(Stamp::of(metadata)),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }))
 }

@@ -69,22 +69,12 @@ impl FileSource {
 
     /// Like [`new`](Self::new), with another time between two listings. Zero counts as a millisecond.
     pub fn with_period(path: impl AsRef<Path>, node: NodeName, period: Duration) -> Self {
-        Self::with_transform(path, node, period, |_| {})
+        Self::with_nudge(path, node, period, |_| {}, Nudge::default())
     }
 
     /// Like [`with_period`](Self::with_period), with a function that changes each pod before it is stored,
     /// such as [`redact_env`](super::super::redact_env). UIDs are derived from the manifest, before the
-    /// change.
-    pub fn with_transform(
-        path: impl AsRef<Path>,
-        node: NodeName,
-        period: Duration,
-        transform: fn(&mut Pod),
-    ) -> Self {
-        Self::with_nudge(path, node, period, transform, Nudge::default())
-    }
-
-    /// Like [`with_transform`](Self::with_transform), and also lists the path whenever `nudge` is used.
+    /// change. Also lists the path whenever `nudge` is used.
     pub fn with_nudge(
         path: impl AsRef<Path>,
         node: NodeName,

@@ -1,20 +1,15 @@
 //! The URL, its headers and intervals, and the trusted authorities.
 
 use std::path::{Path, PathBuf};
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-#[cfg(feature = "tls")]
 use hyper_rustls::ConfigBuilderExt;
 use k8s_openapi::api::core::v1::Pod;
-#[cfg(feature = "tls")]
 use rustls::pki_types::CertificateDer;
-#[cfg(feature = "tls")]
 use rustls::pki_types::pem::PemObject;
-#[cfg(feature = "tls")]
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::sources::{Nudge, Problem, ProblemKind};
@@ -51,10 +46,8 @@ pub struct HttpConfig {
     pub(super) limit: usize,
     /// File of the bearer token, read again for each request because tokens rotate.
     pub(super) token: Option<PathBuf>,
-    #[cfg(feature = "tls")]
     unverified: bool,
     /// `None` means the system's authorities.
-    #[cfg(feature = "tls")]
     authorities: Option<Arc<RootCertStore>>,
 }
 
@@ -85,11 +78,8 @@ impl HttpConfig {
     fn of(url: &str, field: &str, limit: usize) -> Result<Self, Problem> {
         let wrong = |message: &str| problem(field, message.to_owned());
         let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not a URL: {error}")))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") if cfg!(feature = "tls") => {}
-            Some("https") => return Err(wrong("begins with https://, but this build has no TLS")),
-            _ => return Err(wrong("must begin with http:// or https://")),
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(wrong("must begin with http:// or https://"));
         }
         if uri.host().unwrap_or_default().is_empty() {
             return Err(wrong("must name a host"));
@@ -107,9 +97,7 @@ impl HttpConfig {
             nudge: Nudge::default(),
             limit,
             token: None,
-            #[cfg(feature = "tls")]
             unverified: false,
-            #[cfg(feature = "tls")]
             authorities: None,
         })
     }
@@ -174,7 +162,6 @@ impl HttpConfig {
     ///
     /// # Errors
     /// If `pem` holds no certificate, or one that cannot be used as an authority.
-    #[cfg(feature = "tls")]
     pub fn certificate_authorities(mut self, pem: &[u8]) -> Result<Self, Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let mut authorities = RootCertStore::empty();
@@ -192,14 +179,12 @@ impl HttpConfig {
     /// Accepts any certificate. A kubelet without a serving certificate from the cluster's authority uses a
     /// self-signed one. An impostor would then receive the token, so use this only with an address of this
     /// host.
-    #[cfg(feature = "tls")]
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.unverified = true;
         self
     }
 
-    #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> Result<ClientConfig, Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let builder = crate::https::client_config().map_err(|error| wrong(error.to_string()))?;

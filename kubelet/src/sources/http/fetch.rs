@@ -5,12 +5,9 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ACCEPT, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::client::legacy::Client;
-#[cfg(not(feature = "tls"))]
-use hyper_util::client::legacy::connect::HttpConnector as Connector;
 use hyper_util::rt::TokioExecutor;
 
 use super::HttpConfig;
-#[cfg(feature = "tls")]
 use crate::https::{self, Connector};
 use crate::sources::Problem;
 use crate::text::causes;
@@ -24,7 +21,9 @@ pub(super) struct Fetcher {
 
 impl Fetcher {
     pub(super) fn new(config: &HttpConfig) -> Result<Self, Problem> {
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector(config)?) })
+        Ok(Self {
+            client: Client::builder(TokioExecutor::new()).build(https::connector(config.tls()?, None)),
+        })
     }
 
     /// The body of a `200 OK`, or an error message.
@@ -55,17 +54,6 @@ impl Fetcher {
         let target = crate::text::shorten(location.split('?').next().unwrap_or_default());
         Err(format!("answered {status}, a redirect to {target:?}, which is not followed"))
     }
-}
-
-#[cfg(feature = "tls")]
-fn connector(config: &HttpConfig) -> Result<Connector, Problem> {
-    Ok(https::connector(config.tls()?, None))
-}
-
-#[cfg(not(feature = "tls"))]
-#[expect(clippy::unnecessary_wraps, reason = "as with TLS, where the authorities may be unreadable")]
-fn connector(_: &HttpConfig) -> Result<Connector, Problem> {
-    Ok(Connector::new())
 }
 
 async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {

@@ -57,16 +57,7 @@ pub struct Decoded {
 #[doc(alias = "tryDecodePodList")]
 #[must_use]
 pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
-    let mut decoding = Decoding {
-        bytes,
-        origin,
-        node,
-        document: 0,
-        unlisted: 0,
-        length: 0,
-        read: 0,
-        decoded: Decoded::default(),
-    };
+    let mut decoding = Decoding::new(bytes, origin, node);
     decoding.run();
     decoding.summarize_the_rest();
     decoding.decoded
@@ -153,7 +144,12 @@ struct Decoding<'a> {
     decoded: Decoded,
 }
 
-impl Decoding<'_> {
+impl<'a> Decoding<'a> {
+    fn new(bytes: &'a [u8], origin: Origin<'a>, node: &'a NodeName) -> Self {
+        let decoded = Decoded::default();
+        Self { bytes, origin, node, document: 0, unlisted: 0, length: 0, read: 0, decoded }
+    }
+
     fn run(&mut self) {
         let Ok(text) = std::str::from_utf8(self.bytes) else {
             return self.problem(ProblemKind::Syntax, None, None, "is not UTF-8 text");
@@ -166,19 +162,16 @@ impl Decoding<'_> {
             let value = value.then(|| serde_json::from_str(text).ok()).flatten();
             return self.pods(document, value.as_ref());
         }
-        let mut repeated = None;
-        self.yaml(DuplicateKeyPolicy::Error, &mut repeated);
-        if let Some(line) = repeated {
+        if let Some(line) = self.yaml(DuplicateKeyPolicy::Error) {
             // As in the kubelet, the last of equal keys counts.
-            self.decoded = Decoded::default();
-            (self.document, self.unlisted, self.length, self.read) = (0, 0, 0, 0);
-            self.yaml(DuplicateKeyPolicy::LastWins, &mut None);
+            *self = Self::new(self.bytes, self.origin, self.node);
+            self.yaml(DuplicateKeyPolicy::LastWins);
             self.problem(ProblemKind::Warning, Some(line), None, "a key is repeated; the last one counts");
         }
     }
 
-    /// Reads all documents. Stops at a repeated key, if the policy says so, and sets its line.
-    fn yaml(&mut self, duplicates: DuplicateKeyPolicy, repeated: &mut Option<u64>) {
+    /// Reads all documents. Stops at a repeated key, if the policy says so, and returns its line.
+    fn yaml(&mut self, duplicates: DuplicateKeyPolicy) -> Option<u64> {
         let mut reader = self.bytes;
         let mut documents = 0;
         for document in
@@ -195,8 +188,7 @@ impl Decoding<'_> {
                 Err(error)
                     if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) =>
                 {
-                    *repeated = Some(error.location().map_or(1, |location| location.line()));
-                    return;
+                    return Some(error.location().map_or(1, |location| location.line()));
                 }
                 Err(error) => self.undecodable(&error),
             }
@@ -208,6 +200,7 @@ impl Decoding<'_> {
         if documents == 0 {
             self.problem(ProblemKind::Syntax, None, None, "holds no pod");
         }
+        None
     }
 
     /// Converts the YAML into JSON first, as the kubelet does. An unquoted `1` is then a number, not a string. This also

@@ -16,7 +16,7 @@ pub(super) struct Known<P> {
     pub(super) names: HashMap<FullName, PodUid>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KnownPod<P> {
     pub(super) object: Arc<P>,
     pub(super) name: FullName,
@@ -24,16 +24,10 @@ pub(super) struct KnownPod<P> {
     pub(super) leaving: bool,
 }
 
-// By hand: derives would require `P: Default` and `P: Clone`.
+// By hand: a derive would require `P: Default`.
 impl<P> Default for Known<P> {
     fn default() -> Self {
         Self { pods: HashMap::new(), names: HashMap::new() }
-    }
-}
-
-impl<P> Clone for KnownPod<P> {
-    fn clone(&self) -> Self {
-        Self { object: Arc::clone(&self.object), name: self.name.clone(), leaving: self.leaving }
     }
 }
 
@@ -87,6 +81,12 @@ impl<P: SourcePod> Known<P> {
         leaving.sort_unstable();
         leaving.iter().filter_map(|uid| self.remove(uid)).collect()
     }
+}
+
+/// The pod in a message.
+pub(super) fn described<P: SourcePod>(pod: &P) -> String {
+    let [namespace, name, uid] = [pod.namespace(), pod.name(), pod.uid()].map(crate::text::shorten);
+    format!("{namespace}/{name} (UID {uid:?})")
 }
 
 /// The pod's identity, or the field that is invalid, and why.

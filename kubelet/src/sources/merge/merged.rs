@@ -52,11 +52,8 @@ impl<P> Merged<P> {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.removed.is_empty()
-            && self.added.is_empty()
-            && self.updated.is_empty()
-            && self.deleted.is_empty()
-            && self.reconciled.is_empty()
+        let lists = [&self.removed, &self.added, &self.updated, &self.deleted, &self.reconciled];
+        lists.iter().all(|list| list.is_empty())
     }
 
     /// All new and changed pods, to modify them before they are stored.

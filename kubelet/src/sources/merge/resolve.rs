@@ -9,14 +9,13 @@ use std::time::Instant;
 
 use pod_index::{FullName, PodUid, is_mirror_pod, is_static_pod};
 
-use super::known::KnownPod;
+use super::known::{KnownPod, described};
 use super::step::{Step, Touched};
 use super::{Merge, Merged, Reading};
 use crate::sources::static_pods::{
     CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR,
 };
 use crate::sources::{Difference, Problem, ProblemKind, Source, SourcePod};
-use crate::text::shorten;
 
 /// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
@@ -501,11 +500,6 @@ impl<P: SourcePod> Merge<P> {
 }
 
 fn refused<P: SourcePod>(mirror: &P, field: &str, message: &str) -> Problem {
-    let message = format!(
-        "no static pod is derived from the mirror pod {}/{} (UID {:?}): {message}",
-        shorten(mirror.namespace()),
-        shorten(mirror.name()),
-        shorten(mirror.uid()),
-    );
+    let message = format!("no static pod is derived from the mirror pod {}: {message}", described(mirror));
     Problem::new(ProblemKind::Claim, Source::Api.as_str(), None, Some(field.to_owned()), message)
 }

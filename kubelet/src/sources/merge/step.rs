@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodUid, is_mirror_pod};
 
-use super::known::{Known, KnownPod, identity};
+use super::known::{Known, KnownPod, described, identity};
 use crate::sources::{
     API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, Problem, ProblemKind, Source,
     SourcePod,
@@ -187,13 +187,7 @@ impl<P: SourcePod> Step<P> {
     }
 
     fn refuse(&mut self, pod: &Arc<P>, kind: ProblemKind, field: &str, message: &str) {
-        let shorten = crate::text::shorten;
-        let message = format!(
-            "the pod {}/{} (UID {:?}) is passed over: {message}",
-            shorten(pod.namespace()),
-            shorten(pod.name()),
-            shorten(pod.uid())
-        );
+        let message = format!("the pod {} is passed over: {message}", described(&**pod));
         self.problems.push(Problem::new(kind, self.source.as_str(), None, Some(field.to_owned()), message));
     }
 }

@@ -39,8 +39,6 @@ pub(super) use claims::{Claimed, Claims, Stage};
 pub use own_node::OwnNode;
 pub(super) use own_node::{NodeCheck, Ownership};
 
-use pod_index::{PodMeta, is_static_pod};
-
 use super::NodeName;
 
 /// How long a derived pod stays after the deletion of its mirror pod. The kubelet creates a new mirror within
@@ -52,12 +50,6 @@ pub const UNCONFIRMED_ANNOTATION: &str = "pod-index/unconfirmed";
 
 /// Marks a static pod that only a mirror pod claims, and names that mirror pod's UID.
 pub const CLAIMED_ANNOTATION: &str = "pod-index/claimed-by";
-
-/// Whether the pod was derived from a mirror pod that is gone or is being deleted: a static pod with [`UNCONFIRMED_ANNOTATION`].
-#[must_use]
-pub fn is_unconfirmed<P: PodMeta + ?Sized>(pod: &P) -> bool {
-    is_static_pod(pod) && pod.annotation(UNCONFIRMED_ANNOTATION).is_some()
-}
 
 /// Which static pods a [`Merge`](super::Merge) derives from mirror pods.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -83,7 +83,6 @@ const WAITS = {
   backOff: "waits after a failure",
   contention: "waits: another client undoes it",
   index: "done; the index does not show it yet",
-  endOfPod: "waits for the pod's end",
 };
 
 function waiting(row) {
