@@ -1,17 +1,16 @@
 //! Lookups by every key, by one and by two threads, without a writer and beside 1,000 updates per second.
 //!
-//! `cargo bench -p pod-index-benches --features peers --bench every_key`: 5 minutes. It writes the figures for the report,
-//! and `target/performance/every_key.md`, the section of the report.
+//! `cargo bench -p pod-index-benches --features peers --bench every_key`: 5 minutes.
 
+use std::mem;
 use std::time::Duration;
-use std::{fs, mem};
 
 use support::background::Background;
 use support::every_key::{self, Subject};
 use support::figures::{self, Figure};
+use support::sizes;
 use support::throughput::{medians, throughput};
 use support::workload::Workload;
-use support::{machine, sizes};
 
 /// Updates per second.
 const UPDATES: u32 = 1_000;
@@ -37,10 +36,7 @@ fn main() -> std::io::Result<()> {
         }
         all.extend(figures);
     }
-    sizes::keep(|| {
-        figures::save("every_key", &all)?;
-        fs::write(figures::folder().join("every_key.md"), every_key::section(&all, &machine::describe()))
-    })
+    sizes::keep(|| figures::save("every_key", &all))
 }
 
 fn sample(subject: &mut Subject, n: usize, time: Duration, samples: &mut Vec<Figure>) {

@@ -1,9 +1,10 @@
 //! The performance report: runs the benches, and writes their results to `docs/performance` and the README.
 //!
 //! `cargo run --release -p pod-index-benches --bin report` does everything, in about thirteen minutes on two
-//! otherwise idle cores. `-- --render` writes the report again from the figures of the last run. `-- --every-key` renews
-//! only the section on every key, in five minutes.
+//! otherwise idle cores. `-- --render` writes the report again from the figures of the last run.
 
+mod duel;
+mod page;
 mod plots;
 mod section;
 mod svg;
@@ -15,18 +16,18 @@ use std::process::Command;
 use std::{env, fs};
 
 use support::figures::{self, Figure};
-use support::{every_key, machine};
+use support::machine;
 
 /// The benches shown in the report.
-const BENCHES: [&str; 4] = ["ratios", "memory", "contention", "latency"];
-
-/// Has a section of its own.
-const EVERY_KEY: &str = "every_key";
-/// Around what the report writes in a file.
+const BENCHES: [&str; 5] = ["every_key", "ratios", "memory", "contention", "latency"];
+/// Around the README's section.
 const MARKS: [&str; 2] = ["<!-- figures: written by `report` -->\n", "<!-- end of what `report` wrote -->\n"];
+/// A lock around a hash map: what the index is compared with in the first place.
+const PARKING_LOT: &str = "parking_lot RwLock";
 
 /// The results of all benches.
 struct Figures {
+    every_key: Vec<Figure>,
     ratios: Vec<Figure>,
     memory: Vec<Figure>,
     contention: Vec<Figure>,
@@ -37,24 +38,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = root.join("docs/performance");
     let machine = machine::describe();
-    let given = |name: &str| env::args().any(|argument| argument == name);
-    if !given("--render") {
-        run(EVERY_KEY)?;
-    }
-    let keys = || Ok::<_, Box<dyn Error>>(every_key::section(&figures::load(EVERY_KEY)?, &machine));
-    if given("--every-key") {
-        return fill(&folder.join("README.md"), &keys()?);
-    }
-    if !given("--render") {
+    if !env::args().any(|argument| argument == "--render") {
         for bench in BENCHES {
             run(bench)?;
         }
     }
-    let [ratios, memory, contention, latency] = BENCHES.map(figures::load);
-    let figures = Figures { ratios: ratios?, memory: memory?, contention: contention?, latency: latency? };
+    let [every_key, ratios, memory, contention, latency] = BENCHES.map(figures::load);
+    let figures = Figures {
+        every_key: every_key?,
+        ratios: ratios?,
+        memory: memory?,
+        contention: contention?,
+        latency: latency?,
+    };
+    let benches =
+        [&figures.every_key, &figures.ratios, &figures.memory, &figures.contention, &figures.latency];
+    let all: Vec<_> = BENCHES.into_iter().zip(benches.map(Vec::as_slice)).collect();
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join("README.md"), tables::report(&figures, &machine, &MARKS.concat()))?;
-    fill(&folder.join("README.md"), &keys()?)?;
+    fs::write(folder.join("README.md"), page::page(&figures, &machine))?;
+    fs::write(folder.join("figures.tsv"), tables::all(&all))?;
     fs::write(folder.join("throughput.svg"), plots::throughput(&figures.contention, &machine))?;
     fs::write(folder.join("latency.svg"), plots::latency(&figures.latency, &machine))?;
     fill(&root.join("README.md"), &section::section(&figures, &machine))?;

@@ -1,20 +1,23 @@
 //! The README's section.
 
-use std::fmt::Write;
-
 use support::bare::Bare;
 use support::designs::{Cached, Design};
 use support::figures::value;
+use support::markdown::{header, row, short, wrapped};
 
-use crate::Figures;
-use support::markdown::{header, row, short};
+use crate::page::beside_the_bare_table;
+use crate::{Figures, PARKING_LOT};
 
 const KUBE: &str = "kube-runtime Store";
-const PARKING_LOT: &str = "parking_lot RwLock";
 
 /// One row for each of the designs that readers ask about first.
 pub(crate) fn section(figures: &Figures, machine: &str) -> String {
-    let mut text = format!("Measured on: {machine}.\n\n");
+    let mut text = wrapped(&format!(
+        "Up to 10,000 pods, a lookup by UID takes {} times as long as in an unsynchronised table; at 100,000, {} times.",
+        beside_the_bare_table(&figures.ratios, &[110, 1_000, 10_000]),
+        beside_the_bare_table(&figures.ratios, &[100_000]),
+    ));
+    text.push('\n');
     header(
         &mut text,
         "100,000 pods",
@@ -30,11 +33,10 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
         ];
         row(&mut text, name, &cells.map(Option::unwrap_or_default));
     }
-    let _ = write!(
-        text,
-        "\n(pod-index keeps five indices, the others one map by UID.)\n\n\
-         ![Latency by percentile](docs/performance/latency.svg)\n\n\
-         ![Throughput by threads](docs/performance/throughput.svg)\n"
-    );
+    text.push('\n');
+    text += &wrapped(&format!(
+        "pod-index keeps five indices, the others one map by UID. Measured on: {machine}."
+    ));
+    text += "\n![Latency by percentile](docs/performance/latency.svg)\n";
     text
 }

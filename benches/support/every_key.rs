@@ -3,7 +3,6 @@
 //! The index has all keys in one snapshot. Each other design has a map of its own for each key, so that nothing but this
 //! map is locked, and its answers by two keys need not belong together. Every map is from the key to `Arc<Keyed>`.
 
-use std::fmt::Write;
 use std::hint::black_box;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,9 +11,7 @@ use pod_index::identity::ContainerId;
 use pod_index::{Options, PodMeta};
 
 use crate::designs::{Cached, Design};
-use crate::figures::{Figure, value};
 use crate::keys::{Keyed, filled, keyed};
-use crate::markdown;
 use crate::throughput::Run;
 use crate::workload::Workload;
 
@@ -112,53 +109,6 @@ impl Lookups {
     pub fn reader(&self, thread: usize, threads: usize) -> Run {
         (self.start)(thread * self.keys / threads)
     }
-}
-
-/// The section of the report.
-#[must_use]
-pub fn section(figures: &[Figure], machine: &str) -> String {
-    let mut text = format!(
-        "## Every key\n\n\
-         Written by `cargo bench -p pod-index-benches --features peers --bench every_key` on: {machine}.\n\n\
-         Every pod has one IP and one container. The index is asked through a `CachedReader`. The other designs have one map \
-         from each key to `Arc<Pod>`, hashed by ahash; kube's store has names only, and finds a pod by another key by \
-         scanning. Medians of interleaved rounds; the best of each row is bold. The last column compares the index with the \
-         best of the others: above 1, the index is faster.\n"
-    );
-    let mut who: Vec<&str> = Vec::new();
-    for figure in figures {
-        if !who.contains(&&*figure.who) {
-            who.push(&figure.who);
-        }
-    }
-    let heads: Vec<_> = who.iter().copied().chain(["advantage"]).collect();
-    for situation in SITUATIONS {
-        let unit = if situation.threads == 1 { "ns per lookup" } else { "million lookups per second" };
-        let _ = write!(text, "\n### {}\n\n{unit}\n\n", situation.title());
-        markdown::header(&mut text, "key, pods", &heads);
-        for (key, n) in KEYS.into_iter().flat_map(|key| SIZES.map(|n| (key, n))) {
-            let what = situation.what(key);
-            let values: Vec<_> = who.iter().map(|who| value(figures, n, &what, who)).collect();
-            let known = values.iter().flatten().copied();
-            let is_time = situation.threads == 1;
-            let better = if is_time { f64::min } else { f64::max };
-            let best = known.clone().reduce(better);
-            let others = known.skip(1).reduce(better);
-            let mut cells: Vec<_> = values
-                .iter()
-                .map(|&value| match value {
-                    Some(value) if Some(value) == best => format!("**{}**", markdown::short(value)),
-                    Some(value) => markdown::short(value),
-                    None => "–".to_owned(),
-                })
-                .collect();
-            let advantage =
-                values[0].zip(others).map(|(own, other)| if is_time { other / own } else { own / other });
-            cells.push(advantage.map_or_else(|| "–".to_owned(), |times| format!("{times:.2}")));
-            markdown::row(&mut text, &format!("{key}, {}", markdown::grouped(n)), &cells);
-        }
-    }
-    text
 }
 
 /// A pod, its keys, and another object of the same pod.

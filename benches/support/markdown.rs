@@ -18,6 +18,27 @@ pub fn row(text: &mut String, first: &str, cells: &[impl AsRef<str>]) {
     text.push('\n');
 }
 
+/// The words of a paragraph or of an item of a list, in lines of at most 120 characters.
+pub fn wrapped(text: &str) -> String {
+    let indent = if text.starts_with("- ") { "  " } else { "" };
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if length > 0 && length + 1 + width > 120 {
+            lines += &format!("\n{indent}");
+            length = indent.len();
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines += word;
+        length += width;
+    }
+    lines.push('\n');
+    lines
+}
+
 /// Three significant digits.
 pub fn short(value: f64) -> String {
     match value {

@@ -56,7 +56,7 @@ const RESTORED: &str = "pod-index/restored";
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The guide for embedders uses all three parts, so its examples are tested here.
+/// Tests the examples of the guide.
 #[cfg(all(doctest, feature = "api-server"))]
-#[doc = include_str!("../../docs/embedders.md")]
-struct Embedders;
+#[doc = include_str!("../../docs/sources.md")]
+struct Guide;

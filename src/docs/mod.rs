@@ -16,8 +16,7 @@ pub mod performance {
 }
 
 /// How to embed the index in your own agent.
-// Its examples use the sources as well, so pod-index-kubelet tests them.
-#[cfg(not(doctest))]
+#[cfg(any(not(doctest), feature = "k8s-openapi"))]
 pub mod embedders {
     #![doc = include_str!("../../docs/embedders.md")]
 }

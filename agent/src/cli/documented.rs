@@ -17,20 +17,36 @@ fn code(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// The cells of the settings table: flags, variable, keys, default.
-fn rows() -> Vec<[&'static str; 4]> {
-    let table =
-        REFERENCE.split("| flag | environment | key | default |").nth(1).expect("the table of settings");
+/// The cells of the settings table: flags, default, meaning.
+fn rows() -> Vec<[&'static str; 3]> {
+    let table = REFERENCE.split("| flag | default | meaning |").nth(1).expect("the table of settings");
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let cells = |line: &'static str| {
         let mut cells = line.split('|').skip(1).map(str::trim);
-        std::array::from_fn(|_| cells.next().expect("five cells"))
+        std::array::from_fn(|_| cells.next().expect("three cells"))
     };
     lines.map(cells).collect()
 }
 
+/// The keys of a row: those that it names, otherwise the flag in the file's spelling.
+fn keys_of(row: [&'static str; 3]) -> Vec<String> {
+    if row[2].ends_with("No key.") {
+        return Vec::new();
+    }
+    if let Some((_, keys)) = row[2].split_once(" Key: ") {
+        return code(keys).into_iter().map(str::to_owned).collect();
+    }
+    let flag = code(row[0])[0].split(' ').next().expect("the flag").trim_start_matches('-');
+    let mut words = flag.split('-');
+    let mut key = words.next().expect("a word").to_owned();
+    for word in words {
+        key.extend([word[..1].to_ascii_uppercase().as_str(), &word[1..]]);
+    }
+    vec![key]
+}
+
 /// The keys of the configuration file, aliases included.
-fn keys() -> BTreeSet<&'static str> {
+fn keys() -> BTreeSet<String> {
     struct Fields(&'static [&'static str]);
     impl fmt::Display for Fields {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +84,7 @@ fn keys() -> BTreeSet<&'static str> {
             unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
         }
     }
-    Shared::deserialize(Names).expect_err("nothing to read").0.iter().copied().collect()
+    Shared::deserialize(Names).expect_err("nothing to read").0.iter().map(|&key| key.to_owned()).collect()
 }
 
 #[test]
@@ -95,7 +111,9 @@ fn the_reference_has_every_flag_with_its_variable_and_its_default() {
         assert_eq!(value.is_some(), takes_value, "whether {flag} takes a value");
 
         let variable = argument.get_env().map(|variable| variable.to_str().expect("ASCII"));
-        assert_eq!(code(row[1]).first().copied(), variable, "the variable of {flag}");
+        let by_rule = format!("POD_INDEX_{}", flag[2..].replace('-', "_").to_uppercase());
+        let has_one = !["--once", "--check", "--output"].contains(&flag.as_str());
+        assert_eq!(variable, has_one.then_some(by_rule.as_str()), "the variable of {flag}");
 
         let help = argument.get_long_help().or(argument.get_help()).expect("each flag has help").to_string();
         let in_help =
@@ -103,46 +121,17 @@ fn the_reference_has_every_flag_with_its_variable_and_its_default() {
         let default =
             argument.get_default_values().first().and_then(|value| value.to_str()).map(str::to_owned);
         let default = in_help.or(default).filter(|_| takes_value);
-        assert_eq!(code(row[3]).first().copied(), default.as_deref(), "the default of {flag}");
+        assert_eq!(code(row[1]).first().copied(), default.as_deref(), "the default of {flag}");
     }
     assert_eq!(rows.len(), arguments.len(), "docs/reference.md has a row for an unknown flag");
 }
 
 #[test]
 fn the_reference_has_every_key_of_the_configuration_file() {
-    let documented: Vec<_> = rows().into_iter().flat_map(|row| code(row[2])).collect();
-    let set: BTreeSet<_> = documented.iter().copied().collect();
+    let documented: Vec<_> = rows().into_iter().flat_map(keys_of).collect();
+    let set: BTreeSet<_> = documented.iter().cloned().collect();
     assert_eq!(documented.len(), set.len(), "a key is listed twice");
     assert_eq!(set, keys());
-}
-
-#[test]
-fn a_flag_and_its_key_are_in_one_row() {
-    // Names that the kubelet spells differently as a flag and as a key.
-    let kubelets = [
-        ("--client-ca-file FILE", "authentication"),
-        ("--authorization-mode MODE", "authorization"),
-        ("--pod-manifest-path PATH", "staticPodPath"),
-        ("--manifest-url URL", "staticPodURL"),
-        ("--manifest-url-header NAME:VALUE", "staticPodURLHeader"),
-    ];
-    for row in rows() {
-        let flags = code(row[0]);
-        for key in code(row[2]) {
-            let kebab: String = key
-                .chars()
-                .map(|c| {
-                    if c.is_ascii_uppercase() {
-                        format!("-{}", c.to_ascii_lowercase())
-                    } else {
-                        c.to_string()
-                    }
-                })
-                .collect();
-            let alike = flags.iter().any(|flag| flag.split(' ').next() == Some(&format!("--{kebab}")));
-            assert!(alike || kubelets.contains(&(flags[0], key)), "{key} is in the row of {}", flags[0]);
-        }
-    }
 }
 
 #[test]

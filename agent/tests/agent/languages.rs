@@ -1,5 +1,4 @@
-//! The programs in docs/languages.md run as they stand there. They need curl, Python, Go and a C compiler, so they run in a
-//! step of `.ci/run`.
+//! The programs in `examples/clients` run. They need curl, Python, Go and a C compiler, so they run in a step of `.ci/run`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,16 +7,6 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 use crate::support::{Agent, Directory, shipped};
-
-const DOCUMENT: &str = include_str!("../../../docs/languages.md");
-
-/// The program in the document, as a file in `directory`.
-fn program(directory: &Directory, language: &str, name: &str) -> String {
-    let fence = format!("```{language}\n");
-    let text = DOCUMENT.split(&fence).nth(1).and_then(|rest| rest.split("```").next());
-    directory.write(name, text.unwrap_or_else(|| panic!("no program in {language}")));
-    directory.0.join(name).to_str().unwrap().to_owned()
-}
 
 /// What the command printed, given the socket as its last argument.
 fn printed(command: &[&str], socket: &Path) -> String {
@@ -29,7 +18,7 @@ fn printed(command: &[&str], socket: &Path) -> String {
 
 #[test]
 #[ignore = "needs curl, Python, Go and a C compiler; .ci/run python"]
-fn every_program_of_the_document_finds_pods_and_follows_changes() {
+fn every_program_finds_pods_and_follows_changes() {
     let directory = Directory::new();
     let socket = directory.0.join("agent.sock");
     let manifests = shipped();
@@ -44,13 +33,15 @@ fn every_program_of_the_document_finds_pods_and_follows_changes() {
     agent.until("/readyz", |answer| answer.code == 200);
     let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
 
-    let c = program(&directory, "c", "program.c");
+    let programs = manifests.parent().unwrap().join("clients");
+    let program = |name: &str| programs.join(name).to_str().unwrap().to_owned();
+    let c = program("pods.c");
     let compiled = directory.0.join("program").to_str().unwrap().to_owned();
     assert!(Command::new("cc").args(["-Wall", "-Werror", "-o", &compiled, &c]).status().unwrap().success());
     for (language, command) in [
-        ("sh", vec!["bash".to_owned(), program(&directory, "sh", "program.sh")]),
-        ("python", vec!["python3".to_owned(), program(&directory, "python", "program.py")]),
-        ("go", vec!["go".to_owned(), "run".to_owned(), program(&directory, "go", "program.go")]),
+        ("sh", vec!["bash".to_owned(), program("pods.sh")]),
+        ("python", vec!["python3".to_owned(), program("pods.py")]),
+        ("go", vec!["go".to_owned(), "run".to_owned(), program("pods.go")]),
         ("c", vec![compiled]),
     ] {
         let command: Vec<_> = command.iter().map(String::as_str).collect();

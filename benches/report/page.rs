@@ -1,0 +1,145 @@
+//! The page `docs/performance/README.md`: a verdict, then what it rests on.
+
+use support::bare::Bare;
+use support::designs::{Cached, Design};
+use support::every_key::{KEYS, SITUATIONS, SIZES, Situation};
+use support::figures::{Figure, value};
+use support::markdown::{grouped, short, wrapped};
+
+use crate::duel::{Duel, span, times};
+use crate::tables::{designs, every_key, latencies, writes};
+use crate::{Figures, PARKING_LOT};
+
+const ALONE: Situation = Situation { threads: 1, updates: false };
+const TWO: Situation = Situation { threads: 2, updates: false };
+
+/// The whole page.
+pub(crate) fn page(figures: &Figures, machine: &str) -> String {
+    let Figures { every_key: keys, ratios, memory, latency, .. } = figures;
+    let mut text = "# Performance\n\n".to_owned();
+    for line in verdict(figures) {
+        text += &wrapped(&format!("- {line}"));
+    }
+    text += &format!(
+        "
+*The others* are `RwLock` of std and of parking_lot around a hash map, DashMap, papaya and kube's `Store`. Each has a map
+of its own for each key. The index has all keys in one snapshot.
+
+## Which key
+One thread, ns per lookup: the index · the best of the others (how many times as fast the index is). Container IDs are
+looked up parsed, and as text.
+
+{}
+## How many threads
+Two threads, million lookups per second: the index · the best of the others.
+
+{}
+## What an update costs
+ns per pod, with 1,000 · 100,000 pods. The index updates five tables; every other design has one map from UID to pod,
+except the kubelet's five maps. Pods have neither IPs nor containers: each further key adds to an update of the index.
+
+{}
+## Lookup by UID against a bare table
+ns, and times the *bare table*: one flat hash table with UIDs of sixteen bytes, a hash of one multiplication, and no
+synchronisation. It is the lower bound.
+
+{}
+## Latency
+The 99.9th percentile of lookups by UID, in ns, including the clock. The control is the same loop without a lookup.
+
+{}
+![Latency by percentile](latency.svg)
+
+![Throughput by threads](throughput.svg)
+
+## Memory
+Bytes per pod, without pods, and times the bare table.
+
+{}
+## How it was measured
+{}
+One of ten pods is static and has a mirror. In *Which key* and *How many threads*, every pod has an IP and a container.
+Keys are allocated separately from the maps and looked up in shuffled order. The rows of a table were measured in
+interleaved runs; figures are medians. The index is asked through a `CachedReader`, unless it says `load()`. kube's
+`Store` has names only, and finds a pod by another key by scanning.
+",
+        every_key(keys, ALONE),
+        every_key(keys, TWO),
+        writes(ratios),
+        designs(ratios, "UID, hit"),
+        latencies(latency),
+        designs(memory, "bytes a pod"),
+        wrapped(&format!(
+            "`cargo run --release -p pod-index-benches --bin report` wrote this page on: {machine}. Compare figures only \
+             within a table: other machines have other figures, and other ratios for contention and cache misses. \
+             [`figures.tsv`](figures.tsv) has all figures: other lookups, misses, iteration, held snapshots, more \
+             threads, lookups beside a writer."
+        )),
+    );
+    text
+}
+
+fn verdict(figures: &Figures) -> [String; 5] {
+    let keys = &figures.every_key;
+    let advantages = |situation, sizes: &[usize]| {
+        let of = |key: &str| {
+            let duels = sizes.iter().filter_map(|&n| Duel::of(keys, n, key, situation));
+            format!(
+                "{} times by {}",
+                span(duels.map(|duel| duel.advantage)),
+                key.replace(", text", " as text")
+            )
+        };
+        KEYS.map(of).join(", ")
+    };
+    [
+        format!(
+            "**One thread, up to 10,000 pods.** Speed of the index, compared with the best of the others: {}.",
+            advantages(ALONE, &SIZES[..3])
+        ),
+        format!("**One thread, 100,000 pods.** {}.", advantages(ALONE, &SIZES[3..])),
+        format!("**Two threads, 200 to 100,000 pods.** {}.", advantages(TWO, &SIZES)),
+        format!("**Slower than another design:** {}.", losses(keys)),
+        format!("**An update costs more:** {}.", update(&figures.ratios)),
+    ]
+}
+
+/// The lookups in which another design is faster, in any situation.
+fn losses(keys: &[Figure]) -> String {
+    let mut losses = Vec::new();
+    for (key, n) in KEYS.into_iter().flat_map(|key| SIZES.map(|n| (key, n))) {
+        let duels = SITUATIONS.into_iter().filter_map(|situation| Duel::of(keys, n, key, situation));
+        let worst = duels.min_by(|a, b| a.advantage.total_cmp(&b.advantage));
+        if let Some(worst) = worst.filter(|duel| duel.advantage < 1.0) {
+            losses.push(format!(
+                "by {key} with {} pods ({} times as fast as {})",
+                grouped(n),
+                worst.times(),
+                worst.peer
+            ));
+        }
+    }
+    if losses.is_empty() { "no lookup".to_owned() } else { losses.join(", ") }
+}
+
+fn update(ratios: &[Figure]) -> String {
+    let at = |n| {
+        let [own, locked] = [Cached::NAME, PARKING_LOT].map(|name| value(ratios, n, "update", name));
+        let (own, locked) = own.zip(locked).unwrap_or((f64::NAN, f64::NAN));
+        format!(
+            "{} ns with {} pods, {} times as long as in one locked map",
+            short(own),
+            grouped(n),
+            times(own / locked)
+        )
+    };
+    format!("{}; {}", at(1_000), at(100_000))
+}
+
+/// How long a lookup by UID takes, as a multiple of the bare table's time.
+pub(crate) fn beside_the_bare_table(ratios: &[Figure], sizes: &[usize]) -> String {
+    span(sizes.iter().filter_map(|&n| {
+        let [own, bare] = [Cached::NAME, Bare::NAME].map(|name| value(ratios, n, "UID, hit", name));
+        own.zip(bare).map(|(own, bare)| own / bare)
+    }))
+}
