@@ -481,34 +481,7 @@ impl fmt::Display for NotFound {
     }
 }
 
-// None of these is derived: a derive would require the same of `P`.
-impl<P> Clone for AtTime<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for AtTime<'_, P> {}
-
-impl<P> Clone for Candidate<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Candidate<'_, P> {}
-
-impl<P> Clone for Holder<'_, P> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Pod(found) => Self::Pod(*found),
-            Self::Ambiguous { candidates, more } => {
-                Self::Ambiguous { candidates: candidates.clone(), more: *more }
-            }
-            Self::Unknown(why) => Self::Unknown(*why),
-        }
-    }
-}
+copied!(AtTime, Candidate);
 
 impl<P> fmt::Debug for AtTime<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

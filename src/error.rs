@@ -20,12 +20,13 @@ use crate::text::shorten;
 ///
 /// let (mut writer, _reader) = pod_index::new();
 /// let error = writer.add_pod(Slim("")).unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::EmptyUid);
+/// assert_eq!(error.kind(), ErrorKind::Empty);
 /// assert_eq!(error.field(), "metadata.uid");
 /// assert_eq!(error.to_string(), r#"pod "web_default" (UID ""): metadata.uid: must not be empty"#);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
+    field: &'static str,
     kind: ErrorKind,
     uid: String,
     full_name: String,
@@ -35,21 +36,16 @@ pub struct Error {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// `metadata.uid` is empty.
-    EmptyUid,
-    /// `metadata.name` is empty.
-    EmptyName,
-    /// `metadata.namespace` is empty.
-    EmptyNamespace,
-    /// `metadata.name` contains `_`, which would make the pod's full name ambiguous.
-    SeparatorInName,
-    /// `metadata.namespace` contains `_`, which would make the pod's full name ambiguous.
-    SeparatorInNamespace,
+    /// The field is empty.
+    Empty,
+    /// The field contains `_`, which would make the pod's full name ambiguous.
+    Separator,
 }
 
 impl Error {
-    pub(crate) fn new<P: PodMeta + ?Sized>(kind: ErrorKind, pod: &P) -> Self {
+    pub(crate) fn new<P: PodMeta + ?Sized>(field: &'static str, kind: ErrorKind, pod: &P) -> Self {
         Self {
+            field,
             kind,
             uid: shorten(pod.uid()),
             full_name: format!("{}_{}", shorten(pod.name()), shorten(pod.namespace())),
@@ -65,11 +61,7 @@ impl Error {
     /// The invalid field in Kubernetes' notation, such as `metadata.uid`.
     #[must_use]
     pub fn field(&self) -> &'static str {
-        match self.kind {
-            ErrorKind::EmptyUid => "metadata.uid",
-            ErrorKind::EmptyName | ErrorKind::SeparatorInName => "metadata.name",
-            ErrorKind::EmptyNamespace | ErrorKind::SeparatorInNamespace => "metadata.namespace",
-        }
+        self.field
     }
 
     /// The refused pod's UID, cut if it is very long (it then ends in `…`).
@@ -88,10 +80,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let problem = match self.kind {
-            ErrorKind::EmptyUid | ErrorKind::EmptyName | ErrorKind::EmptyNamespace => "must not be empty",
-            ErrorKind::SeparatorInName | ErrorKind::SeparatorInNamespace => {
-                "must not contain `_`, which separates name and namespace in a full name"
-            }
+            ErrorKind::Empty => "must not be empty",
+            ErrorKind::Separator => "must not contain `_`, which separates name and namespace in a full name",
         };
         write!(f, "pod {:?} (UID {:?}): {}: {problem}", self.full_name, self.uid, self.field())
     }

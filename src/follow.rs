@@ -98,13 +98,6 @@ pub enum WaitError {
     WriterGone,
 }
 
-impl<P> Changes<P> {
-    fn new(reader: Reader<P>) -> Self {
-        let follower = Follower::new(reader.wake());
-        Self { reader, follower, seen: None }
-    }
-}
-
 impl<P: PodMeta> Changes<P> {
     /// The next step, if there is one now.
     ///
@@ -218,7 +211,7 @@ impl<P: PodMeta> Reader<P> {
     /// A subscriber that first reports every pod, then the changes. See [`Changes`].
     #[must_use]
     pub fn changes(&self) -> Changes<P> {
-        Changes::new(self.clone())
+        Changes { reader: self.clone(), follower: Follower::new(self.wake()), seen: None }
     }
 
     /// Blocks until the index has this pod, or until the deadline. Ignores mirror pods.
@@ -290,13 +283,6 @@ impl std::error::Error for WaitError {}
 impl From<TimedOut> for WaitError {
     fn from(_: TimedOut) -> Self {
         Self::TimedOut
-    }
-}
-
-// Not derived: a derive would require `P: Clone`.
-impl<P> Clone for Step<P> {
-    fn clone(&self) -> Self {
-        Self { before: self.before.clone(), after: self.after.clone() }
     }
 }
 

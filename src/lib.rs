@@ -100,6 +100,19 @@
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
+/// Makes types that consist of references copyable. A derive would require the same of `P`.
+macro_rules! copied {
+    ($($name:ident),*) => {$(
+        impl<P> Clone for $name<'_, P> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<P> Copy for $name<'_, P> {}
+    )*};
+}
+
 mod at;
 pub mod docs;
 mod error;
@@ -129,9 +142,7 @@ struct Readme;
 pub use at::{AtTime, Bounds, Candidate, Holder, NotFound};
 pub use error::{Error, ErrorKind};
 pub use follow::{Changes, Step, WaitError};
-pub use id::{
-    FullName, MirrorPodUid, ParseFullNameError, ParseUidError, PodUid, ResolvedPodUid, UidRef, UidText,
-};
+pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef, UidText};
 pub use manager::PodManager;
 pub use options::Options;
 pub use pod::{

@@ -96,9 +96,7 @@ impl Options {
         let is_off = max_age.is_zero() || max_pods == 0;
         Self { removed: if is_off { None } else { Some(KeepRemoved { max_age, max_pods }) }, ..self }
     }
-}
 
-impl Options {
     /// Keeps for each pod when it had its IPs, custom keys and name, for lookups [at a time](crate::Snapshot::at). Has an
     /// effect only with [`keep_removed`](Self::keep_removed), whose limits also bound how far back the answers reach. Off
     /// by default.

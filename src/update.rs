@@ -294,17 +294,6 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 }
 
-// Neither is derived: a derive would require the same of `P`.
-impl<P> Clone for Upserted<P> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Unchanged => Self::Unchanged,
-            Self::Added => Self::Added,
-            Self::Replaced(old) => Self::Replaced(Arc::clone(old)),
-        }
-    }
-}
-
 impl<P> fmt::Debug for Upserted<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -324,18 +313,14 @@ impl Shadowed {
 
 /// Refuses pods that could not be found again.
 fn check<P: PodMeta>(pod: &P) -> Result<(), Error> {
-    let kind = if pod.uid().is_empty() {
-        ErrorKind::EmptyUid
-    } else if pod.name().is_empty() {
-        ErrorKind::EmptyName
-    } else if pod.namespace().is_empty() {
-        ErrorKind::EmptyNamespace
-    } else if pod.name().contains(SEPARATOR) {
-        ErrorKind::SeparatorInName
-    } else if pod.namespace().contains(SEPARATOR) {
-        ErrorKind::SeparatorInNamespace
-    } else {
-        return Ok(());
-    };
-    Err(Error::new(kind, pod))
+    let names = [("metadata.name", pod.name()), ("metadata.namespace", pod.namespace())];
+    for (field, value) in [("metadata.uid", pod.uid())].into_iter().chain(names) {
+        if value.is_empty() {
+            return Err(Error::new(field, ErrorKind::Empty, pod));
+        }
+    }
+    match names.into_iter().find(|(_, value)| value.contains(SEPARATOR)) {
+        Some((field, _)) => Err(Error::new(field, ErrorKind::Separator, pod)),
+        None => Ok(()),
+    }
 }

@@ -66,8 +66,8 @@ pub(crate) struct Draft<'w, P> {
 pub(crate) struct TablesMut<'a, V: Value> {
     tables: &'a mut Tables<V>,
     memory: &'a mut Memory<V::Pod>,
-    hashing: &'a Hashing,
-    kept: Kinds,
+    pub(crate) hashing: &'a Hashing,
+    pub(crate) kept: Kinds,
 }
 
 /// Makes each table a draft of the other one.
@@ -164,12 +164,7 @@ impl<P> Versions<P> {
 
     /// Frees all retired versions that it can.
     pub(crate) fn reclaim_all(&mut self) {
-        let mut at = 0;
-        while at < self.retired.len() {
-            if !self.reclaim(at) {
-                at += 1;
-            }
-        }
+        self.reclaim_some(usize::MAX);
     }
 
     /// Frees a retired version, unless it is in use.
@@ -254,22 +249,18 @@ impl<P> Snapshot<P> {
 
     /// The next version, with empty tables.
     fn next(&self) -> Self {
-        let empty =
-            |removed: &RemovedSet<P>| RemovedSet { tables: Tables::new(), queue: removed.queue.clone() };
-        let mut live = Tables::new();
-        live.contenders = self.live.contenders.clone();
-        let mut removed = self.removed.as_deref().map(empty);
-        if let (Some(removed), Some(base)) = (&mut removed, &self.removed) {
-            removed.tables.contenders = base.tables.contenders.clone();
-        }
+        let next = |removed: &RemovedSet<P>| RemovedSet {
+            tables: removed.tables.next(),
+            queue: removed.queue.clone(),
+        };
         Self {
             generation: self.generation + 1,
             pods_generation: self.generation + 1,
             hashing: self.hashing.clone(),
             kept: self.kept,
-            live,
+            live: self.live.next(),
             history: self.history.clone(),
-            removed: removed.map(Box::new),
+            removed: self.removed.as_deref().map(next).map(Box::new),
             times: self.times.clone(),
         }
     }
@@ -299,14 +290,6 @@ impl<V: PodValue> TablesMut<'_, V> {
 
     pub(crate) fn memory(&self) -> &Memory<V::Pod> {
         self.memory
-    }
-
-    pub(crate) fn hashing(&self) -> &Hashing {
-        self.hashing
-    }
-
-    pub(crate) fn kept(&self) -> Kinds {
-        self.kept
     }
 }
 

@@ -314,13 +314,9 @@ fn empty_fields_are_refused_by_name_and_do_not_change_the_index() {
     put(&mut writer, [TestPod::plain("u", "web")]);
     let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
     let cases = [
-        (TestPod { uid: String::new(), ..good.clone() }, ErrorKind::EmptyUid, "metadata.uid"),
-        (TestPod { name: String::new(), ..good.clone() }, ErrorKind::EmptyName, "metadata.name"),
-        (
-            TestPod { namespace: String::new(), ..good.clone() },
-            ErrorKind::EmptyNamespace,
-            "metadata.namespace",
-        ),
+        (TestPod { uid: String::new(), ..good.clone() }, ErrorKind::Empty, "metadata.uid"),
+        (TestPod { name: String::new(), ..good.clone() }, ErrorKind::Empty, "metadata.name"),
+        (TestPod { namespace: String::new(), ..good.clone() }, ErrorKind::Empty, "metadata.namespace"),
     ];
     for (bad, kind, field) in cases {
         let error = writer.update_pod(bad.clone()).expect_err("refused");
@@ -369,12 +365,9 @@ fn names_that_would_make_a_full_name_ambiguous_are_refused() {
     let (mut writer, reader) = index();
     let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
     let name = writer.add_pod(TestPod { name: "a_b".into(), ..good.clone() }).expect_err("refused");
-    assert_eq!((name.kind(), name.field()), (ErrorKind::SeparatorInName, "metadata.name"));
+    assert_eq!((name.kind(), name.field()), (ErrorKind::Separator, "metadata.name"));
     let namespace = writer.add_pod(TestPod { namespace: "b_c".into(), ..good }).expect_err("refused");
-    assert_eq!(
-        (namespace.kind(), namespace.field()),
-        (ErrorKind::SeparatorInNamespace, "metadata.namespace")
-    );
+    assert_eq!((namespace.kind(), namespace.field()), (ErrorKind::Separator, "metadata.namespace"));
     assert_eq!(reader.load().generation(), 0);
 }
 

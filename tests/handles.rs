@@ -186,9 +186,7 @@ fn lookups_take_uids_and_full_names_of_all_types() {
     found(snapshot.pod_by_uid(&Arc::<str>::from("p")));
     found(snapshot.pod_by_uid(&std::borrow::Cow::from("p")));
     found(snapshot.pod_by_uid(&uid));
-    found(snapshot.pod_by_uid(&&uid));
     found(snapshot.pod_by_uid(uid.as_uid_ref()));
-    found(snapshot.pod_by_uid(&uid.as_uid_ref()));
     found(snapshot.pod_by_uid(&*uid.to_text()));
     found(["p"].iter().find_map(|uid| snapshot.pod_by_uid(uid)));
     found(snapshot.pod_by_full_name("db_default"));
@@ -287,13 +285,11 @@ fn debug_output_of_an_index_is_short_and_names_its_type() {
 
     let p = TestPod::plain("p", "db");
     let upserted = writer.update_pod(Arc::clone(&p)).expect("a good pod");
-    let copy = upserted.clone();
-    assert!(matches!((&upserted, &copy), (Upserted::Replaced(old), Upserted::Replaced(copy)) if old == copy));
     assert_eq!(format!("{upserted:?}"), "Replaced(..)");
     let upserted = writer.update_pod(p).expect("a good pod");
-    assert_eq!(format!("{upserted:?}, {:?}", upserted.clone()), "Unchanged, Unchanged");
+    assert_eq!(format!("{upserted:?}"), "Unchanged");
     let upserted = writer.add_pod(TestPod::plain("new", "new")).expect("a good pod");
-    assert_eq!(format!("{upserted:?}, {:?}", upserted.clone()), "Added, Added");
+    assert_eq!(format!("{upserted:?}"), "Added");
     writer.remove_pod_by_uid("orphan").expect("it is there");
     let after = reader.snapshot();
     let mut changes: Vec<String> =

@@ -401,8 +401,6 @@ fn a_container_id_is_the_same_in_every_spelling() {
         assert_eq!(Identity::parse(&spelling), Ok(Identity::ContainerId(id(ID).unwrap())), "{spelling}");
     }
     assert_eq!(id(ID).unwrap().to_string(), ID);
-    assert_eq!(id(ID).unwrap().to_bytes()[..4], [0x3e, 0x5f, 0x0b, 0x1c]);
-    assert_eq!(id(ID).unwrap().to_bytes()[28..], id(ID).unwrap().to_bytes()[..4]);
     for none in [
         "",
         &ID[..12],
@@ -503,9 +501,7 @@ fn any_text_is_parsed_as_the_first_matching_identity_in_the_documented_order() {
     let log = format!("/var/log/pods/shop_web_{UUID}/c/0.log");
     assert!(matches!(Identity::parse(&log), Ok(Identity::PodLog(log)) if log.pod_uid == UUID));
     let link = format!("web_shop_c-{ID}.log");
-    assert!(
-        matches!(Identity::try_from(&*link), Ok(Identity::ContainerLog(log)) if log.container_id == id(ID))
-    );
+    assert!(matches!(Identity::parse(&link), Ok(Identity::ContainerLog(log)) if log.container_id == id(ID)));
     assert!(matches!(Identity::parse(&log[1..]), Ok(Identity::PodLog(_))));
 }
 

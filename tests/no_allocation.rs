@@ -180,7 +180,6 @@ fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
     black_box(snapshot.static_pods_with_mirrors().count());
     black_box(snapshot.pod_to_mirror_uids().count());
     black_box(snapshot.mirror_to_pod_uids().count());
-    black_box(&snapshot.pods_and_mirror_pods());
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use wide::u8x16;
 
+use super::error::ParseIdError;
+
 /// Separates name and namespace. Kubernetes' validation allows it in neither.
 pub(crate) const SEPARATOR: char = '_';
 
@@ -26,7 +28,7 @@ pub(crate) const SEPARATOR: char = '_';
 /// assert_eq!(full_name.name(), "etcd-node1");
 /// assert_eq!(full_name.namespace(), "kube-system");
 /// assert_eq!(FullName::new("etcd-node1", "kube-system")?, full_name);
-/// # Ok::<(), pod_index::ParseFullNameError>(())
+/// # Ok::<(), pod_index::ParseIdError>(())
 /// ```
 ///
 /// Kubelet: `GetPodFullName` (`pkg/kubelet/container/runtime.go`).
@@ -42,7 +44,7 @@ impl FullName {
     ///
     /// # Errors
     /// If either part is empty or contains `_`.
-    pub fn new(name: &str, namespace: &str) -> Result<Self, ParseFullNameError> {
+    pub fn new(name: &str, namespace: &str) -> Result<Self, ParseIdError> {
         format!("{name}{SEPARATOR}{namespace}").parse()
     }
 
@@ -105,12 +107,12 @@ fn only_separator(text: &[u8]) -> Option<usize> {
 ///
 /// Kubelet: `ParsePodFullName` (`pkg/kubelet/container/runtime.go`).
 impl FromStr for FullName {
-    type Err = ParseFullNameError;
+    type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match split(text) {
             Some(_) => Ok(Self { text: Arc::from(text) }),
-            None => Err(ParseFullNameError { text: crate::text::shorten(text) }),
+            None => Err(ParseIdError::FullName(crate::text::shorten(text))),
         }
     }
 }
@@ -150,24 +152,6 @@ impl fmt::Debug for FullName {
         write!(f, "FullName({:?})", &*self.text)
     }
 }
-
-/// A string is not a pod's full name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ParseFullNameError {
-    text: String,
-}
-
-impl fmt::Display for ParseFullNameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "failed to parse the pod full name {:?}: want a name and a namespace around exactly one `_`",
-            self.text
-        )
-    }
-}
-
-impl std::error::Error for ParseFullNameError {}
 
 #[cfg(test)]
 mod tests {

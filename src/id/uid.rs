@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::error::ParseIdError;
 use super::{Form, Packed};
 
 /// The representation shared by the three public types. 24 bytes for any spelling. It consists of whole
@@ -40,13 +41,10 @@ impl Uid {
 
     #[inline]
     fn as_ref(&self) -> UidRef<'_> {
+        let usual = |words, form| UidRef { usual: Some(Packed { words, form }), other: "" };
         match self {
-            &Self::Uuid(first, second) => {
-                UidRef { usual: Some(Packed { words: (first, second), form: Form::Uuid }), other: "" }
-            }
-            &Self::Hex(first, second) => {
-                UidRef { usual: Some(Packed { words: (first, second), form: Form::Hex }), other: "" }
-            }
+            Self::Uuid(first, second) => usual((*first, *second), Form::Uuid),
+            Self::Hex(first, second) => usual((*first, *second), Form::Hex),
             Self::Other(text) => UidRef { usual: None, other: text },
         }
     }
@@ -83,18 +81,13 @@ impl PartialOrd for Uid {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UidRef<'a> {
     // Not an enum: its variants would share memory, so that a lookup would pass the value through memory.
-    usual: Option<Packed>,
-    /// The string, if the spelling is not a usual one.
-    other: &'a str,
+    /// The packed form, if the UID is in one of the usual spellings.
+    pub(crate) usual: Option<Packed>,
+    /// Otherwise the string.
+    pub(crate) other: &'a str,
 }
 
-impl<'a> UidRef<'a> {
-    /// The packed form, or the string.
-    #[inline]
-    pub(crate) fn new(usual: Option<Packed>, other: &'a str) -> Self {
-        Self { usual, other }
-    }
-
+impl UidRef<'_> {
     /// Whether this is the empty UID, which no pod may have.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -104,18 +97,6 @@ impl<'a> UidRef<'a> {
     /// Whether this is a UUID with hyphens or 32 hex digits, in upper or lower case.
     pub(crate) fn is_usual_in_any_case(self) -> bool {
         self.usual.is_some() || PodUid::in_lower_case(self).is_some()
-    }
-
-    /// The packed form, if the UID is in one of the usual spellings.
-    #[inline]
-    pub(crate) fn usual(&self) -> Option<Packed> {
-        self.usual
-    }
-
-    /// The string, if the UID is not in one of the usual spellings; otherwise empty.
-    #[inline]
-    pub(crate) fn other(&self) -> &'a str {
-        self.other
     }
 
     #[inline]
@@ -148,13 +129,6 @@ macro_rules! from_texts {
 
 from_texts!(&str, String, Box<str>, Arc<str>, Cow<'_, str>);
 
-impl<'a> From<&UidRef<'a>> for UidRef<'a> {
-    #[inline]
-    fn from(uid: &UidRef<'a>) -> Self {
-        *uid
-    }
-}
-
 /// The text of a UID in its spelling; returned by `to_text` of the UID types. It is built in place, without
 /// allocation.
 ///
@@ -186,29 +160,15 @@ impl<'a> UidRef<'a> {
     }
 }
 
-impl UidText<'_> {
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+impl Deref for UidText<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
         match &self.0 {
             // Only ASCII was written.
             Text::Usual(buffer, length) => str::from_utf8(&buffer[..*length]).unwrap_or_default(),
             Text::Other(text) => text,
         }
-    }
-}
-
-impl Deref for UidText<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.as_str()
-    }
-}
-
-impl AsRef<str> for UidText<'_> {
-    fn as_ref(&self) -> &str {
-        self
     }
 }
 
@@ -223,19 +183,6 @@ impl fmt::Debug for UidText<'_> {
         fmt::Debug::fmt(&**self, f)
     }
 }
-
-/// The error for a string that is not a UID: it is empty. Any other string is a UID.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct ParseUidError;
-
-impl fmt::Display for ParseUidError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("failed to parse the pod UID: it is empty")
-    }
-}
-
-impl std::error::Error for ParseUidError {}
 
 impl fmt::Display for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,20 +232,10 @@ macro_rules! uid_type {
         /// # Errors
         /// If the string is empty.
         impl FromStr for $name {
-            type Err = ParseUidError;
+            type Err = ParseIdError;
 
-            fn from_str(text: &str) -> Result<Self, ParseUidError> {
-                if text.is_empty() { Err(ParseUidError) } else { Ok(Self::from(text)) }
-            }
-        }
-
-        /// # Errors
-        /// If the string is empty.
-        impl TryFrom<String> for $name {
-            type Error = ParseUidError;
-
-            fn try_from(text: String) -> Result<Self, ParseUidError> {
-                text.parse()
+            fn from_str(text: &str) -> Result<Self, ParseIdError> {
+                if text.is_empty() { Err(ParseIdError::EmptyUid) } else { Ok(Self::from(text)) }
             }
         }
 
@@ -319,13 +256,6 @@ macro_rules! uid_type {
         impl<'a> From<&'a $name> for UidRef<'a> {
             #[inline]
             fn from(uid: &'a $name) -> Self {
-                uid.as_uid_ref()
-            }
-        }
-
-        impl<'a> From<&&'a $name> for UidRef<'a> {
-            #[inline]
-            fn from(uid: &&'a $name) -> Self {
                 uid.as_uid_ref()
             }
         }
@@ -405,8 +335,8 @@ impl PodUid {
     /// This UID in lower case, if it is a usual spelling in upper case. No allocation.
     pub(crate) fn in_lower_case(uid: UidRef<'_>) -> Option<Self> {
         let mut buffer = [0; 36];
-        let text = buffer.get_mut(..uid.other().len())?;
-        text.copy_from_slice(uid.other().as_bytes());
+        let text = buffer.get_mut(..uid.other.len())?;
+        text.copy_from_slice(uid.other.as_bytes());
         text.make_ascii_lowercase();
         Packed::parse(str::from_utf8(text).ok()?).map(|packed| Self(Uid::packed(packed)))
     }
@@ -433,7 +363,7 @@ impl From<PodUid> for ResolvedPodUid {
 
 #[cfg(test)]
 mod tests {
-    use super::{MirrorPodUid, ParseUidError, PodUid, ResolvedPodUid, UidRef};
+    use super::{MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef};
 
     const SPELLINGS: [&str; 7] = [
         "two\nlines",
@@ -499,7 +429,7 @@ mod tests {
     #[test]
     fn two_spellings_with_equal_packed_words_are_two_uids() {
         let [uuid, hex] = SAME_WORDS.map(PodUid::from);
-        let words = [&uuid, &hex].map(|uid| uid.as_uid_ref().usual().expect("a usual spelling").words);
+        let words = [&uuid, &hex].map(|uid| uid.as_uid_ref().usual.expect("a usual spelling").words);
         assert_eq!(words[0], words[1], "otherwise this shows nothing");
         assert_ne!(uuid, hex);
         assert_ne!(UidRef::from(&uuid), UidRef::from(&hex));
@@ -525,7 +455,7 @@ mod tests {
             for b in &texts {
                 let (left, right) = (PodUid::from(a.as_str()), PodUid::from(b.as_str()));
                 assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
-                let words = [&left, &right].map(|uid| uid.as_uid_ref().usual().expect("usual").words);
+                let words = [&left, &right].map(|uid| uid.as_uid_ref().usual.expect("usual").words);
                 against += usize::from(words[0].cmp(&words[1]) != a.cmp(b));
             }
         }
@@ -535,7 +465,7 @@ mod tests {
     #[test]
     fn the_text_of_a_uid_equals_its_source() {
         for text in SPELLINGS {
-            assert_eq!(PodUid::from(text).to_text().as_str(), text);
+            assert_eq!(*PodUid::from(text).to_text(), *text);
             assert_eq!(&*UidRef::from(text).to_text(), text);
             let padded =
                 format!("{:>40}|{:?}", MirrorPodUid::from(text).to_text(), PodUid::from(text).to_text());
@@ -546,12 +476,12 @@ mod tests {
     #[test]
     fn any_non_empty_string_is_parsed_as_a_uid() {
         for text in SPELLINGS {
-            let wanted = if text.is_empty() { Err(ParseUidError) } else { Ok(text.to_owned()) };
+            let wanted = if text.is_empty() { Err(ParseIdError::EmptyUid) } else { Ok(text.to_owned()) };
             assert_eq!(text.parse().map(|uid: PodUid| uid.to_string()), wanted);
-            assert_eq!(MirrorPodUid::try_from(text.to_owned()).map(|uid| uid.to_string()), wanted);
+            assert_eq!(text.parse().map(|uid: MirrorPodUid| uid.to_string()), wanted);
             assert_eq!(text.parse().map(|uid: ResolvedPodUid| uid.to_string()), wanted);
         }
-        assert_eq!(ParseUidError.to_string(), "failed to parse the pod UID: it is empty");
+        assert_eq!(ParseIdError::EmptyUid.to_string(), "failed to parse the pod UID: it is empty");
     }
 
     #[test]

@@ -37,17 +37,6 @@ const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", "docker-"];
 pub struct ContainerId([u64; 4]);
 
 impl ContainerId {
-    /// The ID as bytes, two digits each, the first digit in the upper half.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; DIGITS / 2] {
-        let mut bytes = [0; DIGITS / 2];
-        for (byte, [high, low]) in bytes.iter_mut().zip(self.digits().as_chunks().0) {
-            let value = |digit: &u8| char::from(*digit).to_digit(16).unwrap_or_default().to_le_bytes()[0];
-            *byte = value(high) << 4 | value(low);
-        }
-        bytes
-    }
-
     fn digits(self) -> [u8; DIGITS] {
         let [a, b, c, d] = self.0;
         let mut digits = [0; DIGITS];

@@ -195,11 +195,3 @@ fn pid(text: &str) -> Option<u32> {
     let pid = text.parse().ok()?;
     (is_number && (1..=LARGEST_PID).contains(&pid)).then_some(pid)
 }
-
-impl<'a> TryFrom<&'a str> for Identity<'a> {
-    type Error = ParseIdentityError;
-
-    fn try_from(text: &'a str) -> Result<Self, ParseIdentityError> {
-        Self::parse(text)
-    }
-}

@@ -47,8 +47,6 @@ pub(crate) trait Value {
 /// A value that has a pod.
 pub(crate) trait PodValue: Value {
     fn pod(&self) -> &Arc<Self::Pod>;
-    /// Whether the other value is the same.
-    fn same(&self, other: &Self) -> bool;
 }
 
 /// A key of sixteen bytes.
@@ -110,10 +108,6 @@ impl<P> PodValue for Arc<P> {
     #[inline]
     fn pod(&self) -> &Self {
         self
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        Self::ptr_eq(self, other)
     }
 }
 

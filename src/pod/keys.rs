@@ -253,6 +253,19 @@ impl Claims {
         }
     }
 
+    /// Whether both name the same few keys in the same order, each once. Then they need not be sorted.
+    pub(crate) fn alike(&self, other: &Self) -> bool {
+        const FEW: usize = 8;
+        let mut both = self.items.iter().zip(&other.items).enumerate();
+        let is_short = self.items.len() == other.items.len() && self.items.len() <= FEW;
+        is_short
+            && both.all(|(at, (one, other_one))| {
+                let key = one.key(&self.bytes);
+                let is_new = self.items[..at].iter().all(|before| before.key(&self.bytes) != key);
+                is_new && key == other_one.key(&other.bytes)
+            })
+    }
+
     /// Whether the pod named this key. The keys are sorted.
     pub(crate) fn has(&self, key: KeyRef<'_>) -> bool {
         self.items.binary_search_by(|item| item.key(&self.bytes).cmp(&key)).is_ok()

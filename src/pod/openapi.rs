@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as k8s_time;
 
 use super::{Life, PodKeys, PodMeta, Time};
@@ -33,12 +33,7 @@ impl PodMeta for Pod {
         let Some(status) = &self.status else { return };
         keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
         if keys.wants_container_ids() {
-            let lists = [
-                &status.container_statuses,
-                &status.init_container_statuses,
-                &status.ephemeral_container_statuses,
-            ];
-            lists.into_iter().flatten().flatten().for_each(|container| name_ids(container, keys));
+            containers(status).for_each(|container| name_ids(container, keys));
         }
         let uses_nodes_network = self.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         if keys.wants_ips() && !uses_nodes_network {
@@ -63,13 +58,8 @@ impl PodMeta for Pod {
         let Some(status) = &self.status else { return Life { created, ..Life::default() } };
         let has_one_sandbox =
             self.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
-        let lists = [
-            &status.container_statuses,
-            &status.init_container_statuses,
-            &status.ephemeral_container_statuses,
-        ];
         let (mut ip_by, mut ip_until, mut all_ended) = (None, None, None);
-        for state in lists.into_iter().flatten().flatten().map(|container| container.state.as_ref()) {
+        for state in containers(status).map(|container| container.state.as_ref()) {
             let running = state.and_then(|state| state.running.as_ref());
             // Of a container that the kubelet lost, it makes up an end.
             let ended = state.and_then(|state| state.terminated.as_ref());
@@ -86,6 +76,15 @@ impl PodMeta for Pod {
         let stopped = is_final || (self.metadata.deletion_timestamp.is_some() && all_ended == Some(true));
         Life { created, ip_not_before: seconds(&status.start_time), ip_by, stopped, ip_until }
     }
+}
+
+/// The statuses of all containers.
+fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } = status;
+    [container_statuses, init_container_statuses, ephemeral_container_statuses]
+        .into_iter()
+        .flatten()
+        .flatten()
 }
 
 /// Names the ID of a container, and of its previous run.

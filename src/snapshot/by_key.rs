@@ -120,7 +120,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Found<'_, P>> {
-        self.get(id.try_into().ok()?)
+        self.live.by_container_id(id.try_into().ok()?, &self.hashing)
     }
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.

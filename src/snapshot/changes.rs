@@ -86,13 +86,7 @@ impl<'a, P: PodMeta> Change<'a, P> {
     }
 }
 
-impl<P> Clone for Change<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Change<'_, P> {}
+copied!(Change);
 
 impl<P: PodMeta> fmt::Debug for Change<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -58,7 +58,7 @@ pub enum FoundBy {
 /// let _: Key = (&FullName::new("web-0", "shop")?).into();
 /// let _: Key = std::net::IpAddr::from([10, 0, 0, 7]).into();
 /// let _: Key = "3e5f0b1c".repeat(8).parse::<ContainerId>().expect("64 digits").into();
-/// # Ok::<(), pod_index::ParseFullNameError>(())
+/// # Ok::<(), pod_index::ParseIdError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -144,14 +144,7 @@ impl<'a> From<(KeyKind, &'a [u8])> for Key<'a> {
     }
 }
 
-// Not derived: a derive would require the same of `P`.
-impl<P> Clone for Found<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Found<'_, P> {}
+copied!(Found);
 
 impl<P: PodMeta> fmt::Debug for Found<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

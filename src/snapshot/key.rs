@@ -49,10 +49,6 @@ impl<V: PodValue> PodValue for Mirror<V> {
     fn pod(&self) -> &Arc<V::Pod> {
         self.pod.pod()
     }
-
-    fn same(&self, other: &Self) -> bool {
-        self.pod.same(&other.pod) && self.target == other.target
-    }
 }
 
 /// A UID as compared in the tables. The tag identifies the spelling: each has its own tags, so equal words of
@@ -73,9 +69,9 @@ const OTHER: (NonZero<u8>, u8) = (NonZero::new(241).unwrap(), 15);
 
 impl<'u> UidKey<'u> {
     pub(crate) fn new(uid: UidRef<'u>, hashing: &Hashing) -> Self {
-        match uid.usual() {
+        match uid.usual {
             Some(packed) => Self::packed(packed, hashing),
-            None => Self::text(uid.other(), hashing),
+            None => Self::text(uid.other, hashing),
         }
     }
 
@@ -99,7 +95,7 @@ impl<'u> UidKey<'u> {
     pub(crate) fn uid(&self) -> UidRef<'u> {
         let form = if self.tag < HEX.0 { Form::Uuid } else { Form::Hex };
         let packed = Packed { words: (self.words.0, self.words.1), form };
-        UidRef::new((self.tag < OTHER.0).then_some(packed), self.text)
+        UidRef { usual: (self.tag < OTHER.0).then_some(packed), other: self.text }
     }
 
     /// Whether an entry with this key's tag has this UID.

@@ -338,24 +338,6 @@ impl<P: PodMeta> Snapshot<P> {
         self.live.mirrors.iter().map(|entry| &entry.value.pod)
     }
 
-    /// [`pods`](Self::pods), [`mirror_pods`](Self::mirror_pods), and
-    /// [`orphaned_mirror_pod_full_names`](Self::orphaned_mirror_pod_full_names).
-    ///
-    /// # Complexity
-    /// O(1) to obtain; no copy.
-    ///
-    /// Kubelet: `GetPodsAndMirrorPods` (`pkg/kubelet/pod/pod_manager.go`).
-    #[doc(alias = "GetPodsAndMirrorPods")]
-    pub fn pods_and_mirror_pods(
-        &self,
-    ) -> (
-        impl ExactSizeIterator<Item = &Arc<P>> + Clone,
-        impl ExactSizeIterator<Item = &Arc<P>> + Clone,
-        impl Iterator<Item = FullName> + Clone,
-    ) {
-        (self.pods(), self.mirror_pods(), self.orphaned_mirror_pod_full_names())
-    }
-
     /// The full names of the mirrors without a pod.
     ///
     /// # Complexity
@@ -364,6 +346,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetOrphanedMirrorPodNames` (`pkg/kubelet/pod/pod_manager.go`, until 1.26; since then a part of
     /// `GetPodsAndMirrorPods`).
     #[doc(alias = "GetOrphanedMirrorPodNames")]
+    #[doc(alias = "GetPodsAndMirrorPods")]
     pub fn orphaned_mirror_pod_full_names(&self) -> impl Iterator<Item = FullName> + Clone {
         self.live.mirror_names.iter().filter_map(|Entry { key, .. }| {
             let (name, namespace) = key.record.parts();

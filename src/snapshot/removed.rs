@@ -120,10 +120,6 @@ impl<P> PodValue for RemovedPod<P> {
     fn pod(&self) -> &Arc<P> {
         &self.pod
     }
-
-    fn same(&self, other: &Self) -> bool {
-        self.number == other.number && Arc::ptr_eq(&self.pod, &other.pod)
-    }
 }
 
 impl<P: PodMeta> Claimant for RemovedPod<P> {
@@ -199,14 +195,7 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     }
 }
 
-// None of these is derived: a derive would require the same of `P`.
-impl<P> Clone for RemovedPods<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for RemovedPods<'_, P> {}
+copied!(RemovedPods);
 
 impl<P> Clone for RemovedPod<P> {
     fn clone(&self) -> Self {

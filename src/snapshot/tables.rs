@@ -37,6 +37,11 @@ macro_rules! tables {
             pub(crate) fn new() -> Self {
                 Self { $($name: Table::new(),)* contenders: OrdSet::new() }
             }
+
+            /// Empty tables for the next version, with the same contenders.
+            pub(crate) fn next(&self) -> Self {
+                Self { contenders: self.contenders.clone(), ..Self::new() }
+            }
         }
 
         impl<V: PodValue> Tables<V> {
@@ -76,6 +81,11 @@ pub(crate) trait Claimant: PodValue<Pod: PodMeta> + Clone {
     fn strength(&self, kept: Kinds) -> Strength;
 
     fn removed_at(&self) -> Option<Instant>;
+
+    /// Whether this is the very same object. A removed pod that returned and was removed again may be.
+    fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.pod(), other.pod())
+    }
 
     #[inline]
     fn found(&self, by: FoundBy) -> Found<'_, Self::Pod> {
@@ -170,12 +180,6 @@ impl<V> Tables<V> {
     }
 
     #[inline]
-    pub(crate) fn by_container_id(&self, id: ContainerId, hashing: &Hashing) -> Option<&Entry<Labelled, V>> {
-        let (words, hash) = container_key(id, hashing);
-        self.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)
-    }
-
-    #[inline]
     pub(crate) fn by_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
         let (words, hash) = ip_key(ip, hashing);
         Some(&self.ips.find(hash, any_tag(hash), |entry| entry.key == words)?.value)
@@ -188,14 +192,8 @@ impl<V> Tables<V> {
         if self.contenders.is_empty() {
             return self.by_ip(ip, hashing);
         }
-        self.by_contested_ip(ip, hashing)
-    }
-
-    #[cold]
-    fn by_contested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
-        let (words, hash) = ip_key(ip, hashing);
-        let (place, entry) = self.ips.locate(hash, any_tag(hash), |entry| entry.key == words)?;
-        (place.flags() & CONTESTED == 0).then_some(&entry.value)
+        let (place, pod) = self.locate(KeyRef::Ip(ip), hashing)?;
+        (place.flags() & CONTESTED == 0).then_some(pod)
     }
 
     /// The holder of a key, with the place of its entry.
@@ -239,17 +237,22 @@ impl<V: Claimant> Tables<V> {
     /// The pod with this key that has the strongest claim, without mirrors.
     #[inline]
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
-        let (pod, container) = match key {
-            Sought::Uid(uid) => (self.pod(uid, hashing)?, None),
-            Sought::Name { namespace, name } => (self.by_name(PodKind::Pod, name, namespace, hashing)?, None),
-            Sought::ContainerId(id) => {
-                let entry = self.by_container_id(id, hashing)?;
-                (&entry.value, Some(entry.key.label.as_str()))
-            }
-            Sought::Ip(ip) => (self.by_ip(ip_number(ip), hashing)?, None),
-            Sought::Own(kind, key) => (self.locate(KeyRef::Own(kind, key), hashing)?.1, None),
+        let pod = match key {
+            Sought::Uid(uid) => self.pod(uid, hashing)?,
+            Sought::Name { namespace, name } => self.by_name(PodKind::Pod, name, namespace, hashing)?,
+            Sought::ContainerId(id) => return self.by_container_id(id, hashing),
+            Sought::Ip(ip) => self.by_ip(ip_number(ip), hashing)?,
+            Sought::Own(kind, key) => self.locate(KeyRef::Own(kind, key), hashing)?.1,
         };
-        Some(Found { container, ..pod.found(key.found_by()) })
+        Some(pod.found(key.found_by()))
+    }
+
+    #[inline]
+    pub(crate) fn by_container_id(&self, id: ContainerId, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+        let (words, hash) = container_key(id, hashing);
+        let Entry { key, value } =
+            self.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)?;
+        Some(Found { container: Some(key.label.as_str()), ..value.found(FoundBy::ContainerId) })
     }
 
     /// The mirror pod with this UID or name.
@@ -317,7 +320,7 @@ fn by_uid<'a, T: PodValue<Pod: PodMeta>>(
     uid: UidRef<'_>,
     hashing: &Hashing,
 ) -> Option<&'a T> {
-    let Some(packed) = uid.usual() else { return by_text_uid(table, uid, hashing) };
+    let Some(packed) = uid.usual else { return by_text_uid(table, uid, hashing) };
     let key = UidKey::packed(packed, hashing);
     Some(&table.find(key.hash, key.tag, |entry| entry.key == key.words)?.value)
 }

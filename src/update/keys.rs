@@ -21,6 +21,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(super) fn claim_keys(&mut self, uid: UidRef<'_>, pod: &Arc<P>) {
         self.with_claims([None, Some(&**pod)], |draft, [_, new]| {
             draft.count_ignored(0, new.ignored);
+            new.sort();
             draft.live_mut().claim_all(new, new.strength, &uid.into(), pod);
         });
     }
@@ -29,6 +30,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(super) fn release_keys(&mut self, uid: UidRef<'_>, pod: &Arc<P>) {
         self.with_claims([Some(&**pod), None], |draft, [old, _]| {
             draft.count_ignored(old.ignored, 0);
+            old.sort();
             draft.live_mut().release_all(old, old.strength, &uid.into(), pod);
         });
     }
@@ -38,7 +40,14 @@ impl<P: PodMeta> Draft<'_, P> {
         self.with_claims([Some(&**old_pod), Some(&**new_pod)], |draft, [old, new]| {
             draft.count_ignored(old.ignored, new.ignored);
             let (uid, mut tables) = (uid.into(), draft.live_mut());
-            if old.strength == new.strength {
+            let is_as_strong = old.strength == new.strength;
+            // Most updates change no key.
+            if is_as_strong && old.alike(new) {
+                return new.iter().for_each(|named| tables.keep(named, [old_pod, new_pod]));
+            }
+            old.sort();
+            new.sort();
+            if is_as_strong {
                 tables.replace_all([old, new], &uid, [old_pod, new_pod]);
             } else {
                 tables.release_all(old, old.strength, &uid, old_pod);
@@ -47,10 +56,14 @@ impl<P: PodMeta> Draft<'_, P> {
         });
     }
 
-    /// Calls `work` with the claims of the old and of the new pod, sorted, unless there are none: most pods of some
+    /// Calls `work` with the claims of the old and of the new pod, not sorted yet, unless there are none: most pods of some
     /// embedders have no keys.
     #[inline]
-    pub(super) fn with_claims(&mut self, pods: [Option<&P>; 2], work: impl FnOnce(&mut Self, &[Claims; 2])) {
+    pub(super) fn with_claims(
+        &mut self,
+        pods: [Option<&P>; 2],
+        work: impl FnOnce(&mut Self, &mut [Claims; 2]),
+    ) {
         let kept = self.kept;
         if !kept.any() {
             return;
@@ -62,8 +75,7 @@ impl<P: PodMeta> Draft<'_, P> {
             any |= claims.any();
         }
         if any {
-            scratch.iter_mut().for_each(Claims::sort);
-            work(self, &scratch);
+            work(self, &mut scratch);
             scratch.iter_mut().for_each(Claims::trim);
         }
         *self.scratch() = Some(scratch);
@@ -105,7 +117,7 @@ impl<V: Claimant> TablesMut<'_, V> {
 
     /// Stores the new pod under a key that the old one claimed too. If that one is a contender, only its UID is stored.
     fn keep(&mut self, named: NamedKey<'_>, [old, new]: [&V; 2]) {
-        if let Some((place, holder)) = self.locate(named.key, self.hashing())
+        if let Some((place, holder)) = self.locate(named.key, self.hashing)
             && holder.same(old)
         {
             self.replace_entry(named, place, new, place.flags());
@@ -114,10 +126,10 @@ impl<V: Claimant> TablesMut<'_, V> {
 
     /// Adds a key that this pod newly claims.
     pub(super) fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, pod: &V) {
-        let Some((place, holder)) = self.locate(named.key, self.hashing()) else {
+        let Some((place, holder)) = self.locate(named.key, self.hashing) else {
             return self.add_entry(named, pod, 0);
         };
-        let (holder, kept) = (holder.clone(), self.kept());
+        let (holder, kept) = (holder.clone(), self.kept);
         let (other, other_uid) = (holder.strength(kept), PodUid::from(holder.pod().uid()));
         if (strength, uid) < (other, &other_uid) {
             self.replace_entry(named, place, pod, CONTESTED);
@@ -132,7 +144,7 @@ impl<V: Claimant> TablesMut<'_, V> {
 
     /// Removes a key that this pod no longer claims.
     pub(super) fn release(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
-        let Some((place, holder)) = self.locate(key, self.hashing()) else { return };
+        let Some((place, holder)) = self.locate(key, self.hashing) else { return };
         if holder.same(pod) {
             return self.pass_on(key, place);
         }
@@ -150,7 +162,7 @@ impl<V: Claimant> TablesMut<'_, V> {
         {
             self.contenders().remove(&contender);
             // Not found if its own UID changed.
-            if let Some(heir) = self.contending(&contender, self.hashing()).cloned() {
+            if let Some(heir) = self.contending(&contender, self.hashing).cloned() {
                 return self.inherit(key, place, &heir);
             }
         }
@@ -161,7 +173,7 @@ impl<V: Claimant> TablesMut<'_, V> {
     fn inherit(&mut self, key: KeyRef<'_>, place: Place, heir: &V) {
         let mut claims = Claims::new();
         if let KeyRef::ContainerId(_) = key {
-            claims.collect(self.kept(), |keys| heir.pod().keys(keys));
+            claims.collect(self.kept, |keys| heir.pod().keys(keys));
         }
         let named = claims.iter().find(|named| named.key == key);
         let flags = if self.first_contender(key).is_some() { CONTESTED } else { 0 };
@@ -179,7 +191,7 @@ impl<V: Claimant> TablesMut<'_, V> {
         let pod = pod.clone();
         match key {
             KeyRef::ContainerId(id) => {
-                let (words, hash) = container_key(id, self.hashing());
+                let (words, hash) = container_key(id, self.hashing);
                 let label = self.memory().label(container);
                 self.of(|tables| &mut tables.container_ids).insert(
                     any_tag(hash),
@@ -189,16 +201,16 @@ impl<V: Claimant> TablesMut<'_, V> {
                 );
             }
             KeyRef::Ip(ip) => {
-                let (words, hash) = ip_key(ip, self.hashing());
+                let (words, hash) = ip_key(ip, self.hashing);
                 self.of(|tables| &mut tables.ips).insert(any_tag(hash), words, pod, flags);
             }
             KeyRef::Own(kind, key) => {
-                let (kind, hash) = own_key(kind, key, self.hashing());
+                let (kind, hash) = own_key(kind, key, self.hashing);
                 let record = self.memory().record(kind, key);
                 self.of(|tables| &mut tables.keys).insert(any_tag(hash), Text { hash, record }, pod, flags);
             }
             KeyRef::Name(kind, name, namespace) => {
-                let hash = self.hashing().pair(name, namespace);
+                let hash = self.hashing.pair(name, namespace);
                 let record = self.memory().record(name, namespace);
                 self.of(|tables| tables.of_names_mut(kind)).insert(
                     any_tag(hash),

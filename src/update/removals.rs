@@ -97,6 +97,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let named = (*kind == PodKind::Pod).then_some(&**pod);
         self.with_claims([None, named], |draft, [_, claims]| {
             if let Some(mut tables) = draft.removed_mut() {
+                claims.sort();
                 tables.claim_all(claims, strength, &owner, &removed);
             }
         });
@@ -145,6 +146,7 @@ impl<P: PodMeta> Draft<'_, P> {
         let (pod, owner, strength) = (&*removed.pod, uid.into(), Strength::of_removal(number));
         self.with_claims([(kind == PodKind::Pod).then_some(pod), None], |draft, [claims, _]| {
             if let Some(mut tables) = draft.removed_mut() {
+                claims.sort();
                 tables.release_all(claims, strength, &owner, &removed);
             }
         });

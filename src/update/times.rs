@@ -62,9 +62,7 @@ fn keys<P: PodMeta>(kept: Kinds, pod: &P) -> Vec<OwnedKey> {
         claims.collect(Kinds { container_ids: false, ..kept }, |keys| pod.keys(keys));
     }
     claims.sort();
-    let keys = claims.iter().map(|named| OwnedKey::new(named.key));
-    let mut keys: Vec<_> =
-        keys.chain([OwnedKey::new(KeyRef::Name(kind, pod.name(), pod.namespace()))]).collect();
-    keys.sort();
-    keys
+    // Names come last.
+    let name = KeyRef::Name(kind, pod.name(), pod.namespace());
+    claims.iter().map(|named| named.key).chain([name]).map(OwnedKey::new).collect()
 }

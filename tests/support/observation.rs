@@ -68,7 +68,8 @@ impl Observation {
             }
             ids
         };
-        let (mut pods, mut mirror_pods, orphans) = snapshot.pods_and_mirror_pods();
+        let (mut pods, mut mirror_pods) = (snapshot.pods(), snapshot.mirror_pods());
+        let orphans = snapshot.orphaned_mirror_pod_full_names();
         let mut orphans: Vec<_> = orphans.map(|full_name| full_name.to_string()).collect();
         orphans.sort_unstable();
 
