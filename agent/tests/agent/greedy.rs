@@ -160,7 +160,7 @@ fn whois_says_as_what_it_took_a_query() {
         ("etcd-node-1", "did you mean kube-system/etcd-node-1?"),
         ("web-3", "not recognised"),
         ("10.1.0.300", "not recognised"),
-        ("0123456789ab", "64"),
+        ("0123456789ab", "no container ID, or several, begin with it"),
         ("10.1.0.30", "no pod has this IP address"),
         ("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "no pod has this UID"),
         ("/var/log/pods/kube-system_etcd-node-1_b400a6d5b1b1c5f4c3b2a1908f7e6d5c/etcd/0.log", "of this log"),
