@@ -21,6 +21,8 @@ use super::status::Refusal;
 
 /// Interval between checks of the events' age.
 const AGING: Duration = Duration::from_secs(10);
+/// How long a request waits for the first list. Fluent Bit asks once for a Namespace and remembers a refusal.
+const START: Duration = Duration::from_secs(5);
 
 /// The collection of a source, and the work that follows the source.
 pub(super) fn follow<R: Resource>(
@@ -33,8 +35,16 @@ pub(super) fn follow<R: Resource>(
     let status = source.status();
     let shown = status.clone();
     let current = move |_| {
-        let (is_read, status) = (*was_read.borrow(), status.clone());
+        let (mut was_read, mut status) = (was_read.clone(), status.clone());
         async move {
+            let read = async { was_read.wait_for(|is_read| *is_read).await.is_ok() };
+            let failed = async { status.wait_for(|status| !status.problems.is_empty()).await.is_ok() };
+            let is_read = tokio::select! {
+                biased;
+                is_read = read => is_read,
+                _ = failed => false,
+                () = sleep(START) => false,
+            };
             if is_read {
                 return Ok(());
             }

@@ -246,3 +246,16 @@ async fn with_all_nodes_all_nodes_are_served_and_a_missing_right_is_named() {
         answer.code == 503 && answer.body.contains("nodes have not been read yet: planted: 403")
     });
 }
+
+/// Some agents ask once for a Namespace, and remember that it was refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_during_the_first_list_waits_for_it() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put_all("namespaces", [namespace("shop", "a")]);
+    server.fail_always(Verb::List, Fault::Delay(std::time::Duration::from_secs(1)));
+    let kubeconfig = kubeconfig(&directory, &server);
+    let agent =
+        Agent::start(&[&["--kubeconfig", &kubeconfig, "--node-name", "node-1"][..], &SERVED].concat());
+    let answer = agent.get("/api/v1/namespaces/shop");
+    assert_eq!(answer.code, 200, "{}", answer.body);
+}
