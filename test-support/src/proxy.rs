@@ -2,7 +2,7 @@
 //! connection.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,6 +29,7 @@ pub struct Proxy {
     /// The limit for connections opened since the last silence.
     forwards: Arc<Mutex<watch::Sender<Forwards>>>,
     accepted: Arc<AtomicUsize>,
+    bytes: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -39,15 +40,17 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let forwards = Arc::new(Mutex::new(watch::Sender::new(Forwards::ALL)));
         let accepted = Arc::new(AtomicUsize::new(0));
-        let (current, count) = (Arc::clone(&forwards), Arc::clone(&accepted));
+        let bytes = Arc::new(AtomicU64::new(0));
+        let (current, count, total) = (Arc::clone(&forwards), Arc::clone(&accepted), Arc::clone(&bytes));
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                connections.spawn(forward(client, port, current.lock().unwrap().subscribe()));
+                let forwards = current.lock().unwrap().subscribe();
+                connections.spawn(forward(client, port, forwards, Arc::clone(&total)));
             }
         });
-        Self { address, forwards, accepted, task }
+        Self { address, forwards, accepted, bytes, task }
     }
 
     /// Its address.
@@ -58,6 +61,11 @@ impl Proxy {
     /// Number of connections so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Number of bytes forwarded so far, both ways.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// From now on, open connections forward only this much. Later connections forward everything.
@@ -74,12 +82,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, port: u16, forwards: watch::Receiver<Forwards>) {
+async fn forward(client: TcpStream, port: u16, forwards: watch::Receiver<Forwards>, bytes: Arc<AtomicU64>) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
-        () = copy(from_client, to_server, forwards.clone(), |forwards| forwards.to_server) => {}
-        () = copy(from_server, to_client, forwards, |forwards| forwards.to_client) => {}
+        () = copy(from_client, to_server, forwards.clone(), &bytes, |forwards| forwards.to_server) => {}
+        () = copy(from_server, to_client, forwards, &bytes, |forwards| forwards.to_client) => {}
     }
 }
 
@@ -88,6 +96,7 @@ async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     forwards: watch::Receiver<Forwards>,
+    bytes: &AtomicU64,
     wanted: impl Fn(&Forwards) -> bool,
 ) {
     let mut buffer = vec![0; 64 << 10];
@@ -103,6 +112,7 @@ async fn copy(
                 if to.write_all(&buffer[..length]).await.is_err() {
                     return;
                 }
+                bytes.fetch_add(length as u64, Ordering::Relaxed);
             }
             Ok(_) => {}
         }
