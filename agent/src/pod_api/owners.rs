@@ -214,7 +214,9 @@ impl Follower {
                 }
                 continue;
             }
-            let refresh = received.values().map(|received| received.refresh_at);
+            // Those of a denied kind are not asked for again before that kind is.
+            let is_asked = |(name, _): &(&Key, &Received)| !denied.contains_key(&name.kind);
+            let refresh = received.iter().filter(is_asked).map(|(_, received)| received.refresh_at);
             let next = refresh.chain(denied.values().map(|(until, _)| *until)).min();
             // The pods may become complete without a change of the index.
             let next = next
