@@ -1,5 +1,6 @@
 //! `pod-index list`: the pods as kubectl prints them, from the rows that the agent writes; with `-w`, also each change.
 
+use pod_index::CONFIG_SEEN_ANNOTATION;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -114,6 +115,23 @@ impl Printer {
     }
 }
 
+/// What only a change of the pod changes: its cells without times since, or the pod without its version.
+fn content(kept: &Value) -> Value {
+    let mut content = kept.pointer("/rows/0/cells").unwrap_or(kept).clone();
+    if let Some([_, _, _, restarts, age, ..]) = content.as_array_mut().map(Vec::as_mut_slice) {
+        // The rest is the time since the last one.
+        *restarts = restarts.as_str().and_then(|text| text.split(' ').next()).into();
+        age.take();
+    }
+    if let Some(metadata) = content.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(CONFIG_SEEN_ANNOTATION);
+        }
+    }
+    content
+}
+
 impl Follower for Printer {
     /// The whole object: a table of one row, or the pod.
     type Kept = Value;
@@ -127,8 +145,9 @@ impl Follower for Printer {
     fn change(&mut self, change: Change<'_, Value>) {
         let Change { before, after, is_event, .. } = change;
         // After a lost version, the list has all pods again.
-        let cells = |pod: &super::follow::Pod<Value>| pod.kept.pointer("/rows/0/cells").cloned();
-        if !is_event && before.is_some() && after.is_some() && before.map(cells) == after.map(cells) {
+        if let (false, Some(before), Some(after)) = (is_event, before, after)
+            && content(&before.kept) == content(&after.kept)
+        {
             return;
         }
         let Some(pod) = after.or(before) else { return };
@@ -145,5 +164,40 @@ impl Follower for Printer {
 
     fn flush(&mut self) -> Result<bool, Failure> {
         format::write(std::mem::take(&mut self.text).as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::content;
+
+    fn row(version: &str, status: &str, restarts: &Value, age: &str) -> Value {
+        let object = json!({ "metadata": { "name": "web", "resourceVersion": version } });
+        json!({ "rows": [{ "cells": ["web", "1/1", status, restarts, age, "10.0.0.1"], "object": object }] })
+    }
+
+    fn whole(version: &str, phase: &str) -> Value {
+        let annotations = json!({ "kubernetes.io/config.seen": version });
+        let metadata = json!({ "name": "web", "resourceVersion": version, "annotations": annotations });
+        json!({ "metadata": metadata, "status": { "phase": phase } })
+    }
+
+    #[test]
+    fn after_a_lost_version_only_pods_that_changed_are_printed() {
+        let of = |kept: Value| content(&kept);
+        let (before, later) = (
+            row("1", "Running", &json!("1 (5m ago)"), "6m"),
+            row("9", "Running", &json!("1 (6m ago)"), "7m"),
+        );
+        assert_eq!(of(before.clone()), of(later));
+        for changed in
+            [row("9", "Error", &json!("1 (5m ago)"), "6m"), row("9", "Running", &json!("2 (1s ago)"), "6m")]
+        {
+            assert_ne!(of(before.clone()), of(changed));
+        }
+        assert_eq!(of(whole("1", "Running")), of(whole("2", "Running")));
+        assert_ne!(of(whole("1", "Running")), of(whole("2", "Failed")));
     }
 }
