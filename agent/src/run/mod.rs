@@ -264,13 +264,14 @@ fn serve(
     if let Some(listener) = health {
         let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
         tracing::info!("serving /livez and /readyz on http://{address}");
-        serve_health(listener, Arc::clone(&app.readiness), tasks, stopped.clone())?;
+        let router = http::serve::health::router(Arc::clone(&app.readiness));
+        serve_apart("health", listener, router, tasks, stopped.clone())?;
     }
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
         tracing::info!("serving /metrics on http://{address}");
         let router = http::serve::metrics_alone(Arc::clone(&app.metrics));
-        tasks.spawn("the server of metrics", http::serve::serve_openly(listener, router, stopped.clone()));
+        serve_apart("metrics", listener, router, tasks, stopped.clone())?;
     }
     let end = tasks.spawn("the server", http::serve::serve(main, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
@@ -279,21 +280,21 @@ fn serve(
     Ok(Server { url, end })
 }
 
-/// Serves probes in a thread of its own, so that no request elsewhere delays an answer.
-fn serve_health(
+/// Serves in a thread of its own, so that no request elsewhere delays an answer, nor the reverse.
+fn serve_apart(
+    name: &'static str,
     listener: std::net::TcpListener,
-    readiness: Arc<Readiness>,
+    router: axum::Router,
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let name = "health";
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| tasks::cannot_start(name, error))?;
     let listener = {
         let _inside = runtime.enter();
         TcpListener::from_std(listener).map_err(|error| tasks::cannot_start(name, error))?
     };
-    let serve = http::serve::serve_openly(listener, http::serve::health::router(readiness), stopped);
+    let serve = http::serve::serve_openly(listener, router, stopped);
     tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 
@@ -343,24 +344,15 @@ struct Listeners {
     /// Serves only `/livez` and `/readyz`, if a separate address is configured.
     health: Option<std::net::TcpListener>,
     /// Serves only `/metrics`, if a separate address is configured.
-    metrics: Option<TcpListener>,
+    metrics: Option<std::net::TcpListener>,
     socket: Option<Socket>,
 }
 
 impl Listeners {
     async fn bind(settings: &Settings) -> Result<Self, Failure> {
         let main = bind(settings.address, "--address, --port").await?;
-        let health = match settings.given.health_address {
-            Some(address) => {
-                let listener = bind(address, "--health-address").await?.into_std();
-                Some(listener.map_err(|error| Failure::unable("--health-address", error))?)
-            }
-            None => None,
-        };
-        let metrics = match settings.given.metrics_address {
-            Some(address) => Some(bind(address, "--metrics-address").await?),
-            None => None,
-        };
+        let health = bind_apart(settings.given.health_address, "--health-address").await?;
+        let metrics = bind_apart(settings.given.metrics_address, "--metrics-address").await?;
         let socket = settings.socket.as_ref().map(|(path, mode)| {
             let unable =
                 |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
@@ -368,6 +360,16 @@ impl Listeners {
         });
         Ok(Self { main, health, metrics, socket: socket.transpose()? })
     }
+}
+
+/// For another runtime than this one.
+async fn bind_apart(
+    address: Option<SocketAddr>,
+    flag: &str,
+) -> Result<Option<std::net::TcpListener>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = bind(address, flag).await?.into_std();
+    listener.map(Some).map_err(|error| Failure::unable(flag, error))
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
