@@ -122,8 +122,8 @@ impl Unknown {
             Self::NoProcess => "no process has this ID, or the agent does not see it (--proc)",
             Self::NotOfPod => "the process belongs to no pod",
             Self::Blocked => "the agent's /proc does not answer (--proc)",
-            Self::NoPod(Kind::Uid) => return unknown_uid(query, None).into(),
-            Self::Suggested(name) => return unknown_uid(query, name.as_deref()).into(),
+            Self::NoPod(Kind::Uid) => return unknown_uid(query, None, false).into(),
+            Self::Suggested(name) => return unknown_uid(query, name.as_deref(), true).into(),
             Self::NoPod(Kind::ContainerId) => "no pod has a container with this ID",
             Self::NoPod(Kind::Cgroup) => "the index does not have the pod of this cgroup",
             Self::NoPod(Kind::LogPath | Kind::LogLink) => "the index does not have the pod of this log",
@@ -157,7 +157,8 @@ fn between(Ends { earliest, latest }: Ends) -> Between {
 }
 
 /// A manifest may set any UID, so every word is looked up as one.
-fn unknown_uid(query: &str, name: Option<&str>) -> String {
+/// `is_searched`: whether a container ID that begins with it was looked for.
+fn unknown_uid(query: &str, name: Option<&str>, is_searched: bool) -> String {
     let query = query.trim_ascii();
     let is_hex = query.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_uid = matches!(Identity::parse(query), Ok(Identity::Uid(_)));
@@ -166,7 +167,11 @@ fn unknown_uid(query: &str, name: Option<&str>) -> String {
     if let Some(name) = name {
         words.extend(["; did you mean ", name, "?"]);
     } else if !is_uid && is_hex && (12..64).contains(&query.len()) {
-        words += "; no container ID, or several, begin with it";
+        words += if is_searched {
+            "; no container ID, or several, begin with it"
+        } else {
+            "; give all 64 digits of a container ID"
+        };
     }
     words
 }

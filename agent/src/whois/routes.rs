@@ -291,7 +291,7 @@ impl Part {
     ) -> Self {
         let mut answers = Vec::new();
         let snapshot = whois.reader.load();
-        let mut suggestions = VISITED / snapshot.pods().len().max(1);
+        let mut suggestions = (VISITED / snapshot.pods().len().max(1)).max(1);
         for _ in 0..PART {
             if answers.len() >= CHUNK {
                 break;
