@@ -129,7 +129,10 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         let previous = self.set_holder(kind, pod, &**pod);
         self.link(kind, pod, previous.as_ref());
-        if let Some(shadowed) = previous.and_then(|previous| Shadowed::new(kind, &*previous)) {
+        // A pod whose name has changed may have left its former name behind when it was removed.
+        let stored =
+            |pod: &Arc<P>| self.any_by_uid(pod.uid().into()).is_some_and(|known| Arc::ptr_eq(known, pod));
+        if let Some(shadowed) = previous.filter(stored).and_then(|previous| Shadowed::new(kind, &*previous)) {
             self.history().shadowed.insert(shadowed);
         }
     }

@@ -670,8 +670,10 @@ fn every_answer_is_what_a_list_of_intervals_says() {
             assert!(writer.apply(apply(&mut model, step)).refused.is_empty());
             if let Step::Heard = step {
                 writer.heard(time(model.now));
+                if model.heard.is_none() {
+                    model.floor = model.floor.max(Some(model.now));
+                }
                 model.heard = Some(model.now);
-                model.floor = model.floor.or(model.heard);
             }
             let snapshot = reader.load();
             for (at, which) in &questions {
@@ -829,4 +831,21 @@ fn an_index_that_keeps_no_times_knows_only_what_needs_none() {
     let at = snapshot.at(time(500));
     assert!(matches!(at.get("one"), Holder::Pod(_)) && at.known().is_none());
     assert!(matches!(at.get(ip(7)), Holder::Unknown(NotFound::TooLate)));
+}
+
+#[test]
+fn what_ended_before_the_first_heard_time_is_unknown_although_a_gap_ended_earlier() {
+    let (mut writer, reader, _) = index(40_000, 100);
+    writer.missed(time(50));
+    writer.heard(time(400));
+    writer.heard(time(800));
+    let ask = |moment| {
+        let snapshot = reader.load();
+        match snapshot.at(time(moment)).skew(span(SKEW)).delay(span(DELAY)).get(ip(7)) {
+            Holder::Unknown(why) => why,
+            sure => panic!("{sure:?}"),
+        }
+    };
+    assert_eq!(ask(200), NotFound::TooEarly);
+    assert_eq!(ask(600), NotFound::NoPod);
 }

@@ -112,11 +112,11 @@ impl Times {
 
     /// The pods of this snapshot are all that there were at this time, late news apart.
     pub(crate) fn heard(&self, as_of: Time) {
-        self.as_of.store(as_of.as_nanos(), Ordering::Relaxed);
         // What ended before the first time was never known.
-        if self.floor().is_none() {
+        if self.as_of().is_none() {
             self.missed(as_of);
         }
+        self.as_of.store(as_of.as_nanos(), Ordering::Relaxed);
     }
 
     /// What ended before this time may be unknown.
