@@ -18,8 +18,8 @@ use crate::writer::{Applied, Writer};
 /// reader, and [`write`](Self::write) for all others of the writer.
 ///
 /// Writers wait for each other on a mutex. Readers never wait, not even for an active writer. Don't write to
-/// the same index from an iterator passed to a write, from a pod's `Drop` or from a method of [`PodMeta`]: that
-/// deadlocks. If one thread does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
+/// the same index from an iterator passed to a write, from what [`write`](Self::write) calls, from a pod's `Drop` or from
+/// a method of [`PodMeta`]: that deadlocks. If one thread does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
 ///
 /// # Examples
 /// ```
@@ -62,6 +62,8 @@ impl<P: PodMeta> PodManager<P> {
     }
 
     /// Calls any other method of the [`Writer`]. Returns its result.
+    ///
+    /// Don't replace the writer by that of another index: this manager's readers would not see its writes.
     pub fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
         // A write may have panicked in the caller's code (an iterator, a pod's methods). It was published
         // completely or not at all, so the writer can be used again.

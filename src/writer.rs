@@ -205,8 +205,7 @@ impl<P: PodMeta> Writer<P> {
     /// Readers see either all of the old set or all of the new one.
     ///
     /// # Complexity
-    /// O(n), and about a third less if at most one pod in eight is new or missing. Freeing the old set later is O(n) too;
-    /// the writer does it, never a reader.
+    /// O(n), even if few pods differ. Freeing the old set later is O(n) too; the writer does it, never a reader.
     ///
     /// Kubelet: `SetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "SetPods")]

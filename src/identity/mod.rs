@@ -104,7 +104,7 @@ impl<'a> Identity<'a> {
     /// Parses `text`. Only a UUID with hyphens or 32 hex digits is a UID.
     ///
     /// # Complexity
-    /// O(length); no allocation.
+    /// O(length); no allocation, unless a cgroup has a UID of an unusual spelling.
     ///
     /// # Errors
     /// If it is empty, longer than 64 KiB, or contains NUL; if it is a path that names neither a pod nor a
@@ -119,7 +119,7 @@ impl<'a> Identity<'a> {
     /// Like [`parse`](Self::parse), but takes any other word for a UID: a manifest may set any.
     ///
     /// # Complexity
-    /// O(length); no allocation.
+    /// O(length); no allocation, unless a cgroup has a UID of an unusual spelling.
     ///
     /// # Errors
     /// Those of [`parse`](Self::parse), for fewer texts.

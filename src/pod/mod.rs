@@ -66,7 +66,7 @@ impl PodKind {
 ///
 /// The results must not change while the pod is in the index. If they do, lookups may miss that pod, and
 /// those that share its name or a key; or they find it by its former name or keys, even after it was removed, until the
-/// next [`set_pods`](crate::Writer::set_pods). Nothing panics and no other pod is affected, as with a key that
+/// next [`set_pods`](crate::Writer::set_pods), or among the removed pods for longer. Nothing panics and no other pod is affected, as with a key that
 /// changes inside a [`HashMap`](std::collections::HashMap).
 ///
 /// # Examples

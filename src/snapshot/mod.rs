@@ -3,11 +3,11 @@
 //! | the kubelet's index | here |
 //! |---|---|
 //! | pods by UID · mirrors by UID | two tables; no UID is in both |
-//! | pods by full name · mirrors by full name | two tables; the texts of the names are shared |
+//! | pods by full name · mirrors by full name | two tables |
 //! | mirror UID → static UID | stored with each mirror |
 //!
-//! Three more tables are by additional keys. `tables` lists all seven. Removed pods have a second set of these tables; see `removed`. A snapshot is read-only data: `update` creates one
-//! from another. This module does not depend on threads.
+//! Three more tables are by additional keys. `tables` lists all seven. Removed pods have a second set of these tables; see
+//! `removed`. A snapshot is read-only data: `update` creates one from another. This module does not depend on threads.
 
 mod by_key;
 mod changes;

@@ -52,7 +52,8 @@ pub(crate) struct RemovedPod<P> {
 /// - A pod is removed when its UID is removed. If another pod takes its name, it is still current under its UID.
 ///
 /// # Complexity
-/// O(1) expected, as for current pods. No allocation; readers free nothing.
+/// O(1) expected, as for current pods; readers free nothing. No allocation, except that
+/// [`claimants`](Self::claimants) may allocate once.
 ///
 /// # Examples
 /// ```

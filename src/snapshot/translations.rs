@@ -25,7 +25,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// without a mirror has `None`. If several mirrors have one full name, the one that holds it is used.
     ///
     /// # Complexity
-    /// O(1) to obtain, O(static pods + mirror pods) to iterate, with one lookup per static pod; no allocation for UIDs in a
+    /// O(1) to obtain, O(pods + mirror pods) to iterate, with one lookup per static pod; no allocation for UIDs in a
     /// usual spelling.
     ///
     /// Kubelet: the first result of `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).

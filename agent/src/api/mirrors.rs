@@ -134,7 +134,6 @@ impl Pair {
             "backOff" => "waits after a failure",
             "contention" => "waits: another client undoes it",
             "index" => "done; the index does not show it yet",
-            "endOfPod" => "waits for the pod's end",
             other => other,
         });
         let failed = self.last_error.as_ref().map(|error| format!("{}: {}", error.kind, error.message));

@@ -326,6 +326,7 @@ fn pod(cells: &Cells, by_uid: &HashMap<&str, &Pair>) -> Option<Row> {
 pub(super) fn is_bad(status: &str) -> bool {
     let is_starting = status.starts_with("Init:") && status.contains('/');
     let fine = [
+        "",
         "Pending",
         "Running",
         "Succeeded",
@@ -333,8 +334,9 @@ pub(super) fn is_bad(status: &str) -> bool {
         "Terminating",
         "ContainerCreating",
         "PodInitializing",
+        "SchedulingGated",
     ];
-    !is_starting && !fine.contains(&status) && status != "SchedulingGated"
+    !is_starting && !fine.contains(&status)
 }
 
 fn pair(pair: &Pair) -> Row {

@@ -20,7 +20,7 @@ const ago = (time) => (time ? age(Math.max(0, Math.floor((Date.now() - Date.pars
 
 /** Whether a status asks for attention. Those of a pod that starts, runs, has succeeded or ends do not. */
 function isBad(status) {
-  return !/^(Pending|Running|Succeeded|Completed|Terminating|ContainerCreating|PodInitializing|SchedulingGated|Unknown|Init:\d+\/\d+|)$/.test(status);
+  return !/^(Pending|Running|Succeeded|Completed|Terminating|ContainerCreating|PodInitializing|SchedulingGated|Init:\d+\/\d+|)$/.test(status);
 }
 
 const pods = new Rows(by("pods"), {
