@@ -2,23 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use clap::ValueEnum;
-use serde::Deserialize;
-
 use super::args::Shared;
-use super::values::{AccessSettings, TlsFiles};
+use super::values::{AccessSettings, AuthorizationMode, TlsFiles};
 use crate::config::failure::Failure;
-
-/// How to authorize an identified client. The names are the kubelet's.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AuthorizationMode {
-    /// Every request is allowed.
-    #[value(name = "AlwaysAllow")]
-    AlwaysAllow,
-    /// The API server decides, as for a kubelet.
-    #[value(name = "Webhook")]
-    Webhook,
-}
 
 /// The access settings from the command line and the file.
 pub(super) fn settings(given: &Shared) -> AccessSettings {

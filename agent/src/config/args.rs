@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 
-use super::access::AuthorizationMode;
 use super::duration::GoDuration;
 use super::log::LogFilter;
-use super::values::{Extra, Mode, StaticPods};
+use super::values::{AuthorizationMode, Extra, LogFormat, Mode, StaticPods};
 
 /// Declares settings once, for flags, environment variables and the configuration file.
 macro_rules! settings {
@@ -430,11 +429,4 @@ pub(crate) enum Output {
     Name,
     Json,
     Yaml,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
 }

@@ -17,7 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::api::table::escaped;
-use crate::config::args::LogFormat;
+use crate::config::values::LogFormat;
 
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;

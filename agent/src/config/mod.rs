@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::args::{LogFormat, Output, RunArgs, ServerArgs, Setting, Shared, filled};
+use self::args::{Output, RunArgs, ServerArgs, Setting, Shared, filled};
 use crate::api::table;
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
@@ -30,7 +30,7 @@ use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
-use self::values::{AccessSettings, Bounds, Extra, Management, Mode, PodApiSettings, TlsFiles};
+use self::values::{AccessSettings, Bounds, Extra, LogFormat, Management, Mode, PodApiSettings, TlsFiles};
 
 /// Default period of the file and http sources. Zero means the default as well, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);

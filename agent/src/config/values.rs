@@ -176,3 +176,21 @@ impl Extra {
         )
     }
 }
+
+/// How to authorize an identified client. The names are the kubelet's.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthorizationMode {
+    /// Every request is allowed.
+    #[value(name = "AlwaysAllow")]
+    AlwaysAllow,
+    /// The API server decides, as for a kubelet.
+    #[value(name = "Webhook")]
+    Webhook,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
